@@ -62,7 +62,7 @@ def command(
     With --markdown or --html, writes the table-design page: entities with keys and sample items, indexes, the access pattern
     matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design.
 
-    FILE is a rule file, a bundled name, or a file of queries. If a query has the name of a file, use --rules for the file.
+    FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
 
     Exits with 1 if at least one query has no request that returns its complete answer.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,16 @@ from pydantic import ValidationError
 
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
-from projections.language.bundled import bundled
+from projections.language.including import joined, source_at, text_of
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.models import Rules
 from projections.language.pruning import without
-from projections.language.shapes import shown
-from projections.language.source import Source, UnreadableError, read
+from projections.language.source import Source
 from projections.language.syntax import suggest
 from projections.language.unsupported import unsupported
 from projections.language.wording import known_names, mistakes_in, optional_names
 
 __all__ = ["check", "load", "loads", "problems", "source_of", "text_of", "understand"]
-
-_RULES = "rules"
-_SECTIONS = ("queries", "writes")
-"""A file of queries has `rules`, which names the rule file, and these."""
 
 
 def load(path: str | Path, *, executable: bool = True) -> Rules:
@@ -34,17 +28,6 @@ def load(path: str | Path, *, executable: bool = True) -> Rules:
     `executable=False` also accepts constructs that this version does not support yet.
     """
     return loads(text_of(path), str(path), executable=executable)
-
-
-def text_of(path: str | Path) -> str:
-    """Return the text of a rule file. Raises RulesError if it cannot be read."""
-    try:
-        return Path(path).read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = (
-            "is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
-        )
-        raise _single(str(path), f"cannot be read: {reason}") from None
 
 
 def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
@@ -57,71 +40,11 @@ def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules
 
 
 def source_of(text: str, file: str, path: str | Path | None = None) -> Source:
-    """Return the data of a text with the places of its parts. Raises RulesError if it is not a mapping.
+    """Return the data of a text with the places of its parts, and of those of the files that it includes.
 
-    If it names a rule file in `rules:`, the data are those of both files; `path` is where the text is, by default `file`.
+    `path` is where the text is, by default `file`. Raises RulesError if a file cannot be read or is not a mapping.
     """
-    source = _source(text, file)
-    return _joined(source, Path(path or file).parent) if _RULES in source.data else source
-
-
-def _source(text: str, file: str) -> Source:
-    try:
-        source = read(text)
-    except UnreadableError as error:
-        raise _single(file, error.message, error.line, error.column) from None
-    if not isinstance(source.data, dict):
-        raise _single(
-            file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
-        )
-    source.file = file
-    return source
-
-
-def _joined(own: Source, directory: Path) -> Source:
-    """Return the data of a file of queries and of the rule file that it names, with the places of both.
-
-    Raises RulesError for mistakes in the form of the file.
-    """
-    if mistakes := [*own.mistakes, *_form(own.data, directory)]:
-        raise RulesError(problems(mistakes, own))
-    path = _named(own.data[_RULES], directory)
-    base = _source(text_of(path), str(path))
-    if _RULES in base.data:
-        mistakes.append(Mistake((_RULES,), f"{path} names a rule file, too: name that file here"))
-    for section in _SECTIONS:
-        added, held = own.data.get(section, {}), base.data.get(section) or {}
-        base.parts |= {(section, name): own for name in added}
-        if added and isinstance(held, dict):
-            base.data[section] = {**held, **added}
-            for name in added.keys() & held.keys():
-                message = f"{path} already has {section}.{name}: give it another name here"
-                mistakes.append(Mistake((section, name), message, at_key=True))
-    if mistakes:
-        raise RulesError(problems(mistakes, own))
-    return base
-
-
-def _form(data: Mapping[str, Any], directory: Path) -> Iterator[Mistake]:
-    """Yield the mistakes in the form of a file of queries."""
-    allowed = [_RULES, *_SECTIONS]
-    for name in data:
-        if name not in allowed:
-            hint = suggest(name, allowed) or f": a file with `rules` has only {', '.join(allowed)}"
-            yield Mistake((name,), f"unknown{hint}", at_key=True)
-    if not isinstance(data[_RULES], str):
-        yield Mistake((_RULES,), "expected a path that is relative to this file, or a bundled name")
-    elif not (path := _named(data[_RULES], directory)).is_file():
-        yield Mistake((_RULES,), f"{path} does not exist: give a path that is relative to this file, or a bundled name")
-    for section in _SECTIONS:
-        if not isinstance(data.get(section, {}), dict):
-            yield Mistake((section,), f"expected a mapping of names to {section}")
-
-
-def _named(name: str, directory: Path) -> Path:
-    """Return the path of a rule file that is named relative to a directory, or is bundled."""
-    path = Path(os.path.normpath(directory / name))
-    return path if path.is_file() else bundled(name) or path
+    return joined(source_at(text, file), Path(path or file))
 
 
 def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
@@ -211,10 +134,6 @@ def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
             filled[name], inner = _filled(value, (*path, name))
             mistakes += inner
     return filled, mistakes
-
-
-def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesError:
-    return RulesError([Problem(file, line, column, dotted(()), message)])
 
 
 def problems(mistakes: Iterable[Mistake], source: Source) -> list[Problem]:

@@ -18,12 +18,14 @@ class Mistake:
     """A mistake at a place of the document.
 
     `offset` counts characters in the text at that place; `at_key` refers to the name of the entry instead of its value.
+    `file` is the name of the file, if rules consist of several and the path does not say which one.
     """
 
     path: Location
     message: str
     offset: int | None = None
     at_key: bool = False
+    file: str = ""
 
 
 def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:

@@ -176,6 +176,11 @@ class Projection(Model):
 class Rules(Model):
     """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
 
+    include: list[str] = Field(
+        default=[],
+        description="Files with further parts of these rules, relative to this file, such as `[users.yaml, "
+        "orders/*.yaml]`, or the names of bundled rule files.",
+    )
     table: Table | None = Field(default=None, description="The table, if there is only one.")
     tables: dict[Name, Table] = Field(default={}, description="Tables by name, if there are several.")
     guard_prefix: Annotated[str, StringConstraints(max_length=16, pattern=PREFIX)] = Field(

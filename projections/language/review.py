@@ -58,7 +58,7 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
     found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
     if rules is not None and (not mistakes or _only_unsupported(rules, mistakes)):
         placed = dict.fromkeys(_placed(remark, source) for remark in remarks(rules))
-        for part in {one.file: one for one in (source, *source.parts.values())}.values():
+        for part in (source.files or {source.file: source}).values():
             found += _accepted(part.text, part.file, [one for one in placed if one.file == part.file])
     order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
     return Review(None if mistakes else rules, tuple(order))

@@ -127,12 +127,6 @@ _IGNORE_CASE = {
 }
 
 
-_RULES = (
-    "Makes this a file of queries: the rule file that its `queries` and `writes` are about, relative to this file, or a "
-    "bundled name."
-)
-
-
 class _ForFiles(GenerateJsonSchema):
     """Return a schema without null: in a file, optional parts are left out."""
 
@@ -159,17 +153,12 @@ def json_schema() -> dict[str, Any]:
         "Pattern": _PATTERN,
     }
     definitions["Projection"]["oneOf"] = [{"required": [kind]} for kind in KINDS]
-    properties, needed = schema["properties"], schema.pop("required")
-    properties["rules"] = {"description": _RULES, "type": "string"}
+    schema.pop("required")  # a file may have any of the parts: others include it
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "title": "Projections for DynamoDB",
-        "oneOf": [
-            {"required": ["table", *needed], "properties": {"rules": False}},
-            {"required": ["tables", *needed], "properties": {"rules": False}},
-            {"required": ["rules"], "propertyNames": {"enum": ["rules", "queries", "writes"]}},
-        ],
+        "not": {"required": ["table", "tables"]},
         "$defs": dict(sorted(definitions.items())),
     }
 

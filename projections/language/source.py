@@ -39,25 +39,26 @@ class UnreadableError(ProjectionsError):
 class Source:
     """The data of a text, the mistakes in the text itself, and the nodes for finding places.
 
-    `file` is its name in messages. `parts` are the sources of parts that come from other files, by their paths, which
-    have one or two steps.
+    `file` is its name in messages. If it includes other files, `data` has the parts of all of them, `files` are their
+    sources by name, and `parts` by the paths of their parts, which have one or two steps.
     """
 
     text: str
     data: Any = None
     file: str = ""
     parts: dict[Location, Source] = field(default_factory=dict)
+    files: dict[str, Source] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     _keys: dict[Location, Node] = field(default_factory=dict)
     _values: dict[Location, Node] = field(default_factory=dict)
 
     def place(self, mistake: Mistake) -> tuple[str, int, int]:
         """Return file, line and column of a mistake."""
-        part = self._part(mistake.path)
+        part = self.files[mistake.file] if mistake.file in self.files else self._part(mistake.path)
         return part.file, *part.position(mistake)
 
     def _part(self, path: Location) -> Source:
-        return self.parts.get(path[:2], self)
+        return self.parts.get(path[:2]) or self.parts.get(path[:1]) or self
 
     def position(self, mistake: Mistake) -> tuple[int, int]:
         """Return line and column, from 1, of a mistake; if its place does not exist, of the nearest part around it."""
@@ -76,7 +77,8 @@ class Source:
         """Make the part at `path` also available under another last name: the correct spelling."""
         size = len(path)
         part = self._part(path)
-        for places in (part._keys, part._values):
+        tables: tuple[dict[Location, Any], ...] = (part._keys, part._values, self.parts)
+        for places in tables:
             for place in [place for place in places if place[:size] == path]:
                 places[(*path[:-1], name, *place[size:])] = places[place]
 

@@ -11,6 +11,7 @@ from typing import Any
 from projections.api import load, loads
 from projections.errors import UsageError
 from projections.language.bundled import bundled
+from projections.language.including import Watched
 from projections.language.ruleset import RuleSet
 
 __all__ = ["DEFAULTS", "rules_of"]
@@ -26,7 +27,7 @@ def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rule
     if isinstance(rules, Mapping):
         return _of_text(json.dumps(rules, default=str))
     path = _found(rules, beside)
-    return _of_file(path, path.stat().st_mtime_ns)
+    return _of_file(path, _watched(path).stamp())
 
 
 @lru_cache
@@ -35,8 +36,14 @@ def _of_text(text: str) -> RuleSet:
 
 
 @lru_cache
-def _of_file(path: Path, changed: int) -> RuleSet:
+def _of_file(path: Path, changed: object) -> RuleSet:
+    _watched(path).refresh()
     return load(path)
+
+
+@lru_cache
+def _watched(path: Path) -> Watched:
+    return Watched(path)
 
 
 def _found(rules: str | Path | None, beside: Path) -> Path:

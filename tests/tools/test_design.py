@@ -517,7 +517,7 @@ def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path, option: str
 
 def test_design_of_a_file_of_queries_has_the_findings_of_the_rules(run: Any, tmp_path: Path) -> None:
     asked = tmp_path / "asked.yaml"
-    asked.write_text(json.dumps({"rules": "social", "queries": {"again": {"get": "User", "by": ["userId"]}}}))
+    asked.write_text(json.dumps({"include": ["social"], "queries": {"again": {"get": "User", "by": ["userId"]}}}))
     code, out, _ = run("queries", str(asked), "--markdown")
     assert code == 0
     assert "GSI1 has all PostMeta items of one month in one partition" in out

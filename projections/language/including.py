@@ -1,0 +1,240 @@
+"""Joins a rule file with the files that it includes, and keeps the place of each part.
+
+    include: [users.yaml, orders/*.yaml]
+
+Included parts come first, in the order in which files are named, then those of the file itself. Each file is read once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+from projections.errors import Problem, RulesError
+from projections.language.bundled import bundled
+from projections.language.mistakes import Mistake, dotted
+from projections.language.shapes import shown
+from projections.language.source import Source, UnreadableError, read
+from projections.language.syntax import suggest
+
+__all__ = ["INCLUDE", "Watched", "joined", "source_at", "text_of"]
+
+INCLUDE = "include"
+_SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes")
+"""The parts of a rule file that have entries by name: several files may have entries of them."""
+
+
+def joined(source: Source, path: Path) -> Source:
+    """Return the data of a file, which is at `path`, and of the files that it includes, with the places of all parts.
+
+    Raises RulesError if a file cannot be read or included.
+    """
+    if INCLUDE not in source.data:
+        return source
+    join = _Join(source)
+    join.add(source, path)
+    if join.problems:
+        raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
+    source.data, source.parts, source.mistakes = join.data, join.parts, join.mistakes
+    source.files = {one.file: one for one in join.read.values()}
+    return source
+
+
+def source_at(text: str, file: str) -> Source:
+    """Return the data of one text with the places of its parts. Raises RulesError if it is not a mapping."""
+    try:
+        source = read(text)
+    except UnreadableError as error:
+        raise _single(file, error.message, error.line, error.column) from None
+    if not isinstance(source.data, dict):
+        raise _single(
+            file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
+        )
+    source.file = file
+    return source
+
+
+def text_of(path: str | Path, file: str | None = None) -> str:
+    """Return the text of a rule file, which messages call `file`. Raises RulesError if it cannot be read."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = (
+            "is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
+        )
+        raise _single(file or str(path), f"cannot be read: {reason}") from None
+
+
+def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesError:
+    return RulesError([Problem(file, line, column, dotted(()), message)])
+
+
+@dataclass
+class _Join:
+    """The files that were read, by path, and what they have together."""
+
+    root: Source
+    data: dict[str, Any] = field(default_factory=dict)
+    parts: dict[tuple[str | int, ...], Source] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    read: dict[Path, Source] = field(default_factory=dict)
+    open: list[Path] = field(default_factory=list)
+
+    def add(self, source: Source, path: Path) -> None:
+        """Add the files that a file includes, then its own parts."""
+        self.read[_real(path)] = source
+        self.open.append(_real(path))
+        for place, found in _included(source, path):
+            if isinstance(found, str):
+                self.problems.append(_problem(source, place, found))
+                continue
+            self._include(source, place, *found)
+        self.open.pop()
+        self.mistakes += [
+            Mistake(one.path, one.message, one.offset, one.at_key, source.file) for one in source.mistakes
+        ]
+        for name, value in source.data.items():
+            if name != INCLUDE:
+                self._part(source, name, value)
+
+    def _include(self, source: Source, place: tuple[str | int, ...], path: Path, file: str) -> None:
+        if _real(path) in self.open:
+            names = [self.read[one].file for one in self.open[self.open.index(_real(path)) :]]
+            message = f"files include each other: {' → '.join([*names, file])}"
+            self.problems.append(_problem(source, place, message))
+        elif _real(path) not in self.read:
+            try:
+                part = source_at(text_of(path, file), file)
+            except RulesError as error:
+                self.problems += error.problems
+                self.read[_real(path)] = Source("", {}, file)
+                return
+            self.add(part, path)
+
+    def _part(self, source: Source, name: str, value: Any) -> None:
+        """Add one top-level part of a file."""
+        if name not in _SECTIONS:
+            if name in self.data:
+                self._twice(source, (name,))
+            else:
+                self.data[name] = value
+                self.parts[name,] = source
+            return
+        if not isinstance(value, dict):
+            message = f"expected a mapping of names to {name}, found {shown(value)}"
+            self.mistakes.append(Mistake((name,), message, file=source.file))
+            return
+        self.parts.setdefault((name,), source)
+        section = self.data.setdefault(name, {})
+        for entry, inner in value.items():
+            if entry in section:
+                self._twice(source, (name, entry))
+            else:
+                section[entry] = inner
+                self.parts[name, entry] = source
+
+    def _twice(self, source: Source, path: tuple[str, ...]) -> None:
+        first = self.parts[path]
+        line, _ = first.position(Mistake(path, "", at_key=True))
+        message = f"is also in {first.file}:{line}: keep one of the two"
+        self.mistakes.append(Mistake(path, message, at_key=True, file=source.file))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _problem(source: Source, place: tuple[str | int, ...], message: str) -> Problem:
+    return Problem(source.file, *source.position(Mistake(place, "")), dotted(place), message)
+
+
+def _included(source: Source, path: Path) -> Iterator[tuple[tuple[str | int, ...], tuple[Path, str] | str]]:
+    """Yield for each file that `include` names its path and its name in messages; or a message, if there is a mistake."""
+    named = source.data.get(INCLUDE, [])
+    if not isinstance(named, list) or not named:
+        if INCLUDE in source.data:
+            yield (INCLUDE,), f"expected a list of files, such as [users.yaml, orders/*.yaml], found {shown(named)}"
+        return
+    for position, name in enumerate(named):
+        place = (INCLUDE, position)
+        if not isinstance(name, str) or not name:
+            yield place, f"expected a path that is relative to this file, found {shown(name)}"
+        elif os.path.isabs(name):
+            yield place, f"{name} is an absolute path: give one that is relative to this file"
+        else:
+            found = list(_files(name, path, source.file))
+            if not found:
+                yield place, _missing(name, path)
+            yield from ((place, one) for one in found)
+
+
+def _files(name: str, path: Path, file: str) -> Iterator[tuple[Path, str]]:
+    """Yield the files that a path or pattern names, in the order of their names, without the file that includes them."""
+    directory, shown_in = path.parent, os.path.dirname(file)
+    if (directory / name).is_file() or not has_magic(name):
+        inside = Path(os.path.normpath(directory / name))
+        if inside.is_file():
+            yield inside, os.path.normpath(os.path.join(shown_in, name))
+        elif (shipped := bundled(name)) is not None:
+            yield shipped, str(shipped)
+        return
+    for one in sorted(glob(name, root_dir=directory, recursive=True)):
+        inside = Path(os.path.normpath(directory / one))
+        if inside.is_file() and _real(inside) != _real(path):
+            yield inside, os.path.normpath(os.path.join(shown_in, one))
+
+
+def _missing(name: str, path: Path) -> str:
+    if has_magic(name):
+        return f"no file matches {name}: correct the pattern, which is relative to this file, or remove it"
+    inside = Path(os.path.normpath(path.parent / name)).parent
+    beside = [one.name for one in inside.iterdir()] if inside.is_dir() else []
+    hint = suggest(Path(name).name, beside)
+    return f"{name} does not exist{hint}: give a path that is relative to this file, or a bundled name"
+
+
+class Watched:
+    """The files that rules consist of, to notice a change: also of a file that a pattern newly matches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._including = self._read()
+
+    def _read(self) -> dict[Path, Source]:
+        """Return the files that can be read and that include others, by path."""
+        found: dict[Path, Source] = {}
+        paths, seen = [self.path], set[Path]()
+        for path in paths:
+            if _real(path) in seen:
+                continue
+            seen.add(_real(path))
+            try:
+                source = source_at(text_of(path), str(path))
+            except RulesError:
+                continue
+            if INCLUDE in source.data:
+                found[path] = source
+                paths += _paths(path, source)
+        return found
+
+    def refresh(self) -> None:
+        """Read which files are included now."""
+        self._including = self._read()
+
+    def stamp(self) -> tuple[tuple[str, int, int, int], ...] | None:
+        """Return a value that changes if one of the files does. None if one is missing: an editor is replacing it."""
+        paths = {self.path}.union(*(_paths(path, source) for path, source in self._including.items()))
+        try:
+            stats = [(str(path), path.stat()) for path in sorted(paths)]
+        except OSError:
+            return None
+        return tuple((path, found.st_mtime_ns, found.st_size, found.st_ino) for path, found in stats)
+
+
+def _paths(path: Path, source: Source) -> list[Path]:
+    return [found[0] for _, found in _included(source, path) if not isinstance(found, str)]
