@@ -155,7 +155,8 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
         for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
             for name, kind in attributes:
                 limits[name] = (kind, min(most, limits.get(name, (kind, most))[1]))
-    cases, names, reads = [], dict[str, None](), set[str]()
+    keys = [{name for name, _ in (*partition, *sort)} for partition, sort in schema.indexes.values()]
+    cases, indexes, names, reads = [], [], dict[str, None](), set[str]()
     if document["where"]:
         reads.update(Pattern.parse(document["where"]).names)
     for case in document["cases"]:
@@ -166,9 +167,11 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
             reads.update(part.names)
         compiled = tuple((name, template.compile()) for name, template in templates.items())
         cases.append((pattern.compile() if pattern else None, compiled))
+        indexes.append(tuple(frozenset(one & templates.keys()) for one in keys if one & templates.keys()))
     return IndexRule(
         **common,
         cases=tuple(cases),
+        indexes=tuple(indexes),
         attributes=tuple((name, *limits[name]) for name in names),
         reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
     )

@@ -401,6 +401,8 @@ class IndexRule(Rule):
     has_guard = False
 
     cases: tuple[tuple[Condition | None, tuple[tuple[str, Render], ...]], ...]
+    indexes: tuple[tuple[frozenset[str], ...], ...]
+    """For each case: of every index that it writes, the attributes that it sets. They are written together or not at all."""
     attributes: tuple[tuple[str, str, int], ...]
     """Name, type and size limit of each attribute that any case sets."""
     reads: frozenset[str]
@@ -424,16 +426,20 @@ class IndexRule(Rule):
                     refused(("cases", number, "where"), resolve)
                 continue
             texts = {name: render(resolve) for name, render in templates}
-            if any(text is None for text in texts.values()):
-                if refused is not None:
-                    refused(("cases", number, "set"), resolve)
-                return values
+            missing = {name for name, text in texts.items() if text is None}
+            if missing and refused is not None:
+                refused(("cases", number, "set"), resolve)
+            written = self._complete(number, missing) if missing else texts
             for name, kind, most in self.attributes:
                 text = texts.get(name)
-                if text is not None:
+                if text is not None and name in written:
                     values[name] = {kind: check_key(name, kind, text, most)}
             return values
         return values
+
+    def _complete(self, number: int, missing: Collection[str]) -> Collection[str]:
+        """Return the attributes of the indexes of a case that need none of the missing attributes."""
+        return {name for index in self.indexes[number] if index.isdisjoint(missing) for name in index}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from projections.engine.transactions import Transactions
 from projections.errors import Occupied
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
-from projections.language.rules import CopyRule
+from projections.language.rules import CopyRule, IndexRule
 from projections.language.values import same
 from projections.operations import fenced
 from projections.operations.backfill import pages, retirement
@@ -244,6 +244,12 @@ def item_is_deleted_while_another_rule_contributes() -> Iterator[None]:
 @mutant("index", seed=8)
 def index_attributes_are_written_without_conditions() -> Iterator[None]:
     with patch.object(indexes, "as_read", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("independent", seed=8)
+def missing_value_removes_the_attributes_of_all_indexes() -> Iterator[None]:
+    with patch.object(IndexRule, "_complete", lambda *_: ()):
         yield
 
 

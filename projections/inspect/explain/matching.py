@@ -15,7 +15,7 @@ from projections.language.entity import Item, Resolve, resolver
 from projections.language.keys import Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import Rule
+from projections.language.rules import IndexRule, Rule
 from projections.language.templates import Template
 from projections.language.values import shown
 
@@ -41,10 +41,17 @@ def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
     parts: list[tuple[Place, Resolve]] = []
     try:
         if rule.applies(item, lambda place, resolve: parts.append((place, resolve))):
-            return Verdict(True)
+            return Verdict(True, tuple(_incomplete(program, rule, parts)))
         return Verdict(False, tuple(_reasons(program, rule, parts)))
     except BadInput as problem:
         return Verdict(False, (str(problem),), bad=True)
+
+
+def _incomplete(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -> Iterator[str]:
+    """Yield why a rule that applies leaves out some of its attributes: those of an index that lacks a value."""
+    for place, resolve in parts[-1:]:
+        if isinstance(rule, IndexRule) and place[-1] == "set":
+            yield from _words(program, rule, place, resolve)
 
 
 def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -> Iterator[str]:

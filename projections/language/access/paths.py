@@ -49,9 +49,6 @@ class Path:
     projection: frozenset[str] | None = None
     local: bool = False
     case: int = 0
-    beside: tuple[str, ...] = ()
-    """Names in the templates of other indexes that the same case writes: without a value, it writes none of its keys."""
-
     undeclared: tuple[str, ...] = ()
     """Key attributes that the application may or may not write on this entity: a variable of the key is not always an
     attribute, too."""
@@ -69,7 +66,7 @@ class Path:
         """The names that an item must have so that the path holds it."""
         if self.index is None:
             return ()
-        return tuple(dict.fromkeys([*(name for part in self.parts for name in part.template.names), *self.beside]))
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.template.names))
 
     def projects(self, name: str) -> bool:
         """Return whether the path returns an attribute."""
@@ -134,7 +131,6 @@ def access_paths(document: Document, entity: str) -> Iterator[Path]:
                         for part in parts
                         if part.native and (part.attribute in variables or part.attribute in made)
                     ),
-                    beside=tuple(name for template in made_here.values() for name in template.names),
                 )
 
 

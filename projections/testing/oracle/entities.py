@@ -23,9 +23,12 @@ class Table:
         self.name = name
         self.separator: str = document["separator"]
         self.keys: list[tuple[str, str]] = [tuple(pair) for pair in (document["partition"], document["sort"]) if pair]
+        self.indexes: list[set[str]] = []
+        """The key attributes of each index."""
         self.index_keys: dict[str, tuple[str, int]] = {}
         """Index key attribute → its type and how many bytes it may have."""
         for index in document["indexes"].values():
+            self.indexes.append({attribute for part in KEY_BYTES for attribute, _ in index[part]})
             for part, size in KEY_BYTES.items():
                 for attribute, kind in index[part]:
                     smaller = min(size, self.index_keys.get(attribute, (kind, size))[1])

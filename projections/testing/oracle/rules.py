@@ -208,19 +208,32 @@ class IndexRule(Rule):
                 return {}
             for fits, templates in self._cases:
                 if fits(scope.get):
-                    return {name: self._value(name, template, scope) for name, template in templates.items()}
-        except (Missing, Unfit):
+                    made = {name: self._made(name, template, scope) for name, template in templates.items()}
+                    written = self._written(made)
+                    return {n: self._value(n, one) for n, one in made.items() if one is not None and n in written}
+        except Unfit:
             pass
         return {}
 
-    def _value(self, name: str, template: Template, scope: Scope) -> Value:
+    def _written(self, made: Mapping[str, str | Value | None]) -> set[str]:
+        """The attributes of the indexes that have every one of their attributes which the case sets."""
+        lacking = {name for name, value in made.items() if value is None}
+        return {name for keys in self.source.table.indexes for name in keys if not keys & lacking}
+
+    def _made(self, name: str, template: Template, scope: Scope) -> str | Value | None:
+        try:
+            if self.source.table.index_keys.get(name, ("S", 2048))[0] == "B":
+                return scope.need(template.slots[0].path)
+            return template.render(scope.need)
+        except Missing:
+            return None
+
+    def _value(self, name: str, shown: str | Value) -> Value:
         kind, most = self.source.table.index_keys.get(name, ("S", 2048))
-        if kind == "B":
-            value = scope.need(template.slots[0].path)
-            if "B" not in value:
-                raise Unfit(f"not binary: {value}")
-            return value
-        shown = template.render(scope.need)
+        if not isinstance(shown, str):
+            if "B" not in shown:
+                raise Unfit(f"not binary: {shown}")
+            return shown
         if not 0 < len(shown.encode()) <= most:
             raise Unfit(f"not the size of a key: {shown[:80]!r}")
         return {"N": numeric(shown)} if kind == "N" else {"S": shown}
