@@ -15,7 +15,17 @@ from functools import lru_cache
 from projections.engine.guards import as_read
 from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, Image, ItemKey, Missing, Path
 from projections.language.entity import Entity
-from projections.language.patterns import Affix, Alternative, AnythingBut, Either, Equals, Numeric, Test
+from projections.language.patterns import (
+    Affix,
+    Alternative,
+    AnythingBut,
+    Compares,
+    Either,
+    Equals,
+    Named,
+    Numeric,
+    Test,
+)
 from projections.language.patterns import Condition as PatternCondition
 from projections.language.patterns import Exists as Presence
 from projections.language.values import Value, wire
@@ -127,6 +137,10 @@ def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
             yield Equal(path, {"S": text})
         case Numeric(bounds):
             yield AllOf(tuple(_bound(path, sign, number) for sign, number in bounds))
+        case Compares(bounds):  # a store compares no two attributes of an item
+            constants = [(sign, value) for sign, value in bounds if not isinstance(value, Named)]
+            if len(constants) == len(bounds):
+                yield AllOf(tuple(_bound(path, sign, value) for sign, value in constants))
         case AnythingBut(excluded):
             yield from _anything_but(path, [one.value for one in excluded if isinstance(one, Equals)], len(excluded))
 
@@ -140,8 +154,10 @@ def _beginning(path: Path, prefix: str) -> Condition:
     return AnyOf((Equal(path, {"S": prefix}), longer))
 
 
-def _bound(path: Path, sign: str, number: Decimal) -> Condition:
-    value = wire(number)
+def _bound(path: Path, sign: str, limit: Decimal | str) -> Condition:
+    value = wire(limit)
+    if sign == "!=":
+        return AnyOf((Below(path, value), Above(path, value)))
     conditions: list[Condition] = []
     if sign != "=":
         conditions.append(Below(path, value) if sign[0] == "<" else Above(path, value))

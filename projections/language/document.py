@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from projections.language import canonical
+from projections.language import canonical, one_form
 from projections.language.expressions import Measure
 from projections.language.shapes import attribute_map, cases, index_attributes, is_local, key_attributes, projected
 
@@ -49,7 +49,7 @@ def _entity(entity: Entity, table: str) -> canonical.Entity:
     return canonical.Entity(
         table=table,
         key=entity.key,
-        match=entity.match,
+        match=one_form.pattern(entity.match),
         id=entity.id,
         derived=entity.derived,
         expires=entity.expires,
@@ -62,7 +62,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
     common: dict[str, Any] = {
         "source": rule.from_,
         "into": rule.into,
-        "where": rule.where,
+        "where": one_form.pattern(rule.where),
         "bind": rule.bind,
         "each": _each(rule),
         "expired": rule.expired,
@@ -75,7 +75,8 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
             **common,
             attributes=None if copy.attributes == "all" else attribute_map(copy.attributes),
             values={
-                n: value if isinstance(value, str) else canonical.Constant(value) for n, value in copy.values.items()
+                n: value if isinstance(value, str) else canonical.Constant(one_form.constant(value))
+                for n, value in copy.values.items()
             },
             claimed=claimed(rules, rule),
         )
@@ -92,7 +93,9 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
     if embed := rule.embed:
         attributes = attribute_map(embed.attributes)
         return canonical.Embed(**common, match=embed.match, attributes=attributes, on_delete=embed.on_delete)
-    return canonical.Index(**common, cases=tuple(canonical.Case(where, keys) for _, where, keys in cases(rule.index)))
+    return canonical.Index(
+        **common, cases=tuple(canonical.Case(one_form.pattern(where), keys) for _, where, keys in cases(rule.index))
+    )
 
 
 def _each(rule: Projection) -> canonical.Each | None:
@@ -115,5 +118,5 @@ def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.
     return canonical.Measure(
         function=measure.function,
         expression=None if expression is None else expression.text,
-        where=None if measure.where is None else dict(measure.where.document),
+        where=None if measure.where is None else one_form.pattern(measure.where.document),
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from projections.language.binding import each_variable, key_variables
 from projections.language.expressions import Expression, Measure
 from projections.language.models import Projection, Rules
-from projections.language.patterns import Numeric, Pattern, Test
+from projections.language.patterns import Pattern, Test, compared_type
 from projections.language.shapes import key_attributes
 from projections.language.templates import Template
 
@@ -53,8 +53,8 @@ def _of_variable(rules: Rules, entity: str, variable: str) -> Literal["N", "S"] 
 
 
 def _compared_as_number(pattern: Mapping[str, Any] | None, path: str) -> bool:
-    """Return whether items match a pattern only if `path` is a number in a range."""
+    """Return whether items match a pattern only if `path` is a number that is compared with others."""
     return any(
-        isinstance(test, Test) and test.name == path and all(isinstance(one, Numeric) for one in test.alternatives)
+        isinstance(test, Test) and test.name == path and all(compared_type(one) == "N" for one in test.alternatives)
         for test in Pattern.parse(pattern or {}).conditions
     )

@@ -3,6 +3,10 @@
 It differs from EventBridge where that would not suit DynamoDB: numbers compare as decimals, `exists` and
 `anything-but` look at maps and lists too, and `anything-but` on a list or set means that *no* element is one of these
 (in EventBridge: that *some* element is not one of them).
+
+It adds comparisons (`{"<": "2026-01-01"}`, `{">=": "{lessons}"}`): of two numbers or two texts, with a constant or with
+another value of the item. A comparison that other forms can express is parsed to these forms: `{">": 10}` to that of
+`{numeric: [">", 10]}`, and `{"=": "x"}` to that of `x`.
 """
 
 from __future__ import annotations
@@ -16,22 +20,32 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from projections.language.syntax import LanguageError, LanguageErrors, suggest
+from projections.language.templates import Template
 from projections.language.values import Resolver, Value, number_text, wire
 
-__all__ = ["Condition", "Pattern", "Test", "describe"]
+__all__ = ["Condition", "Named", "Pattern", "Test", "compared_type", "comparison", "describe", "is_comparison"]
 
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
 """Returns whether one element matches, given its type and its content, such as `"S", "text"`."""
 
 _OPERATORS = ("prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case")
-_COMPARISONS: dict[str, tuple[Callable[[Decimal, Decimal], bool], str]] = {
+_COMPARISONS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "=": (operator.eq, "is"),
     "<": (operator.lt, "is less than"),
     "<=": (operator.le, "is at most"),
     ">": (operator.gt, "is greater than"),
     ">=": (operator.ge, "is at least"),
 }
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+"""The signs of comparisons, in the order of the canonical form."""
 
 
 # Alternatives. All but the last two concern scalars: a list or set matches if any of its elements does.
@@ -99,6 +113,66 @@ class Numeric:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """The other value of a comparison: an attribute or variable of the same item."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Operand: TypeAlias = str | Decimal | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Compares:
+    """Comparisons that must all hold for one element: those that `Equals` and `Numeric` cannot express."""
+
+    bounds: tuple[tuple[str, Operand], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values that it compares with."""
+        return tuple(operand.name for _, operand in self.bounds if isinstance(operand, Named))
+
+    def renamed(self, name_of: Callable[[str], str]) -> Compares:
+        """Return the same comparisons with values that have other names."""
+        renamed = (Named(name_of(one.name)) if isinstance(one, Named) else one for _, one in self.bounds)
+        return Compares(tuple((sign, one) for (sign, _), one in zip(self.bounds, renamed, strict=True)))
+
+    def fits(self, resolve: Resolver = lambda name: None) -> Fits:
+        """Return whether an element fits. Numbers are compared with numbers, and text with text by its code points,
+        which is the order of its UTF-8 bytes.
+        """
+        limits: list[tuple[Callable[[Any, Any], bool], str, str | Decimal]] = []
+        for sign, operand in self.bounds:
+            value = resolve(operand.name) if isinstance(operand, Named) else wire(operand)
+            kind, data = next(iter(value.items())) if value is not None else ("", "")
+            if kind not in ("S", "N"):
+                return lambda tag, data: False
+            limits.append((_SIGNS[sign], kind, Decimal(data) if kind == "N" else data))
+
+        def within(tag: str, data: Any) -> bool:
+            element = Decimal(data) if tag == "N" else data
+            return all(tag == kind and compare(element, limit) for compare, kind, limit in limits)
+
+        return within
+
+    def __str__(self) -> str:
+        first, *rest = [_compared(sign, operand) for sign, operand in self.bounds]
+        return " and ".join([first, *(text.removeprefix("is ") for text in rest)])
+
+
+def _compared(sign: str, operand: Operand) -> str:
+    if sign == "!=":
+        words = {str: "is text other than", Decimal: "is a number other than"}.get(type(operand), "differs from")
+    else:
+        words = "is equal to" if sign == "=" and isinstance(operand, Named) else _COMPARISONS[sign][1]
+    return f"{words} {operand if isinstance(operand, Named) else _literal(operand)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Exists:
     exists: bool
 
@@ -114,7 +188,17 @@ class AnythingBut:
         return f"exists and none of it {_either([str(one) for one in self.excluded])}"
 
 
-Alternative: TypeAlias = Equals | Affix | Numeric | Exists | AnythingBut
+Alternative: TypeAlias = Equals | Affix | Numeric | Compares | Exists | AnythingBut
+
+
+def compared_type(alternative: Alternative) -> str | None:
+    """Return the type of the numbers or texts that an alternative puts in order, `N` or `S`; None if it does not do so."""
+    if isinstance(alternative, Numeric):
+        return "N"
+    if isinstance(alternative, Compares):
+        found = {"S" if isinstance(one, str) else "N" for _, one in alternative.bounds if not isinstance(one, Named)}
+        return next(iter(found), None)
+    return None
 
 
 def _literal(value: Scalar) -> str:
@@ -137,8 +221,21 @@ class Test:
     name: str
     alternatives: tuple[Alternative, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, then those that it compares with, each once."""
+        found = (name for one in self.alternatives if isinstance(one, Compares) for name in one.names)
+        return tuple(dict.fromkeys((self.name, *found)))
+
+    def renamed(self, name_of: Callable[[str], str]) -> Test:
+        """Return the same test of an item on which values have other names."""
+        alternatives = (one.renamed(name_of) if isinstance(one, Compares) else one for one in self.alternatives)
+        return Test(name_of(self.name), tuple(alternatives))
+
     def compile(self) -> Callable[[Resolver], bool]:
         name = self.name
+        if len(self.names) > 1:
+            return self._compile_related()
         absent = Exists(False) in self.alternatives
         if Exists(True) in self.alternatives:
             return (lambda resolve: True) if absent else (lambda resolve: resolve(name) is not None)
@@ -146,7 +243,7 @@ class Test:
         fits = [
             a.fits()
             for a in self.alternatives
-            if isinstance(a, Numeric | Affix) or (isinstance(a, Equals) and not isinstance(a.value, str))
+            if isinstance(a, Numeric | Affix | Compares) or (isinstance(a, Equals) and not isinstance(a.value, str))
         ]
         excluded = [[one.fits() for one in a.excluded] for a in self.alternatives if isinstance(a, AnythingBut)]
 
@@ -166,6 +263,27 @@ class Test:
                 if fit(tag, data):
                     return True
             return any(not any(fit(tag, data) for fit in these) for these in excluded)
+
+        return matches
+
+    def _compile_related(self) -> Callable[[Resolver], bool]:
+        """Return the test if an alternative compares with other values. It reads them all, also if another one matches:
+        whether a wrong value is bad input does not depend on the order of alternatives.
+        """
+        names = self.names
+        related = [one for one in self.alternatives if isinstance(one, Compares) and one.names]
+        rest = tuple(one for one in self.alternatives if one not in related)
+        others = Test(self.name, rest).compile() if rest else None
+
+        def matches(resolve: Resolver) -> bool:
+            values = {name: resolve(name) for name in names}
+            if others is not None and others(values.get):
+                return True
+            value = values[names[0]]
+            if value is None:
+                return False
+            elements = list(_elements(value))
+            return any(fit(*element) for fit in [one.fits(values.get) for one in related] for element in elements)
 
         return matches
 
@@ -282,7 +400,7 @@ class Pattern:
 def _names(conditions: Iterable[Condition]) -> Iterator[str]:
     for condition in conditions:
         if isinstance(condition, Test):
-            yield condition.name
+            yield from condition.names
         else:
             for branch in condition.branches:
                 yield from _names(branch)
@@ -316,6 +434,9 @@ def _conditions(document: Any, prefix: str, at: _At, errors: list[LanguageError]
         elif key.startswith("$"):
             hint = suggest(key, ["$or"]) or "; attributes in one mapping must all match, and $or lists alternatives"
             errors.append(LanguageError(f'unknown operator "{key}"{hint}', None, place))
+        elif is_comparison(key):
+            message = f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}'
+            errors.append(LanguageError(message, None, place))
         else:
             for condition in _attribute(prefix + key, value, place, errors):
                 if isinstance(condition, Test) and condition.name in seen:
@@ -341,6 +462,10 @@ def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterat
 
 
 def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> Iterator[Condition]:
+    if isinstance(value, Mapping) and any(map(is_comparison, value)):
+        found = _alternative(value, at, errors, name)
+        yield Test(name, () if found is None else (found,))
+        return
     if isinstance(value, Mapping):
         for key in value:
             if key in _OPERATORS:
@@ -353,29 +478,109 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         yield from _conditions(value, name + ".", at, errors)
         return
     if not isinstance(value, list):
-        found = _alternative(value, at, errors)
+        found = _alternative(value, at, errors, name)
         yield Test(name, () if found is None else (found,))
         return
     if not value:
         errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
-    found_all = [_alternative(each, (*at, position), errors) for position, each in enumerate(value)]
+    found_all = [_alternative(each, (*at, position), errors, name) for position, each in enumerate(value)]
     yield Test(name, tuple(one for one in found_all if one is not None))
 
 
-def _alternative(value: Any, at: _At, errors: list[LanguageError]) -> Alternative | None:
+def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: str) -> Alternative | None:
     try:
         if not isinstance(value, Mapping):
             return Equals(_scalar(value, "an alternative is a text, number, boolean, null or {operator: …}"))
+        if any(map(is_comparison, value)):
+            found = comparison(value)
+            if isinstance(found, Compares) and attribute in found.names:
+                raise LanguageError(f"this compares {attribute} with itself")
+            return found
         if len(value) != 1:
             raise LanguageError("an alternative has one operator; write other operators as further alternatives")
         [(name, argument)] = value.items()
         if name not in _OPERATORS:
-            known = ", ".join(_OPERATORS)
-            raise LanguageError(f'unknown operator "{name}"{suggest(str(name), _OPERATORS)}; the operators are {known}')
+            raise LanguageError(_unknown(name))
         return _operator(name, argument)
     except LanguageError as error:
         errors.append(error.within(*at))
         return None
+
+
+def _unknown(name: Any) -> str:
+    known = (*_OPERATORS, *_SIGNS)
+    return f'unknown operator "{name}"{suggest(str(name), known)}; the operators are {", ".join(known)}'
+
+
+# Comparisons
+
+
+def is_comparison(key: Any) -> bool:
+    """Return whether a key of a pattern is a sign of a comparison, or one that was probably meant to be one."""
+    return isinstance(key, str) and key != "" and not key.strip("<>=!≤≥≠")
+
+
+def comparison(document: Mapping[Any, Any]) -> Equals | Numeric | Compares:
+    """Parse comparisons that must all hold, such as `{">=": 1, "<": "{most}"}`. Raises LanguageError with a path."""
+    bounds: list[tuple[str, Operand]] = []
+    for sign, argument in document.items():
+        if not is_comparison(sign):
+            message = f'comparisons cannot be combined with "{sign}" in one mapping; write it as a further alternative'
+            raise LanguageError(message, None, (sign if isinstance(sign, str | int) else str(sign),))
+        if sign not in _SIGNS:
+            raise LanguageError(_unknown(sign), None, (sign,))
+        try:
+            bounds.append((sign, _operand(sign, argument)))
+        except LanguageError as error:
+            raise LanguageError(error.message, error.offset, (sign,)) from None
+    bounds.sort(key=lambda bound: [*_SIGNS].index(bound[0]))
+    constants = [(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)]
+    _consistent(constants)
+    signs = [sign for sign, _ in bounds]
+    numbers = tuple((sign, operand) for sign, operand in bounds if isinstance(operand, Decimal))
+    if signs == ["="] and constants:
+        return Equals(constants[0][1])
+    if len(numbers) == len(bounds) and "!=" not in signs:
+        return Numeric(numbers)
+    return Compares(tuple(bounds))
+
+
+def _operand(sign: str, argument: Any) -> Operand:
+    if isinstance(argument, str):
+        template = Template.parse(argument)
+        if not template.fields:
+            return template.literal_prefix
+        if template.single is None or template.fields[0].pipes or template.fields[0].star:
+            raise LanguageError(
+                f'{sign} compares with a constant, or with one value of the item, "{{name}}" without pipes and other text; '
+                "for braces in a text write {{ and }}"
+            )
+        return Named(template.single)
+    number = (
+        None if isinstance(argument, bool) or argument is None else _scalar(argument, f"{sign} takes a number or text")
+    )
+    if not isinstance(number, Decimal):
+        message = f"{sign} compares numbers and text, not {_what(argument)}"
+        raise LanguageError(f"{message}; write the value itself as an alternative" if sign == "=" else message)
+    return number
+
+
+def _consistent(constants: list[tuple[str, str | Decimal]]) -> None:
+    """Raise LanguageError if no value can be within these bounds, or if one of them is not needed."""
+    if len({type(value) for _, value in constants}) > 1:
+        raise LanguageError("nothing is a number and text; compare with numbers without quotes, or with text in quotes")
+    signs = dict(constants)
+    if len(signs) > 1 and "=" in signs:
+        raise LanguageError("= with a constant needs no other constants; write the value itself")
+    for one, other in ((">", ">="), ("<", "<=")):
+        if one in signs and other in signs:
+            raise LanguageError(f"write one of {one} and {other}, or compare one of them with another value")
+    least = signs.get(">", signs.get(">="))
+    most = signs.get("<", signs.get("<="))
+    if least is None or most is None:
+        return
+    if least > most or (least == most and (">" in signs or "<" in signs)):  # type: ignore[operator]
+        raise LanguageError(f"no {'text' if isinstance(least, str) else 'number'} lies between these bounds")
 
 
 def _operator(name: str, argument: Any) -> Alternative:

@@ -51,6 +51,25 @@ _OPERATORS: dict[str, JsonSchemaValue] = {
     },
 }
 
+_COMPARISONS: JsonSchemaValue = {
+    "type": "object",
+    "description": 'Comparisons that must all hold: `{">=": 1, "<": 5}`, `{"<": "2026-01-01"}`, or with another value of '
+    'the item, `{">=": "{lessons}"}`.',
+    "properties": {
+        sign: {"type": ["string", "number"], "description": f"The value {words} this number, text, or `{{name}}`."}
+        for sign, words in {
+            "<": "is less than",
+            "<=": "is at most",
+            ">": "is greater than",
+            ">=": "is at least",
+            "=": "equals",
+            "!=": "has the type of, and differs from,",
+        }.items()
+    },
+    "minProperties": 1,
+    "additionalProperties": False,
+}
+
 _OPERATOR = {
     "type": "object",
     "properties": _OPERATORS,
@@ -63,8 +82,17 @@ _ALTERNATIVES = {
     "description": "A value, or a list of alternatives: values and operators.",
     "anyOf": [
         _SCALAR,
-        {"type": "array", "items": {"anyOf": [_SCALAR, {"$ref": "#/$defs/Operator"}]}, "minItems": 1},
-        {"$ref": "#/$defs/Pattern", "propertyNames": {"not": {"enum": list(_OPERATORS)}}, "minProperties": 1},
+        {
+            "type": "array",
+            "items": {"anyOf": [_SCALAR, {"$ref": "#/$defs/Operator"}, {"$ref": "#/$defs/Comparisons"}]},
+            "minItems": 1,
+        },
+        {"$ref": "#/$defs/Comparisons"},
+        {
+            "$ref": "#/$defs/Pattern",
+            "propertyNames": {"not": {"enum": [*_OPERATORS, *_COMPARISONS["properties"]]}},
+            "minProperties": 1,
+        },
     ],
 }
 
@@ -147,6 +175,7 @@ def json_schema() -> dict[str, Any]:
     schema = _referring(Rules.model_json_schema(schema_generator=_ForFiles))
     definitions = schema.pop("$defs")
     definitions |= {
+        "Comparisons": _COMPARISONS,
         "IgnoreCase": _IGNORE_CASE,
         "Measure": _MEASURE,
         "Operator": _OPERATOR,

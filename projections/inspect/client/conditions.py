@@ -12,11 +12,14 @@ from projections.language.patterns import (
     Affix,
     Alternative,
     AnythingBut,
+    Compares,
     Condition,
     Either,
     Equals,
     Exists,
+    Named,
     Numeric,
+    Operand,
     Test,
 )
 
@@ -84,11 +87,19 @@ def _test(test: Test, names: Names) -> Iterator[str]:
         yield "False" if present is None else _absent(test.name, names)
     null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
     value = f"_at(item, {literal(test.name)})" if null and test.name not in names.variables else names.value(test.name)
-    yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Exists)], value)
+    yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
+    for one in alternatives:
+        if isinstance(one, Compares):
+            terms = [f"_compares(one, {literal(sign)}, {_operand(other, names)})" for sign, other in one.bounds]
+            yield f"any({' and '.join(terms)} for one in _elements({value}))"
     for one in alternatives:
         if isinstance(one, AnythingBut):
             excluded = " or ".join(_scalars(list(one.excluded), value))
             yield f"({present} and not ({excluded}))" if present else f"not ({excluded})"
+
+
+def _operand(operand: Operand, names: Names) -> str:
+    return names.value(operand.name) if isinstance(operand, Named) else value_literal(operand)
 
 
 def _absent(name: str, names: Names) -> str:

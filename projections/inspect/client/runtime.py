@@ -147,6 +147,18 @@ def _any_number(value: Any, fits: Callable[[Decimal], bool]) -> bool:
     )
 
 
+def _compares(value: Any, sign: str, other: Any) -> bool:
+    """Return whether two numbers, or two texts, compare like this."""
+    if not any(
+        isinstance(value, kind) and isinstance(other, kind) for kind in (Decimal, str)
+    ):
+        return False
+    if sign == "!=":
+        return bool(value != other)
+    above, equal = value > other, "=" in sign and value == other
+    return bool(equal or (sign[0] == ">" and above) or (sign[0] == "<" and value < other))
+
+
 def _part(value: str, separator: str | None = "#") -> str:
     """Return a variable of a key. Raises ValueError if it could not be read back."""
     if not value or (separator is not None and separator in value):

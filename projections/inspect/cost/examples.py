@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from projections.language.keys import Value
-from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Test
+from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Named, Numeric, Test
 from projections.language.values import number_text, wire
 
-__all__ = ["examples_of", "put"]
+__all__ = ["compared", "examples_of", "put"]
 
 
 def put(image: dict[str, Value], path: str, value: Value) -> None:
@@ -37,6 +37,27 @@ def examples_of(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list
                     values.append({"S": alternative.text})
                 case Numeric():
                     values += [{"N": number_text(n + step)} for _, n in alternative.bounds for step in (0, 1, -1)]
+                case Compares():
+                    values += compared(alternative)
                 case Exists() | AnythingBut():
                     values.append({"S": "there"})
         yield condition.name, values
+        for name in condition.names[1:]:
+            yield name, [None, *_COMPARED]
+
+
+_COMPARED: tuple[Value, ...] = ({"N": "2"}, {"S": "m"})
+"""Values to compare with."""
+
+
+def compared(alternative: Compares) -> list[Value]:
+    """Return values that are below, at, and above what an alternative compares with."""
+    found: list[Value] = []
+    for _, operand in alternative.bounds:
+        if isinstance(operand, Named):
+            found += [{"N": "2"}, {"N": "1"}, {"N": "3"}, {"S": "m"}, {"S": "a"}, {"S": "z"}]
+        elif isinstance(operand, str):
+            found += [{"S": text} for text in (operand, operand + "0", operand[:-1] or "!")]
+        else:
+            found += [{"N": number_text(operand + step)} for step in (0, 1, -1)]
+    return found

@@ -117,7 +117,8 @@ def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:
     """Yield the conditions of a pattern that do not hold, each with the item's value."""
     for condition in pattern.unmet(resolve):
         if isinstance(condition, Test):
-            yield f"{condition.name} {_seen(resolve(condition.name))}; wanted: {condition}"
+            others = "".join(f"; {name} {_seen(resolve(name))}" for name in condition.names[1:])
+            yield f"{condition.name} {_seen(resolve(condition.name))}; wanted: {condition}{others}"
         else:
             yield f"neither holds of {condition}: {_values(condition.names, resolve)}"
 

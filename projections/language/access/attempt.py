@@ -320,7 +320,8 @@ class _Attempt:
     def _fixed_patterns(self) -> Iterator[Pattern]:
         """Yield the parts of `where` that the key condition ensures."""
         for condition in self.query.where.conditions:
-            if isinstance(condition, Test) and condition.name in self.exact - {*self.query.parameters}:
+            exact = self.exact - {*self.query.parameters}
+            if isinstance(condition, Test) and condition.name in exact and len(condition.names) == 1:
                 yield Pattern((condition,), {})
 
     def _why(self, request: Request, tests: tuple[str, ...], others: tuple[str, ...]) -> str:

@@ -91,7 +91,7 @@ def _renamed(conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[C
     for condition in conditions:
         try:
             if isinstance(condition, Test):
-                yield Test(name_of(condition.name), condition.alternatives)
+                yield condition.renamed(name_of)
             else:
                 yield Either(tuple(tuple(_renamed(branch, name_of, ())) for branch in condition.branches))
         except KeyError:

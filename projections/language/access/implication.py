@@ -7,22 +7,25 @@ so two different scalars exclude each other only for a name that has one value, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from projections.language.patterns import (
     Affix,
     Alternative,
     AnythingBut,
+    Compares,
     Condition,
     Either,
     Equals,
     Exists,
+    Named,
     Numeric,
+    Operand,
     Pattern,
     Test,
+    compared_type,
 )
 from projections.language.values import wire
 
@@ -103,11 +106,23 @@ def _condition_fails(known: Known, condition: Condition) -> bool:
 def _test_holds(known: Known, test: Test) -> bool:
     if known.present & {test.name, *_longer(known.present, test.name)} and Exists(True) in test.alternatives:
         return True
+    if Exists(True) in test.alternatives and any(_compared_with(pattern, test.name) for pattern in known.patterns):
+        return True
     scalar = test.name in known.scalar
     return any(
         all(any(_implies(held, wanted, scalar) for wanted in test.alternatives) for held in one.alternatives)
         for one in known.tests(test.name)
         if one.alternatives
+    )
+
+
+def _compared_with(pattern: Pattern, name: str) -> bool:
+    """Return whether items match a pattern only if they have this value, because another one is compared with it."""
+    return any(
+        isinstance(one, Test)
+        and one.alternatives != ()
+        and all(isinstance(each, Compares) and name in each.names for each in one.alternatives)
+        for one in pattern.conditions
     )
 
 
@@ -137,7 +152,9 @@ def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
     if wanted == Exists(True):
         return True
     match held, wanted:
-        case Equals(), Equals() | Affix() | Numeric():
+        case Equals(), Compares() if wanted.names:
+            return False
+        case Equals(), Equals() | Affix() | Numeric() | Compares():
             return _fits(held.value, wanted)
         case Equals(), AnythingBut() if scalar:
             return not any(_fits(held.value, one) for one in wanted.excluded)
@@ -145,7 +162,7 @@ def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
             return text.startswith(shorter)
         case Affix("suffix", text, False), Affix("suffix", shorter, False):
             return text.endswith(shorter)
-        case Numeric(), Numeric():
+        case Numeric() | Compares(), Numeric() | Compares():
             return all(_bound_holds(held, sign, bound) for sign, bound in wanted.bounds)
         case AnythingBut(), AnythingBut():
             return set(wanted.excluded) <= set(held.excluded)
@@ -159,15 +176,21 @@ def _disjoint(held: Alternative, other: Alternative, scalar: bool) -> bool:
     if not scalar or held == Exists(True) or other == Exists(True):
         return _excluded(held, other) or _excluded(other, held)
     match held, other:
+        case (Compares(), Equals()) | (Equals(), Compares()) if _names(held) or _names(other):
+            return False
         case Equals(), _:
             return not _fits(held.value, other)
         case _, Equals():
             return not _fits(other.value, held)
         case Affix("prefix", one, False), Affix("prefix", two, False):
             return not one.startswith(two) and not two.startswith(one)
-        case Numeric(), Numeric():
+        case Numeric() | Compares(), Numeric() | Compares():
             return _apart(held, other)
     return False
+
+
+def _names(alternative: Alternative) -> tuple[str, ...]:
+    return alternative.names if isinstance(alternative, Compares) else ()
 
 
 def _excluded(held: Alternative, other: Alternative) -> bool:
@@ -179,24 +202,37 @@ def _fits(value: Any, alternative: Alternative) -> bool:
     return Pattern((Test("x", (alternative,)),), {}).matches(lambda name: wire(value))
 
 
-def _bound_holds(held: Numeric, sign: str, bound: Decimal) -> bool:
-    """Return whether every number within the bounds of `held` is also within this one."""
-    for own, number in held.bounds:
-        either = own in "<>" or sign in ("<=", ">=")
-        if own == "=" and Numeric(((sign, bound),)).fits()("N", number):
-            return True
-        if sign[0] == own[0] == ">" and (number > bound or (number == bound and either)):
-            return True
-        if sign[0] == own[0] == "<" and (number < bound or (number == bound and either)):
-            return True
+_IMPLIED: Mapping[str, tuple[str, ...]] = {
+    "<": ("<", "<=", "!="),
+    "<=": ("<=",),
+    ">": (">", ">=", "!="),
+    ">=": (">=",),
+    "=": ("=", "<=", ">="),
+    "!=": ("!=",),
+}
+"""By sign: the comparisons with the same value that it implies."""
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "!=", "!=": "="}
+
+
+def _bound_holds(held: Numeric | Compares, sign: str, bound: Operand) -> bool:
+    """Return whether every value within the bounds of `held` is also within this one."""
+    for own, limit in held.bounds:
+        if isinstance(bound, Named) or isinstance(limit, Named) or limit == bound:
+            if limit == bound and sign in _IMPLIED[own]:
+                return True
+        elif own == "=":
+            if _fits(limit, Compares(((sign, bound),))):
+                return True
+        elif own != "!=" and sign[0] in (own[0], "!") and _fits(limit, Compares(((own, bound),))):
+            return True  # `limit` is on that side of `bound`, so all values beyond it are, too
     return False
 
 
-def _apart(one: Numeric, other: Numeric) -> bool:
-    """Return whether no number is within both."""
-    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-    return any(
-        sign in opposite and _bound_holds(first, opposite[sign], bound)
+def _apart(one: Numeric | Compares, other: Numeric | Compares) -> bool:
+    """Return whether no scalar is within both."""
+    types = {compared_type(one), compared_type(other)}
+    return types == {"N", "S"} or any(
+        _bound_holds(first, _OPPOSITE[sign], bound)
         for first, second in ((one, other), (other, one))
         for sign, bound in second.bounds
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from projections.language.canonical import Aggregate, Document, Latest
-from projections.language.patterns import Numeric, Pattern, Test
+from projections.language.patterns import Pattern, Test, compared_type
 
 __all__ = ["compares_as_number", "is_number"]
 
@@ -31,6 +31,6 @@ def is_number(document: Document, entity: str, name: str) -> bool:
 def compares_as_number(pattern: Pattern, name: str) -> bool:
     """Return whether every item that matches a pattern has a number in an attribute."""
     return any(
-        isinstance(one, Test) and one.name == name and all(isinstance(a, Numeric) for a in one.alternatives)
+        isinstance(one, Test) and one.name == name and all(compared_type(a) == "N" for a in one.alternatives)
         for one in pattern.conditions
     )

@@ -101,9 +101,11 @@ projections:
 NEVER_FITS = Kind(
     "never-fits",
     ("warning",),
-    summary="A condition compares a number with text, or text with a number.",
-    why="A number never equals a text: `5` and `'5'` are different values. The condition never matches.",
-    fix="Write numbers without quotes and text in quotes.",
+    summary="A condition compares a number with text, or with a name in braces as if it were a text.",
+    why="A number never equals a text, and neither is less than the other: `5` and `'5'` are different values. The "
+    "condition never matches. `'{total}'` alone is a text with braces, not the value of the attribute total.",
+    fix="Write numbers without quotes and text in quotes, and compare with another value of the item as in "
+    '`{"=": "{total}"}`.',
     example="""\
 projections:
   popular:

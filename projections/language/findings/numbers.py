@@ -13,7 +13,7 @@ from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.findings.reads import reads, tests
 from projections.language.models import Projection
-from projections.language.patterns import Equals, Numeric
+from projections.language.patterns import Equals, compared_type
 from projections.language.shapes import attribute_map
 from projections.language.templates import Template
 
@@ -125,7 +125,7 @@ class Numbers:
                             found.setdefault((rule.from_, factor.path), f"rule {name} {how}")
         for tested in tests(self._facts.rules):
             for one in tested.test.alternatives:
-                if isinstance(one, Numeric) or (isinstance(one, Equals) and isinstance(one.value, Decimal)):
+                if compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal)):
                     node = (tested.entity, tested.test.name)
                     found.setdefault(node, f"rule {tested.rule} compares it as a number")
         for read in reads(self._facts.rules):

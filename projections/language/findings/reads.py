@@ -10,11 +10,11 @@ from projections.language.binding import each_variable, key_variables
 from projections.language.expressions import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
-from projections.language.patterns import Condition, Either, Pattern, Test
+from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
 from projections.language.shapes import cases
 from projections.language.templates import Field, Template
 
-__all__ = ["Read", "Tested", "reads", "tests"]
+__all__ = ["Read", "Tested", "patterns", "reads", "tests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ def _reads(rules: Rules, name: str, rule: Projection) -> Iterator[Read]:
     source = rule.from_
     for tested in tests(rules):
         if tested.rule == name:
-            yield Read(name, tested.entity, tested.test.name, tested.place, at_key=True)
+            for position, read in enumerate(tested.test.names):
+                yield Read(name, tested.entity, read, tested.place, at_key=position == 0)
     for variable, text in rule.bind.items():
         yield from _template(name, source, text, (*place, "bind", variable))
     for variable, form in (rule.each or {}).items():
@@ -139,21 +140,27 @@ def _offset(form: Any, path: str) -> int | None:
 
 def tests(rules: Rules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
+    for name, document, place in patterns(rules):
+        for test in _all(Pattern.parse(document).conditions):
+            yield Tested(name, rules.projections[name].from_, test, _find(document, test, place))
+
+
+def patterns(rules: Rules) -> Iterator[tuple[str, Mapping[str, Any], Location]]:
+    """Yield every pattern in a rule, with the rule and its place."""
     for name, rule in rules.projections.items():
         place: Location = ("projections", name)
-        patterns: list[tuple[Mapping[str, Any] | None, Location]] = [(rule.where, (*place, "where"))]
+        if rule.where is not None:
+            yield name, rule.where, (*place, "where")
         if rule.index is not None:
-            patterns += [(where, (*place, "index", *inner, "where")) for inner, where, _ in cases(rule.index)]
+            for inner, where, _ in cases(rule.index):
+                if where is not None:
+                    yield name, where, (*place, "index", *inner, "where")
         elif rule.aggregate is not None:
             for attribute, form in rule.aggregate.set.items():
-                where = Measure.parse(attribute, form).where
-                if where is not None:
-                    patterns.append((where.document, _where_place(form, (*place, "aggregate", "set", attribute))))
-        for document, at in patterns:
-            if document is not None:
-                pattern = Pattern.parse(document)
-                for test in _all(pattern.conditions):
-                    yield Tested(name, rule.from_, test, _find(document, test, at))
+                pattern = Measure.parse(attribute, form).where
+                if pattern is not None:
+                    at = _where_place(form, (*place, "aggregate", "set", attribute))
+                    yield name, pattern.document, at
 
 
 def _where_place(form: Any, place: Location) -> Location:
@@ -182,7 +189,7 @@ def _found(document: Any, name: str, prefix: str, place: Location) -> Iterator[L
         if key == "$or":
             for position, branch in enumerate(value):
                 yield from _found(branch, name, prefix, (*at, position))
-        elif prefix + key == name and not isinstance(value, dict):
+        elif prefix + key == name and (not isinstance(value, dict) or any(map(is_comparison, value))):
             yield at
         elif isinstance(value, dict) and name.startswith(f"{prefix}{key}."):
             yield from _found(value, name, f"{prefix}{key}.", at)

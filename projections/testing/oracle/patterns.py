@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -15,37 +16,83 @@ __all__ = ["Pattern", "pattern"]
 
 Look: TypeAlias = Callable[[str], Value | None]
 Pattern: TypeAlias = Callable[[Look], bool]
-_Test: TypeAlias = Callable[[Value | None], bool]
+_Test: TypeAlias = Callable[[Value | None, Look], bool]
+"""Whether a value fits. The second argument looks up other values of the item."""
 
 _COMPARE = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}
+_SIGNS = {**_COMPARE, "!=": operator.ne}
 
 
 def pattern(document: Mapping[str, Any] | None) -> Pattern:
     """The test that a pattern is; None fits everything. It asks `look` for the value of each name."""
-    tests = [_field(name, form) for name, form in (document or {}).items()]
-    return lambda look: all(test(look) for test in tests)
+    fits = _fields(document or {})
+    return lambda look: fits(look, look)
 
 
-def _field(name: str, form: Any) -> Pattern:
+def _fields(document: Mapping[str, Any]) -> Callable[[Look, Look], bool]:
+    """A pattern below an attribute, or the whole: names are looked up there, compared values in the item."""
+    tests = [_field(name, form) for name, form in document.items()]
+    return lambda look, item: all(test(look, item) for test in tests)
+
+
+def _field(name: str, form: Any) -> Callable[[Look, Look], bool]:
     if name == "$or":
-        either = [pattern(alternative) for alternative in form]
-        return lambda look: any(fits(look) for fits in either)
-    if isinstance(form, Mapping):
-        nested = pattern(form)
-        return lambda look: _inside(nested, look(name))
+        either = [_fields(alternative) for alternative in form]
+        return lambda look, item: any(fits(look, item) for fits in either)
+    if isinstance(form, Mapping) and not form.keys() <= _SIGNS.keys():
+        nested = _fields(form)
+        return lambda look, item: _inside(nested, look(name), item)
     alternatives = [_alternative(one) for one in (form if isinstance(form, list) else [form])]
-    return lambda look: _any(alternatives, look(name))
+    others = [other for one in (form if isinstance(form, list) else [form]) for other in _others(one)]
+
+    def test(look: Look, item: Look) -> bool:
+        value = look(name)
+        known = {other: item(other) for other in others}
+        return any(alternative(value, known.get) for alternative in alternatives)
+
+    return test
 
 
-def _any(alternatives: list[_Test], value: Value | None) -> bool:
-    return any(test(value) for test in alternatives)
-
-
-def _inside(nested: Pattern, value: Value | None) -> bool:
+def _inside(nested: Callable[[Look, Look], bool], value: Value | None, item: Look) -> bool:
     """A pattern below an attribute: of a list, some one map fits it whole."""
     if value is not None and "L" in value:
-        return any(_inside(nested, element) for element in value["L"])
-    return nested(lambda name: None if value is None else walk(value, name.split(".")))
+        return any(_inside(nested, element, item) for element in value["L"])
+    return nested(lambda name: None if value is None else walk(value, name.split(".")), item)
+
+
+def _others(form: Any) -> list[str]:
+    """The names that a comparison compares with."""
+    if not isinstance(form, Mapping) or not form.keys() <= _SIGNS.keys():
+        return []
+    return [name for operand in form.values() if (name := _name(operand)) is not None]
+
+
+def _name(operand: Any) -> str | None:
+    """The name in `{name}`; None for a constant."""
+    found = re.fullmatch(r"\{([^{}]+)\}", operand) if isinstance(operand, str) else None
+    return None if found is None else found[1].strip()
+
+
+def _compares(form: Mapping[str, Any]) -> _Test:
+    """Comparisons that must all hold for one element."""
+
+    def test(value: Value | None, item: Look) -> bool:
+        wanted = []
+        for sign, operand in form.items():
+            name = _name(operand)
+            text = operand.replace("{{", "{").replace("}}", "}") if isinstance(operand, str) else operand
+            wanted.append((_SIGNS[sign], wire(text) if name is None else item(name)))
+        return any(all(_ordered(leaf, other, holds) for holds, other in wanted) for leaf in _leaves(value))
+
+    return test
+
+
+def _ordered(leaf: Value, other: Value | None, holds: Callable[[Any, Any], bool]) -> bool:
+    if other is None:
+        return False
+    if "N" in leaf and "N" in other:
+        return bool(holds(number(leaf), number(other)))
+    return "S" in leaf and "S" in other and bool(holds(leaf["S"].encode(), other["S"].encode()))
 
 
 def _leaves(value: Value | None) -> list[Value]:
@@ -60,15 +107,17 @@ def _leaves(value: Value | None) -> list[Value]:
 
 def _alternative(form: Any) -> _Test:
     if not isinstance(form, Mapping):
-        return lambda value: any(_equal(leaf, form) for leaf in _leaves(value))
+        return lambda value, item: any(_equal(leaf, form) for leaf in _leaves(value))
+    if form.keys() <= _SIGNS.keys():
+        return _compares(form)
     ((name, argument),) = form.items()
     if name == "exists":
-        return lambda value: (value is not None) == argument
+        return lambda value, item: (value is not None) == argument
     if name == "anything-but":
         test = _one_of(argument)
-        return lambda value: value is not None and not any(test(leaf) for leaf in _leaves(value))
+        return lambda value, item: value is not None and not any(test(leaf) for leaf in _leaves(value))
     test = _numeric(argument) if name == "numeric" else _operator(name, argument)
-    return lambda value: any(test(leaf) for leaf in _leaves(value))
+    return lambda value, item: any(test(leaf) for leaf in _leaves(value))
 
 
 def _equal(leaf: Value, constant: Any) -> bool:

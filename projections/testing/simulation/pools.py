@@ -12,11 +12,12 @@ from itertools import islice, product
 from typing import Any
 
 from projections.errors import BadInput
+from projections.inspect.cost.examples import compared
 from projections.language import canonical
 from projections.language.entity import Entity
 from projections.language.expressions import Expression
 from projections.language.keys import ItemKey, Value, key_text
-from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Pattern, Test
+from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Numeric, Pattern, Test
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Resolver, number_text, wire
@@ -314,6 +315,8 @@ def _examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[V
         for alternative in condition.alternatives:
             values += _around(alternative)
         yield condition.name, values or [{"S": "there"}]
+        for name in condition.names[1:]:
+            yield name, [{"N": "1"}, {"N": "2"}, {"S": "m"}]
 
 
 def _around(alternative: Any) -> list[Value]:
@@ -331,6 +334,8 @@ def _around(alternative: Any) -> list[Value]:
             return [{"S": word}, {"S": word + "x"}, {"S": "x" + word}, {"S": "other"}]
         case Numeric(bounds=bounds):
             return [{"N": number_text(number + step)} for _, number in bounds for step in (-1, 0, 1)]
+        case Compares():
+            return compared(alternative)
         case AnythingBut(excluded=excluded):
             return [value for one in excluded for value in _around(one)] + [{"S": "anything"}]
         case Exists():

@@ -1,0 +1,66 @@
+"""One form for each meaning: patterns and templates as they are in the canonical document.
+
+Patterns that differ only in how they are written have one document, so they have one fingerprint: comparisons are in a
+list, what EventBridge's operators can express is written with them, and whole numbers are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from projections.language.patterns import Compares, Equals, Named, Numeric, comparison, is_comparison
+
+__all__ = ["constant", "pattern"]
+
+
+def pattern(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the canonical document of a pattern without mistakes."""
+    if document is None:
+        return None
+    return {
+        name: [pattern(branch) for branch in value] if name == "$or" else _alternatives(value)
+        for name, value in document.items()
+    }
+
+
+def constant(value: Any) -> Any:
+    """Return a constant with its numbers as JSON writes them: 5, not 5.0."""
+    if isinstance(value, Mapping):
+        return {name: constant(element) for name, element in value.items()}
+    if isinstance(value, list):
+        return [constant(element) for element in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _alternatives(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_alternative(one) for one in value]
+    if isinstance(value, Mapping):
+        return [_alternative(value)] if any(map(is_comparison, value)) else pattern(value)
+    return constant(value)
+
+
+def _alternative(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not any(map(is_comparison, value)):
+        return constant(value)
+    match comparison(value):
+        case Equals(operand):
+            return operand if operand is None or isinstance(operand, bool) else _operand(operand)
+        case Numeric(bounds):
+            return {"numeric": [part for sign, number in bounds for part in (sign, _operand(number))]}
+        case Compares(bounds):
+            return {sign: _text(operand) if isinstance(operand, str) else _operand(operand) for sign, operand in bounds}
+
+
+def _operand(operand: str | Decimal | Named) -> Any:
+    if isinstance(operand, Named):
+        return f"{{{operand.name}}}"
+    if isinstance(operand, Decimal):
+        return int(operand) if operand == operand.to_integral_value() else float(operand)
+    return operand
+
+
+def _text(operand: str) -> str:
+    return operand.replace("{", "{{").replace("}", "}}")
