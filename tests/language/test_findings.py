@@ -227,6 +227,7 @@ JUDGED = {
         "25 many-contributions note",
     ],
     "tests/simulation/rules/expiry.yaml": ["24 many-contributions note"],
+    "tests/simulation/rules/conditions.yaml": ["38 long-chain note"],
     "tests/simulation/rules/index.yaml": ["17 hot-partition note"],
     "tests/simulation/rules/kinds.yaml": ["32 long-key note", "39 hot-partition warning"],
     "tests/simulation/rules/limits.yaml": ["29 many-contributions note"],

@@ -48,8 +48,9 @@ from projections.engine.transactions import Transactions
 from projections.errors import Occupied
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
+from projections.language.patterns import Compares, Fits, Named
 from projections.language.rules import CopyRule, IndexRule
-from projections.language.values import same
+from projections.language.values import Resolver, Value, same
 from projections.operations import fenced
 from projections.operations.backfill import pages, retirement
 from projections.testing.simulation.application import OPERATIONS
@@ -638,6 +639,48 @@ def refresh_commits_without_an_entry_condition() -> Iterator[None]:
         yield
 
 
+# Conditions
+
+
+@mutant("conditions", race=0.5, seed=32)
+def values_that_a_case_compares_with_may_change_before_the_write() -> Iterator[None]:
+    original = indexes.as_read
+
+    def forgets(name: str, value: Value | None) -> Condition:
+        return ALWAYS if name in ("end", "lessons") else original(name, value)
+
+    with patch.object(indexes, "as_read", forgets):
+        yield
+
+
+@mutant("conditions", seed=3)
+def a_missing_value_fits_a_comparison() -> Iterator[None]:
+    original = Compares.fits
+
+    def fits(self: Compares, resolve: Resolver = lambda name: None) -> Fits:
+        missing = any(isinstance(one, Named) and resolve(one.name) is None for _, one in self.bounds)
+        return (lambda tag, data: True) if missing else original(self, resolve)
+
+    with patch.object(Compares, "fits", fits):
+        yield
+
+
+@mutant("conditions", seed=4)
+def numbers_are_compared_as_text() -> Iterator[None]:
+    original = Compares.fits
+
+    def fits(self: Compares, resolve: Resolver = lambda name: None) -> Fits:
+        def as_text(name: str) -> Value | None:
+            value = resolve(name)
+            return value if value is None or "N" not in value else {"S": value["N"]}
+
+        test = original(self, as_text)
+        return lambda tag, data: test("S" if tag == "N" else tag, data)
+
+    with patch.object(Compares, "fits", fits):
+        yield
+
+
 # Rebuilds
 
 
@@ -742,6 +785,23 @@ def alternatives_in_match_are_not_in_the_condition() -> Iterator[None]:
 @mutant("kinds", change_kind=True, seed=67)
 def ranges_of_numbers_in_match_are_not_in_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("conditions", change_kind=True, race=0.2, seed=220)
+def comparisons_with_text_in_match_are_not_in_the_condition() -> Iterator[None]:
+    with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("conditions", change_kind=True, race=0.5, seed=21)
+def values_that_match_compares_with_may_change_before_the_write() -> Iterator[None]:
+    original = kinds.as_read
+
+    def forgets(name: str, value: Value | None) -> Condition:
+        return ALWAYS if name == "least" else original(name, value)
+
+    with patch.object(kinds, "as_read", forgets):
         yield
 
 
