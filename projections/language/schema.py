@@ -131,7 +131,9 @@ def _long_form(function: str) -> JsonSchemaValue:
     else:
         words = {"sum": "The sum", "avg": "The average", "min": "The least", "max": "The greatest"}
         typed = function in ("min", "max")
-        forms = "number(path), text(path), a product of paths" if typed else "a path, a product of paths, number(path)"
+        forms = (
+            f"{'number(path), text(path)' if typed else 'a path, number(path)'}, or a calculation such as qty * price"
+        )
         properties = {
             function: {**_EXPRESSION, "description": f"{words[function]} of {forms}."},
             "where": where,

@@ -15,9 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.errors import BadInput
-from projections.language.expressions import Expression, Measure
+from projections.language.arithmetic import Expression, Takes
+from projections.language.expressions import Measure
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.values import lookup, number_text
+from projections.testing.oracle import expressions as oracle
+from projections.testing.oracle.scope import Scope
+from projections.testing.oracle.values import Missing, Unfit
 
 CASES = Path(__file__).parent / "cases"
 
@@ -30,14 +34,14 @@ def _cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("image", "case"), list(_cases()))
 def test_expression(image: dict[str, Any], case: dict[str, Any]) -> None:
-    allow_text = case.get("allow_text", False)
+    takes: Takes = "extreme" if case.get("allow_text") else case.get("takes", "number")
     if "error" in case:
         with pytest.raises(LanguageError) as mistake:
-            Expression.parse(case["expression"], allow_text)
+            Expression.parse(case["expression"], takes)
         assert case["error"] in mistake.value.message
         assert mistake.value.offset == case["offset"]
         return
-    expression = Expression.parse(case["expression"], allow_text)
+    expression = Expression.parse(case["expression"], takes)
     if "bad" in case:
         with pytest.raises(BadInput) as bad:
             expression.evaluate(partial(lookup, image))
@@ -117,3 +121,62 @@ def test_any_value_is_a_measure_or_has_mistakes(value: Any) -> None:
         assert errors
     else:
         assert Measure.parse("m", measure.document()) == measure
+
+
+VALUES = [
+    ("'a-b'", {"N": "5"}),
+    ("flag", {"BOOL": True}),
+    ("coalesce(absent, flag)", {"BOOL": True}),
+    ("coalesce(absent, 'none')", {"S": "none"}),
+    ("coalesce(absent, 1.50)", {"N": "1.5"}),
+    ("coalesce(word, 'none')", {"S": "many"}),
+    ("coalesce(q / zero, line)", {"M": {"qty": {"N": "3"}}}),
+    ("round(q / 3, 2)", {"N": "0.67"}),
+    ("number(text)", {"N": "12.5"}),
+    ("text(word)", {"S": "many"}),
+    ("absent", None),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), VALUES)
+def test_an_expression_for_any_value_has_the_type_of_the_value(text: str, value: Any) -> None:
+    [suite] = json.loads((CASES / "expressions.json").read_text())
+    assert Expression.parse(text, "value").compile_value()(partial(lookup, suite["given"])) == value
+
+
+def test_an_expression_has_a_limited_number_of_operations() -> None:
+    assert Expression.parse("a" + " + 1" * 100).evaluate(lambda name: {"N": "1"}) == 101
+    for text in ("a" + " + 1" * 101, "(" * 101 + "a" + ")" * 101, "abs(" * 101 + "a" + ")" * 101, "- " * 101 + "a"):
+        with pytest.raises(LanguageError, match="at most 100 operations"):
+            Expression.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "calculated", "needs", "kind"),
+    [
+        ("a", set(), ("a",), None),
+        ("a * b", {"a", "b"}, ("a", "b"), "N"),
+        ("coalesce(a, b + 1, 'x')", {"b"}, (), None),
+        ("coalesce(text(a), 'x')", set(), (), "S"),
+        ("coalesce(a, 0) + b", {"a", "b"}, ("b",), "N"),
+    ],
+)
+def test_facts_about_an_expression(text: str, calculated: set[str], needs: tuple[str, ...], kind: str | None) -> None:
+    expression = Expression.parse(text, "value")
+    assert (expression.calculated, expression.needs, expression.type) == (calculated, needs, kind)
+
+
+@pytest.mark.parametrize(("image", "case"), [one for one in _cases() if "error" not in one.values[1]])
+def test_the_oracle_has_the_same_value(image: dict[str, Any], case: dict[str, Any]) -> None:
+    expression, scope = oracle.Expression.parse(case["expression"]), Scope(image, {})
+    if "bad" in case:
+        with pytest.raises(Unfit):
+            expression.number(scope)
+    elif "text" in case:
+        assert expression.is_text
+        assert expression.value(scope) == {"S": case["text"]}
+    elif case["result"] is None:
+        with pytest.raises(Missing):
+            expression.value(scope)
+    else:
+        assert expression.number(scope) == Decimal(case["result"])

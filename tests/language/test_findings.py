@@ -212,6 +212,15 @@ JUDGED = {
         "71 long-chain note",
         "77 long-chain note",
     ],
+    "tests/simulation/rules/independent.yaml": [
+        "20 hot-partition warning",
+        "24 half-an-index-key note",
+        "24 long-key note",
+        "25 hot-partition warning",
+        "28 hot-partition warning",
+        "28 half-an-index-key warning",
+        "28 hot-partition warning",
+    ],
     "tests/simulation/rules/adoption.yaml": ["6 shared-key warning"],
     "tests/simulation/rules/chains.yaml": [
         "23 hot-partition warning",

@@ -14,7 +14,8 @@ from projections.init.inference.proposal import Attribute, Relation, Rule
 from projections.init.inference.relations import Link
 from projections.init.inference.rows import Row, scalar
 from projections.init.inference.words import lower_camel, normal, pascal, plural, singular, words
-from projections.language.expressions import Expression, Measure
+from projections.language.arithmetic import Expression
+from projections.language.expressions import Measure
 from projections.language.syntax import PATH
 from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from projections.language.access.numbers import is_number
 from projections.language.access.plan import Plan
 from projections.language.access.questions import WritePattern
+from projections.language.arithmetic import Expression
 from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Latest, Rule, Top
-from projections.language.expressions import Expression
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
 
@@ -94,7 +94,7 @@ def _read_by(rule: Rule) -> Iterator[str]:
         case Aggregate():
             for measure in rule.set.values():
                 yield from Pattern.parse(measure.where or {}).names
-                yield from Expression.parse(measure.expression, True).names if measure.expression else ()
+                yield from Expression.parse(measure.expression, "value").names if measure.expression else ()
         case Index():
             for case in rule.cases:
                 yield from Pattern.parse(case.where or {}).names

@@ -10,7 +10,7 @@ from typing import Any
 from projections.inspect.cost.workload import EDIT, Flow
 from projections.inspect.rehearsal.rehearse import Rehearsal
 from projections.language import canonical
-from projections.language.expressions import Expression
+from projections.language.arithmetic import Expression
 from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import Template
@@ -50,7 +50,7 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
                 yield field.name
 
     def expression(text: str) -> Iterator[str]:
-        for factor in Expression.parse(text, True).factors:
+        for factor in Expression.parse(text, "value").factors:
             forms[factor.path] = ("text" if factor.as_text else "number", 0)
             yield factor.path
 

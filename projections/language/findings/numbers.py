@@ -85,7 +85,7 @@ class Numbers:
                 expression = measure.expression
                 extreme = measure.function in ("min", "max")
                 if not extreme or extreme_type(self._facts.rules, rule, measure) == "N":
-                    negative = expression is not None and expression.constant < 0 and measure.function != "avg"
+                    negative = expression is not None and expression.is_negative and measure.function != "avg"
                     function = "negative" if negative else measure.function
                     words = {"count": "a count", "sum": "a sum", "avg": "an average"}
                     what = words.get(measure.function, "a number")

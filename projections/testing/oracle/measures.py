@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Value
+from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import EXACT, Missing, Unfit, addable, mean, number, plain, storable
+from projections.testing.oracle.values import EXACT, Missing, Unfit, addable, mean, plain, storable
 
 __all__ = ["Amount", "Measure", "order", "ordered"]
 
 Amount: TypeAlias = Decimal | str
-
-_PATH = r"'[^']*'|\"[^\"]*\"|[^\s()*'\"]+"
-_FACTOR = re.compile(rf"\s*(-?)\s*(?:(number|text)\s*\(\s*({_PATH})\s*\)|({_PATH}))\s*(?:\*|$)")
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def order(amount: Amount) -> tuple[int, Decimal, str]:
@@ -39,7 +34,7 @@ class Measure:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._function = document["function"]
-        self._factors = _factors(document["expression"])
+        self._expression = Expression.parse(document["expression"]) if document["expression"] else None
         self._fits = pattern(document["where"])
 
     def amount(self, scope: Scope) -> Amount | None:
@@ -65,16 +60,10 @@ class Measure:
         return amount
 
     def _evaluate(self, scope: Scope) -> Amount:
-        values = [factor.value(scope) for factor in self._factors]  # what is missing comes before what does not fit
-        if self._factors[0].conversion == "text":
-            if "S" not in values[0]:
-                raise Unfit(f"not a text: {values[0]}")
-            return ordered(str(values[0]["S"]))
-        result = Decimal(1)
-        for factor, value in zip(self._factors, values, strict=True):
-            amount = _converted(value) if factor.conversion else number(value)
-            result = EXACT.multiply(result, EXACT.minus(amount) if factor.negated else amount)
-        return result
+        assert self._expression is not None
+        if self._expression.is_text:
+            return ordered(str(self._expression.value(scope)["S"]))
+        return self._expression.number(scope)
 
     def result(self, amounts: Sequence[Amount | None]) -> Value | None:
         """The value of the attribute, None for an absent one."""
@@ -91,31 +80,3 @@ class Measure:
         if self._function == "avg":
             return {"N": plain(mean(total, len(present)))} if present else None
         return {"N": plain(total)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Factor:
-    """One factor of a product: a constant or a path, perhaps negated, perhaps in `number(…)` or `text(…)`."""
-
-    negated: bool
-    conversion: str | None
-    text: str
-
-    def value(self, scope: Scope) -> Value:
-        if _NUMBER.fullmatch(self.text):
-            return {"N": self.text}
-        return scope.need(self.text.strip("'\""))
-
-
-def _factors(expression: str | None) -> list[_Factor]:
-    found = _FACTOR.finditer(expression) if expression is not None else ()
-    return [_Factor(m[1] == "-", m[2], m[3] or m[4]) for m in found]
-
-
-def _converted(value: Value) -> Decimal:
-    """`number(path)`: a number, or a text that is one."""
-    if "N" in value:
-        return number(value)
-    if "S" in value and _NUMBER.fullmatch(value["S"].strip()):
-        return Decimal(value["S"].strip())
-    raise Unfit(f"not a number: {value}")

@@ -14,8 +14,8 @@ from typing import Any
 from projections.errors import BadInput
 from projections.inspect.cost.examples import compared
 from projections.language import canonical
+from projections.language.arithmetic import Expression
 from projections.language.entity import Entity
-from projections.language.expressions import Expression
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Numeric, Pattern, Test
 from projections.language.program import Program
@@ -144,7 +144,7 @@ class Pools:
         if not measure.expression:
             return
         ordered = measure.function in ("min", "max")
-        for factor in Expression.parse(measure.expression, ordered).factors:
+        for factor in Expression.parse(measure.expression, "extreme" if ordered else "number").factors:
             self._read(source, variable, factor.path)
             texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
             numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]

@@ -1,0 +1,640 @@
+"""Expressions, such as `round(completed / lessons, 2)` or `coalesce(nickname, name)`.
+
+    expression = term, {("+" | "-"), term}
+    term       = factor, {("*" | "/"), factor}
+    factor     = "-", factor | number | path | function, "(", arguments, ")" | "(", expression, ")"
+
+All arithmetic is decimal and exact: a result of more digits than DynamoDB holds is bad input. Only a quotient is rounded,
+half-even to 38 digits. An expression has no value if a value that it needs is missing, even if another one is wrong, and
+none if it divides by zero.
+
+A path and a product, which most expressions are, compile to functions of their own, because they run for every record.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from projections.errors import BadInput
+from projections.language.syntax import PATH, LanguageError, suggest
+from projections.language.values import EXACT, Resolver, Value, number_text, shown
+
+__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
+
+CONVERSIONS = ("number", "text")
+"""Functions of one path."""
+OPERATIONS = ("round", "min", "max", "abs", "coalesce")
+"""Functions of expressions."""
+
+MOST_STEPS = 100
+"""The greatest number of operations, functions and parentheses of an expression: it is evaluated for every record."""
+MOST_PLACES = 30
+
+Takes: TypeAlias = Literal["number", "extreme", "value"]
+"""What may result: a number; a number or text, as `min` and `max` compare; any value."""
+
+_LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
+_FUNCTION = re.compile(r"([^\W\d]\w*)\s*\(\s*")
+_PLACES = re.compile(r"-?[0-9]{1,4}(?![\w.])")
+_STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
+_LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
+
+_WIDE = decimal.Context(prec=300, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
+_QUOTIENT = decimal.Context(prec=38, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A path; with `from_text` if in `number(…)`, with `as_text` if in `text(…)`."""
+
+    path: str
+    from_text: bool = False
+    as_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, or a text in `coalesce`."""
+
+    value: Decimal | str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`+ - * /`, a function, or `negate`, of one or more expressions; `places` of `round`."""
+
+    name: str
+    inner: tuple[Node, ...]
+    places: int = 0
+
+
+Node: TypeAlias = "Factor | Constant | Operation"
+
+Computed: TypeAlias = Decimal | BadInput | None
+"""A number; or why there is none, which is returned and not raised, because a missing value comes before a wrong one."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression, as `text` and as a tree."""
+
+    text: str
+    node: Node
+
+    @classmethod
+    def parse(cls, text: str, takes: Takes = "number") -> Expression:
+        """Parse an expression. Raises LanguageError."""
+        return cls(text, _Parser(text).parse(takes))
+
+    @cached_property
+    def factors(self) -> tuple[Factor, ...]:
+        """Every path, in order."""
+        return tuple(_factors(self.node))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The paths it reads, in order, each once."""
+        return tuple(dict.fromkeys(factor.path for factor in self.factors))
+
+    @property
+    def path(self) -> str | None:
+        """The path, if the expression is a single path without a function."""
+        return self.node.path if isinstance(self.node, Factor) and self.node == Factor(self.node.path) else None
+
+    @cached_property
+    def type(self) -> Literal["N", "S"] | None:
+        """The type of its value; None for paths and for `coalesce` of paths, which have that of the item's value."""
+        return _type(self.node)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is `text(path)`, or a `coalesce` of texts."""
+        return self.type == "S"
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it is a product with a constant below zero, such as `-stock`."""
+        product = _product(self.node)
+        return product is not None and product[1] < 0
+
+    @cached_property
+    def calculated(self) -> frozenset[str]:
+        """The paths whose values must be numbers: all except those that are, or may be, the value itself."""
+        whole = set(_whole(self.node))
+        return frozenset(factor.path for factor in self.factors if factor not in whole and not factor.as_text)
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """The paths without whose values it has no value: all except those in `coalesce`."""
+        return tuple(dict.fromkeys(factor.path for factor in _needed(self.node)))
+
+    def as_text(self) -> Expression:
+        """The same path in `text(…)`."""
+        return Expression.parse(f"text({self.text.strip()})", "extreme")
+
+    def compile(self) -> Callable[[Resolver], Decimal | str | None]:
+        """Return the number, or the text if it `is_text`; None without a value. Raises BadInput."""
+        text, node = self.text, self.node
+        if self.is_text:
+            compute = _compile_value(text, node)
+
+            def evaluate_text(resolve: Resolver) -> str | None:
+                value = compute(resolve)
+                if isinstance(value, BadInput):
+                    raise value
+                return None if value is None else str(value["S"])
+
+            return evaluate_text
+        if self.path is not None:
+            return _compile_path(text, self.path)
+        product = _product(node)
+        if product is not None:
+            return _compile_product(text, *product)
+        number = _compile(text, node)
+
+        def evaluate(resolve: Resolver) -> Decimal | None:
+            found = number(resolve)
+            if isinstance(found, BadInput):
+                raise found
+            return found
+
+        return evaluate
+
+    def compile_value(self) -> Callable[[Resolver], Value | None]:
+        """Return the value in wire form; None without one. A path has the item's value, of any type. Raises BadInput."""
+        path = self.path
+        if path is not None:
+            return lambda resolve: resolve(path)
+        if self.type != "N":
+            compute = _compile_value(self.text, self.node)
+
+            def evaluate_any(resolve: Resolver) -> Value | None:
+                value = compute(resolve)
+                if isinstance(value, BadInput):
+                    raise value
+                return value
+
+            return evaluate_any
+        number = self.compile()
+
+        def evaluate(resolve: Resolver) -> Value | None:
+            found = number(resolve)
+            return None if found is None else {"N": number_text(found)}  # type: ignore[arg-type]
+
+        return evaluate
+
+    @cached_property
+    def evaluate(self) -> Callable[[Resolver], Decimal | str | None]:
+        """The result of `compile`, cached."""
+        return self.compile()
+
+
+# Trees
+
+
+def _factors(node: Node) -> Iterator[Factor]:
+    if isinstance(node, Factor):
+        yield node
+    elif isinstance(node, Operation):
+        for inner in node.inner:
+            yield from _factors(inner)
+
+
+def _whole(node: Node) -> Iterator[Factor]:
+    """Yield the paths whose values the expression may have."""
+    if isinstance(node, Factor):
+        yield node
+    elif isinstance(node, Operation) and node.name == "coalesce":
+        for inner in node.inner:
+            yield from _whole(inner)
+
+
+def _needed(node: Node) -> Iterator[Factor]:
+    if isinstance(node, Factor):
+        yield node
+    elif isinstance(node, Operation) and node.name != "coalesce":
+        for inner in node.inner:
+            yield from _needed(inner)
+
+
+def _type(node: Node) -> Literal["N", "S"] | None:
+    if isinstance(node, Factor):
+        return "S" if node.as_text else "N" if node.from_text else None
+    if isinstance(node, Constant):
+        return "S" if isinstance(node.value, str) else "N"
+    if node.name != "coalesce":
+        return "N"
+    types = {_type(inner) for inner in node.inner}
+    return types.pop() if len(types) == 1 else None
+
+
+def _has_text(node: Node) -> bool:
+    """Return whether the value may be a text by its form: that of `text(path)` or of a constant."""
+    if isinstance(node, Factor):
+        return node.as_text
+    if isinstance(node, Constant):
+        return isinstance(node.value, str)
+    return node.name == "coalesce" and any(map(_has_text, node.inner))
+
+
+def _product(node: Node) -> tuple[list[Factor], Decimal] | None:
+    """Return the paths and the constant of a product; None if the tree is anything else, or the constant has no place."""
+    if isinstance(node, Factor):
+        return ([node], Decimal(1)) if not node.as_text else None
+    if isinstance(node, Constant):
+        return ([], node.value) if isinstance(node.value, Decimal) else None
+    if node.name == "negate":
+        inner = _product(node.inner[0])
+        return None if inner is None else (inner[0], -inner[1])
+    if node.name != "*":
+        return None
+    left, right = map(_product, node.inner)
+    if left is None or right is None:
+        return None
+    try:
+        return [*left[0], *right[0]], EXACT.multiply(left[1], right[1])
+    except decimal.DecimalException:
+        return None
+
+
+# Evaluation
+
+
+def _compile_path(text: str, path: str) -> Callable[[Resolver], Decimal | None]:
+    def evaluate(resolve: Resolver) -> Decimal | None:
+        value = resolve(path)
+        if value is None:
+            return None
+        number = value.get("N")
+        return Decimal(number) if number is not None else _read(text, path, False, value)
+
+    return evaluate
+
+
+def _compile_product(text: str, factors: list[Factor], constant: Decimal) -> Callable[[Resolver], Decimal | None]:
+    pairs = [(factor.path, factor.from_text) for factor in factors]
+    multiply = EXACT.multiply
+
+    def evaluate(resolve: Resolver) -> Decimal | None:
+        found = []
+        for path, from_text in pairs:  # all values first: if one is missing, a wrong one does not matter
+            value = resolve(path)
+            if value is None:
+                return None
+            found.append((path, from_text, value))
+        product = constant
+        try:
+            for path, from_text, value in found:
+                number = value.get("N")
+                product = multiply(
+                    product, Decimal(number) if number is not None else _read(text, path, from_text, value)
+                )
+        except decimal.DecimalException:
+            raise _too_long(text) from None
+        return product
+
+    return evaluate
+
+
+def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
+    """Return a function for the number of any tree."""
+    if isinstance(node, Constant):
+        constant = node.value
+        assert isinstance(constant, Decimal)
+        return lambda resolve: constant
+    if isinstance(node, Factor):
+        path, from_text = node.path, node.from_text
+
+        def read(resolve: Resolver) -> Computed:
+            value = resolve(path)
+            if value is None:
+                return None
+            number = value.get("N")
+            try:
+                return Decimal(number) if number is not None else _read(text, path, from_text, value)
+            except BadInput as bad:
+                return bad
+
+        return read
+    inner = [_compile(text, one) for one in node.inner]
+    if node.name == "coalesce":
+
+        def first(resolve: Resolver) -> Computed:
+            for one in inner:
+                value = one(resolve)
+                if value is not None:
+                    return value
+            return None
+
+        return first
+    apply = _applied(node)
+
+    def evaluate(resolve: Resolver) -> Computed:
+        values: list[Any] = []
+        bad: BadInput | None = None
+        for one in inner:
+            value = one(resolve)
+            if value is None:
+                return None
+            if isinstance(value, BadInput):
+                bad = bad or value
+            values.append(value)
+        if bad is not None:
+            return bad
+        try:
+            return apply(values)
+        except decimal.DecimalException:
+            return _too_long(text)
+
+    return evaluate
+
+
+def _applied(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
+    match node.name:
+        case "+":
+            return lambda values: EXACT.add(values[0], values[1])
+        case "-":
+            return lambda values: EXACT.subtract(values[0], values[1])
+        case "*":
+            return lambda values: EXACT.multiply(values[0], values[1])
+        case "/":
+            return lambda values: EXACT.plus(_QUOTIENT.divide(values[0], values[1])) if values[1] else None
+        case "negate":
+            return lambda values: EXACT.minus(values[0])
+        case "abs":
+            return lambda values: EXACT.abs(values[0])
+        case "round":
+            step = Decimal(1).scaleb(-node.places)
+            return lambda values: EXACT.plus(_rounded(values[0], step))
+    return min if node.name == "min" else max
+
+
+def _rounded(number: Decimal, step: Decimal) -> Decimal:
+    if number.as_tuple().exponent >= step.as_tuple().exponent:  # type: ignore[operator]
+        return number
+    return _WIDE.quantize(number, step)
+
+
+def _compile_value(text: str, node: Node) -> Callable[[Resolver], Value | BadInput | None]:
+    """Return a function for the value of a tree that may have a value of any type."""
+    if isinstance(node, Factor) and not node.from_text:
+        path, as_text = node.path, node.as_text
+
+        def read(resolve: Resolver) -> Value | BadInput | None:
+            value = resolve(path)
+            if as_text and value is not None and "S" not in value:
+                return BadInput(f'expression "{text}": {path} is {shown(value)}; a string is needed')
+            return value
+
+        return read
+    if isinstance(node, Constant) and isinstance(node.value, str):
+        constant = {"S": node.value}
+        return lambda resolve: constant
+    if isinstance(node, Operation) and node.name == "coalesce":
+        inner = [_compile_value(text, one) for one in node.inner]
+
+        def first(resolve: Resolver) -> Value | BadInput | None:
+            for one in inner:
+                value = one(resolve)
+                if value is not None:
+                    return value
+            return None
+
+        return first
+    number = _compile(text, node)
+
+    def evaluate(resolve: Resolver) -> Value | BadInput | None:
+        found = number(resolve)
+        return found if found is None or isinstance(found, BadInput) else {"N": number_text(found)}
+
+    return evaluate
+
+
+def _too_long(text: str) -> BadInput:
+    return BadInput(f'expression "{text}": the result does not fit a DynamoDB number ({_LIMITS})')
+
+
+def _read(text: str, path: str, from_text: bool, value: Value) -> Decimal:
+    """Return the number in a value that is not of type N. Raises BadInput."""
+    if from_text and "N" in value:
+        return Decimal(value["N"])
+    stored = value.get("S")
+    if stored is None or not from_text:
+        hint = f"; write number({path}) if it holds numbers as text" if stored is not None else ""
+        raise BadInput(f'expression "{text}": {path} is {shown(value)}; a number is needed{hint}')
+    if not _STORED_NUMBER.fullmatch(stored):
+        raise BadInput(f'expression "{text}": {path} is {shown(value)}; digits are needed, such as 12 or -3.50')
+    try:
+        return EXACT.create_decimal(stored.strip())
+    except decimal.DecimalException:
+        raise BadInput(f'expression "{text}": {path} is {shown(value)}; DynamoDB\'s numbers have {_LIMITS}') from None
+
+
+# Reading
+
+
+class _Parser:
+    """A recursive descent parser of one text. `position` is that of the next character."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.steps = 0
+        self.places: dict[int, int] = {}
+        """By the identity of a node that is text: where it begins."""
+
+    def parse(self, takes: Takes) -> Node:
+        node = self._expression()
+        if self.position < len(self.text):
+            raise self._misplaced()
+        if next(_factors(node), None) is None:
+            instead = (
+                "write {constant: …} for a value that never changes" if takes == "value" else "to count, use count"
+            )
+            raise LanguageError(f"an expression reads at least one attribute; {instead}", 0)
+        if takes == "number" and _type(node) == "S":
+            message = "text(path) is for min and max; for numbers stored as text write number(path)"
+            raise LanguageError(message, self._begin(node))
+        if takes != "value" and _has_text(node) and _type(node) != "S":
+            raise LanguageError("coalesce has numbers and texts here; a measure takes one type", self._begin(node))
+        return node
+
+    def _begin(self, node: Node) -> int:
+        return self.places.get(id(node), 0)
+
+    def _skip(self) -> None:
+        while self.text[self.position : self.position + 1].isspace():
+            self.position += 1
+
+    def _count(self, at: int) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise LanguageError(f"an expression has at most {MOST_STEPS} operations and parentheses", at)
+
+    def _expression(self) -> Node:
+        node = self._term()
+        while self.text.startswith(("+", "-"), self.position):
+            node = self._operation(node, self._term)
+        return node
+
+    def _term(self) -> Node:
+        node = self._factor()
+        while self.text.startswith(("*", "/"), self.position):
+            node = self._operation(node, self._factor)
+        return node
+
+    def _operation(self, left: Node, following: Callable[[], Node]) -> Node:
+        at = self.position
+        self._count(at)
+        self.position += 1
+        self._skip()
+        begin = self.position
+        right = following()
+        self._number(left, None)
+        self._number(right, begin)
+        if self.text[at] == "/" and isinstance(right, Constant) and not right.value:
+            raise LanguageError("this divides by zero", begin)
+        return Operation(self.text[at], (left, right))
+
+    def _number(self, node: Node, at: int | None) -> None:
+        """Raise LanguageError if a part of a calculation is text."""
+        if _has_text(node):
+            raise LanguageError("text(path) cannot be part of a calculation", self.places.get(id(node), at))
+
+    def _factor(self) -> Node:
+        self._skip()
+        at = self.position
+        if literal := _LITERAL.match(self.text, at):
+            self.position = literal.end()
+            self._skip()
+            try:
+                return Constant(EXACT.create_decimal(literal[0]))
+            except decimal.DecimalException:
+                raise LanguageError(f"this number does not fit DynamoDB's ({_LIMITS})", at) from None
+        if self.text.startswith("-", at):
+            self._count(at)
+            self.position += 1
+            self._skip()
+            begin = self.position
+            node = self._factor()
+            self._number(node, begin)
+            return Operation("negate", (node,))
+        if self.text.startswith("(", at):
+            self._count(at)
+            self.position += 1
+            self._skip()
+            node = self._expression()
+            self._close(at, "add )")
+            return node
+        if (call := _FUNCTION.match(self.text, at)) and call[1] in CONVERSIONS:
+            self.position = call.end()
+            path = self._path()
+            self._skip()
+            self._close(at, f"write {call[1]}(path)", call[1])
+            node = Factor(path, from_text=call[1] == "number", as_text=call[1] == "text")
+            self.places[id(node)] = at
+            return node
+        if call and call[1] in OPERATIONS:
+            return self._call(call[1], call.end(), at)
+        path = self._path()
+        self._skip()
+        return Factor(path)
+
+    def _call(self, name: str, end: int, at: int) -> Node:
+        self._count(at)
+        self.position = end
+        inner: list[Node] = []
+        places = 0
+        forms = {"round": "round(e, places)", "abs": "abs(e)"}
+        form = forms.get(name, f"{name}(a, b)")
+        while True:
+            self._skip()
+            begin = self.position
+            if name == "round" and inner:
+                found = _PLACES.match(self.text, begin)
+                if not found or abs(int(found[0])) > MOST_PLACES:
+                    message = (
+                        f"round(e, places) takes a whole number of decimal places, from -{MOST_PLACES} to {MOST_PLACES}"
+                    )
+                    raise LanguageError(message, begin)
+                places = int(found[0])
+                self.position = found.end()
+                self._skip()
+                break
+            node = self._argument(name)
+            if name != "coalesce":
+                self._number(node, begin)
+            inner.append(node)
+            if not self.text.startswith(",", self.position) or name == "abs":
+                break
+            self.position += 1
+        self._close(at, f"write {form}", name)
+        if name in ("min", "max", "coalesce") and len(inner) < 2:
+            raise LanguageError(f"{name} in an expression takes two or more values: write {form}", at)
+        found_node = Operation(name, tuple(inner), places)
+        self.places[id(found_node)] = at
+        return found_node
+
+    def _argument(self, function: str) -> Node:
+        """Return an argument. In `coalesce`, text in quotes is a constant."""
+        quote = self.text[self.position : self.position + 1]
+        if function == "coalesce" and quote in ("'", '"') and quote:
+            at = self.position
+            end = self.text.find(quote, at + 1)
+            if end < 0:
+                raise LanguageError(f"the text is not closed: write {quote}text{quote}", at)
+            self.position = end + 1
+            self._skip()
+            node = Constant(self.text[at + 1 : end])
+            self.places[id(node)] = at
+            return node
+        return self._expression()
+
+    def _close(self, at: int, instead: str, function: str = "") -> None:
+        if not self.text.startswith(")", self.position):
+            if self.position < len(self.text) and not function:
+                raise self._misplaced()
+            raise LanguageError(f"{function}( is not closed: {instead}", at)
+        self.position += 1
+        self._skip()
+
+    def _path(self) -> str:
+        """Return a path. In quotes it may contain a dash, which is no subtraction then."""
+        text, position = self.text, self.position
+        quote = text[position : position + 1]
+        if quote in ("'", '"') and (end := text.find(quote, position + 1)) > position + 1:
+            self.position = end + 1
+            return text[position + 1 : end]
+        found = PATH.match(text, position)
+        if not found:
+            raise self._misplaced()
+        if "-" in found[0]:
+            left, _, right = found[0].partition("-")
+            message = (
+                f"a name may contain a dash: write spaces to subtract, {left} - {right}; "
+                f"if it is the name of an attribute, write it in quotes, '{found[0]}'"
+            )
+            raise LanguageError(message, position + found[0].index("-"))
+        self.position = found.end()
+        return found[0]
+
+    def _misplaced(self) -> LanguageError:
+        text, position = self.text, self.position
+        found = text[position : position + 1]
+        if found and found in "%^":
+            return LanguageError(f"{found} is not supported; the operations are + - * /", position)
+        before = re.search(r"[^\W\d]\w*\s*$", text[:position])
+        if found == "(" and before:
+            known = (*CONVERSIONS, *OPERATIONS)
+            name = before[0].strip()
+            hint = suggest(name, known)
+            message = f'unknown function "{name}" in an expression{hint}; the functions are {", ".join(known)}'
+            return LanguageError(message, position)
+        place = f"unexpected {found!r}" if found else "the expression is incomplete"
+        return LanguageError(f"{place}; an expression has paths, numbers, + - * /, parentheses and functions", position)
