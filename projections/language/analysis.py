@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from projections.language.access.mistakes import question_mistakes
@@ -11,6 +11,7 @@ from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.expressions import Measure
 from projections.language.extremes import declaration, extreme_type
+from projections.language.lost import NOTHING, Dependence, Lost
 from projections.language.mistakes import Location, Mistake, no_entity
 from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
@@ -19,13 +20,14 @@ from projections.language.shapes import cases
 from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Template
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "unusable_embeds"]
 
 
-def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
+def analyse(rules: Rules, data: Mapping[str, Any] | None = None, before: Collection[Mistake] = ()) -> list[Mistake]:
     """Return every semantic mistake in the rules.
 
-    `whole=False` means that invalid parts were removed before, so that missing parts are not mistakes.
+    `data` are those of the rules with all parts; the parts with the mistakes `before` may be missing in `rules`. Nothing is
+    reported that a correction of such a part could change.
     """
     found = [*table_mistakes(rules), *entity_mistakes(rules)]
     sound = {}
@@ -40,10 +42,13 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
             found += _extremes(rules, rule, place)
     related = rules.model_copy(update={"projections": sound})
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
-    if whole and len(sound) == len(rules.projections):
-        found += _derived(rules)
-        if not found:
-            found += _embeds(rules)
+    wrong = [*before, *found]
+    lost = Lost.of(rules.model_dump(by_alias=True) if data is None else data, wrong) if wrong else NOTHING
+    if not lost.everything:
+        found += _derived(lost.rest(rules), lost)
+        for name, message, certain in unusable_embeds(lost.rest(rules), lost):
+            if certain:
+                found.append(Mistake(("projections", name, "embed", "match"), message, at_key=True))
     for name in rules.retired:
         if name in rules.projections:
             found.append(
@@ -52,8 +57,10 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
     return [*found, *question_mistakes(rules)]
 
 
-def _embeds(rules: Rules) -> Iterator[Mistake]:
-    """Yield embed rules whose children cannot find their parent, or the parent its children."""
+def unusable_embeds(rules: Rules, lost: Lost) -> Iterator[tuple[str, str, bool]]:
+    """Yield (rule, reason, whether it is certain) of embed rules that cannot work without the lost parts."""
+    if not any(rule.kind == "embed" for rule in rules.projections.values()):
+        return
     document = rules.canonical()
     for name, rule in rules.projections.items():
         if rule.kind == "embed":
@@ -61,7 +68,8 @@ def _embeds(rules: Rules) -> Iterator[Mistake]:
                 try:
                     question(document, name)
                 except LanguageError as error:
-                    yield Mistake(("projections", name, "embed", "match"), error.message, at_key=True)
+                    depends: tuple[Dependence, ...] = ("writers",) if question is children_of else ()
+                    yield name, error.message, not lost.concern(rules, [rule.into], depends)
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -214,9 +222,12 @@ def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]
                 yield Mistake(where, typed(attribute, types[attribute]))
 
 
-def _derived(rules: Rules) -> Iterator[Mistake]:
+def _derived(rules: Rules, lost: Lost) -> Iterator[Mistake]:
+    """Yield derived entities that nothing creates."""
     created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
+    created |= {rule.target for rule in lost.rules if rule.target is not None and rule.kind not in ("index", "embed")}
+    unknown = any(rule.target is None for rule in lost.rules)
     for name, entity in rules.entities.items():
-        if entity.derived and name not in created:
+        if entity.derived and name not in created and not unknown:
             message = "no rule creates these items: add a copy or an aggregate into this entity, or remove `derived`"
             yield Mistake(("entities", name, "derived"), message, at_key=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import combinations
@@ -111,8 +112,7 @@ def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
             hint = suggest(entity.id, variables) or f": its variables are {', '.join(variables)}"
             yield Mistake((*place, "id"), f'the key has no variable "{entity.id}"{hint}')
     for table, names in sound.items():
-        for first, second in combinations(names, 2):
-            yield from _overlap(rules, table, first, second)
+        yield from _overlaps(rules, table, names)
 
 
 def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
@@ -165,16 +165,31 @@ def shared_key(rules: Rules, name: str, first: str, second: str) -> str:
     return ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
 
 
-def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mistake]:
+def _overlaps(rules: Rules, table: str, names: list[str]) -> Iterator[Mistake]:
+    """Yield entities whose items could be those of others: one mistake for an entity with several others."""
+    pairs = {pair: key for pair in combinations(names, 2) if (key := _overlap(rules, table, *pair))}
+    while pairs:
+        counts = Counter(name for pair in pairs for name in pair)
+        name = max(reversed(names), key=lambda one: counts[one])
+        with_it = {pair: key for pair, key in pairs.items() if name in pair}
+        pair, key = next(iter(with_it.items()))
+        others = [one for two in with_it for one in two if one != name]
+        also = [one for one in others if one not in pair]
+        message = f"an item with {key} could be {pair[0]} or {pair[1]}"
+        message += f" ({name} also shares keys with {' and '.join(also)})" if also else ""
+        message += ": use different keys, or give both a `match` on one attribute with different values"
+        yield Mistake(("entities", name), message, at_key=True, others=tuple(("entities", one) for one in others))
+        pairs = {pair: key for pair, key in pairs.items() if pair not in with_it}
+
+
+def _overlap(rules: Rules, name: str, first: str, second: str) -> str:
+    """Return a key under which an item could be of both entities, in words; empty if there is none."""
     one, two = rules.entities[first], rules.entities[second]
     key = shared_key(rules, name, first, second)
-    if not key:
-        return
     mine, other = listed_values(one.match), listed_values(two.match)
-    if any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
-        return
-    way_out = "use different keys, or give both a `match` on one attribute with different values"
-    yield Mistake(("entities", second), f"an item with {key} could be {first} or {second}: {way_out}", at_key=True)
+    if key and any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
+        return ""
+    return key
 
 
 def listed_values(pattern: Mapping[str, Any] | None) -> dict[str, set[tuple[type, Any]]]:

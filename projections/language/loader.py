@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
 from projections.language.including import joined, source_at, text_of
+from projections.language.lost import NOTHING, Lost
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.models import Rules
 from projections.language.pruning import without
 from projections.language.source import Source
-from projections.language.syntax import suggest
+from projections.language.syntax import nearest, suggest
 from projections.language.unsupported import unsupported
 from projections.language.wording import known_names, mistakes_in, optional_names
 
@@ -33,7 +34,7 @@ def load(path: str | Path, *, executable: bool = True) -> Rules:
 def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
     """Return the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError with all mistakes."""
     source = source_of(text, file)
-    rules, mistakes = understand(source, executable)
+    rules, mistakes, _ = understand(source, executable)
     if mistakes or rules is None:
         raise RulesError(problems(mistakes, source))
     return rules
@@ -55,59 +56,75 @@ def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> R
     return rules
 
 
-def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
-    """Return the rules without their invalid parts, and all mistakes in them and in the text.
+def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake], Lost]:
+    """Return the rules without their invalid parts, all mistakes in them and in the text, and the parts with mistakes.
 
     Invalid parts are removed and the rest is validated again, so that one mistake does not hide others. A misspelt name
-    is corrected for this.
+    is corrected for this. The rules can still have parts with mistakes of their meaning, which `Lost.rest` removes.
     """
     data, mistakes = _corrected(source)
     data, empty = _filled(data, ())
-    mistakes += empty
-    whole = not mistakes
+    whole = data
+    mistakes += [*empty, *source.mistakes]
     while True:
         try:
             rules = Rules.model_validate(data, by_alias=True, by_name=False)
             break
         except ValidationError as error:
-            whole = False
-            found = mistakes_in(error)
+            found = mistakes_in(error, data)
             mistakes += found
             rest = without(data, [mistake.path for mistake in found])
             if rest is None:
-                return None, mistakes + source.mistakes
+                return None, mistakes, Lost(everything=True)
             data, more = rest
             mistakes += more
-    mistakes += [*analyse(rules, whole=whole), *source.mistakes]
-    return rules, mistakes + (unsupported(rules) if executable else [])
+    mistakes += analyse(rules, whole, mistakes)
+    lost = Lost.of(whole, mistakes) if mistakes else NOTHING
+    return rules, mistakes + (unsupported(rules) if executable else []), lost
 
 
 def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the data with misspelt names corrected, and these mistakes."""
+    """Return the data with misspelt names corrected, and these mistakes.
+
+    A name is only corrected if its value is of the kind that the correct name has: another name is unknown, not misspelt.
+    """
     data: dict[str, Any] = source.data
     mistakes: list[Mistake] = []
-    while True:
-        try:
-            Rules.model_validate(data, by_alias=True, by_name=False)
-            return data, mistakes
-        except ValidationError as error:
-            unknown = [d["loc"] for d in error.errors(include_url=False) if d["type"] == "extra_forbidden"]
-        for path in unknown:
-            meant = _meant(data, path)
-            if meant is not None:
-                mistakes.append(Mistake(path, f"unknown{suggest(str(path[-1]), [meant])}", at_key=True))
-                source.rename(path, meant)
-                data = _renamed(data, path, meant)
-                break
-        else:
-            return data, mistakes
+    tried: set[Location] = set()
+    error = _invalid(data)
+    while error is not None:
+        details = error.errors(include_url=False)
+        path = next(
+            (one["loc"] for one in details if one["type"] == "extra_forbidden" and one["loc"] not in tried), None
+        )
+        if path is None:
+            break
+        tried.add(path)
+        meant = _meant(data, path)
+        if meant is None:
+            continue
+        renamed = _renamed(data, path, meant)
+        after = _invalid(renamed)
+        if after is None or (*path[:-1], meant) not in {mistake.path for mistake in mistakes_in(after, renamed)}:
+            mistakes.append(Mistake(path, f"unknown{suggest(str(path[-1]), [meant])}", at_key=True))
+            source.rename(path, meant)
+            data, error = renamed, after
+    return data, mistakes
+
+
+def _invalid(data: Any) -> ValidationError | None:
+    try:
+        Rules.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return error
+    return None
 
 
 def _meant(data: Any, path: Location) -> str | None:
-    """Return the only similar name that is not also given."""
+    """Return the most similar name that is not also given."""
     for step in path[:-1]:
         data = data[step]
-    return next((name for name in known_names(path[:-1]) if name not in data and suggest(str(path[-1]), [name])), None)
+    return nearest(str(path[-1]), [name for name in known_names(path[:-1]) if name not in data])
 
 
 def _renamed(data: Any, path: Location, name: str) -> Any:

@@ -26,6 +26,8 @@ class Mistake:
     offset: int | None = None
     at_key: bool = False
     file: str = ""
+    others: tuple[Location, ...] = ()
+    """Other parts that a correction could change instead: the second writer of an attribute."""
 
 
 def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:

@@ -51,25 +51,34 @@ def _listed(form: list[str] | dict[str, str] | str, place: Location) -> dict[str
 
 
 def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
-    """Yield attributes with two writers, and entities with two copy rules."""
-    owners: dict[Node, str] = {}
+    """Yield attributes with two writers, and entities with two copy rules: one mistake for each pair of writers."""
+    owners: dict[Node, Location] = {}
     copies: dict[str, str] = {}
     for name, entity in rules.entities.items():
-        owners.update({(name, attribute): f"the application (`index_key` of {name})" for attribute in entity.index_key})
+        owners.update({(name, attribute): ("entities", name) for attribute in entity.index_key})
     for name, rule in rules.projections.items():
-        place = ("projections", name)
-        for attribute, inner in written(rule).items():
-            owner = owners.setdefault((rule.into, attribute), f"rule {name}")
-            if owner != f"rule {name}":
-                message = (
-                    f"{rule.into}.{attribute} is already written by {owner}: an attribute can have only one writer"
-                )
-                yield Mistake((*place, *inner), message, at_key=True)
+        place: Location = ("projections", name)
+        shared: dict[Location, list[str]] = {}
+        for attribute in written(rule):
+            owner = owners.setdefault((rule.into, attribute), place)
+            if owner != place:
+                shared.setdefault(owner, []).append(attribute)
         if rule.copy_ is not None and copies.setdefault(rule.into, name) != name:
-            message = (
-                f"{rule.into} is already created by rule {copies[rule.into]}: an entity can have only one copy rule"
-            )
-            yield Mistake((*place, "copy", "into"), message)
+            other = copies[rule.into]
+            message = f"{rule.into} is already created by rule {other}: an entity can have only one copy rule"
+            yield Mistake((*place, "copy", "into"), message, others=(("projections", other),))
+            shared.pop(("projections", other), None)
+        for owner, attributes in shared.items():
+            yield _two_writers(rule, (*place, *written(rule)[attributes[0]]), owner, attributes)
+
+
+def _two_writers(rule: Projection, place: Location, owner: Location, attributes: list[str]) -> Mistake:
+    section, name = owner
+    writer = f"rule {name}" if section == "projections" else f"the application (`index_key` of {name})"
+    names = [f"{rule.into}.{attribute}" for attribute in attributes]
+    listed = f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+    message = f"{listed} already written by {writer}: an attribute can have only one writer"
+    return Mistake(place, message, at_key=True, others=(owner,))
 
 
 # --- cycles ---
@@ -87,7 +96,8 @@ def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
         reported.update(names)
         way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
         first = next(name for name in rules.projections if name in names)
-        yield Mistake(("projections", first), f"circular dependency: {way}", at_key=True)
+        others = tuple(("projections", name) for name in names)
+        yield Mistake(("projections", first), f"circular dependency: {way}", at_key=True, others=others)
 
 
 def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:

@@ -7,63 +7,83 @@ from typing import Any
 
 from projections.language.mistakes import Location, Mistake, no_entity
 
-__all__ = ["without"]
+__all__ = ["SECTIONS", "entities_of", "entities_read", "without"]
 
-_NAMED = ("entities", "projections", "retired", "queries", "writes")
+SECTIONS = ("entities", "projections", "retired", "queries", "writes")
 """The sections of a rule file that have entries by name."""
+
+_OPERATIONS = ("get", "find", "put", "update", "delete", "check")
+"""The names in queries and writes whose values are entities."""
 
 
 def without(data: dict[str, Any], broken: Iterable[Location]) -> tuple[dict[str, Any], list[Mistake]] | None:
-    """Return the data without its invalid parts and the rules that need them; None if nothing useful remains.
+    """Return the data without its invalid parts and the parts that need them; None if nothing useful remains.
 
-    Removed rules are not analysed later, so unknown entities in them are reported here.
+    Removed parts are not analysed later, so unknown entities in them are reported here.
     """
     data = dict(data)
     known: Collection[str] = tuple(data["entities"]) if isinstance(data.get("entities"), dict) else ()
     lost: set[str] = set()
     mistakes: list[Mistake] = []
+
+    def remove(section: str, name: str) -> None:
+        entries = data[section]
+        found = entities_of(entries[name]) if section == "projections" else entities_read(entries[name])
+        if section not in ("entities", "retired"):
+            for inner, entity in found:
+                if entity not in known:
+                    mistakes.append(no_entity(entity, known, (section, name, *inner)))
+        data[section] = {other: entry for other, entry in entries.items() if other != name}
+
     for path in broken:
         first = str(path[0]) if path else "table"
         entries = data.get(first)
         if first in ("table", "tables") or (first == "entities" and len(path) < 2):
             return None
-        if (
-            first in ("entities", "projections", "retired", "queries", "writes")
-            and len(path) > 1
-            and isinstance(entries, dict)
-        ):
-            if path[1] not in entries:
-                continue
-            if first == "entities":
-                lost.add(str(path[1]))
-            elif first == "projections":
-                mistakes += _strangers(entries[path[1]], known, path[:2])
-            data[first] = {name: value for name, value in entries.items() if name != path[1]}
+        if first in SECTIONS and len(path) > 1 and isinstance(entries, dict):
+            if path[1] in entries:
+                remove(first, str(path[1]))
+                if first == "entities":
+                    lost.add(str(path[1]))
         else:
             data.pop(first, None)
     if not data.get("entities"):
         return None
-    if isinstance(data.get("projections"), dict):
-        data["projections"] = {
-            name: rule
-            for name, rule in data["projections"].items()
-            if lost.isdisjoint(entity for _, entity in _entities_of(rule))
-        }
+    for section, named in (("projections", entities_of), ("queries", entities_read), ("writes", entities_read)):
+        entries = data.get(section)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            if not lost.isdisjoint(entity for _, entity in named(entry)):
+                remove(section, name)
     return data, mistakes
 
 
-def _strangers(rule: Any, known: Collection[str], place: Location) -> Iterator[Mistake]:
-    for inner, name in _entities_of(rule):
-        if name not in known:
-            yield no_entity(name, known, (*place, *inner))
-
-
-def _entities_of(rule: Any) -> Iterator[tuple[Location, str]]:
+def entities_of(rule: Any) -> Iterator[tuple[Location, str]]:
     """Yield the entities that a rule names, with their places, even if the rule is invalid."""
     if not isinstance(rule, dict):
         return
-    if isinstance(rule.get("from"), str):
-        yield ("from",), rule["from"]
+    yield from _texts(rule, "from", ())
     for kind, action in rule.items():
         if isinstance(action, dict) and isinstance(action.get("into"), str):
             yield (kind, "into"), action["into"]
+
+
+def entities_read(entry: Any) -> Iterator[tuple[Location, str]]:
+    """Yield the entities that a query or a write names, with their places, even if it is invalid."""
+    if not isinstance(entry, dict):
+        return
+    for name in _OPERATIONS:
+        yield from _texts(entry, name, ())
+    steps = entry.get("items")
+    for position, step in enumerate(steps if isinstance(steps, list) else ()):
+        for name in _OPERATIONS if isinstance(step, dict) else ():
+            yield from _texts(step, name, ("items", position))
+
+
+def _texts(form: dict[str, Any], name: str, place: Location) -> Iterator[tuple[Location, str]]:
+    """Yield the texts of a part that is a text or a list of texts."""
+    value = form.get(name)
+    if isinstance(value, str):
+        yield (*place, name), value
+    for position, text in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(text, str):
+            yield (*place, name, position), text

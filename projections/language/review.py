@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projections.errors import RulesError
+from projections.language.analysis import unusable_embeds
 from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
 from projections.language.findings.kinds import MISTAKE, UNUSED_IGNORE
 from projections.language.loader import problems, source_of, text_of, understand
+from projections.language.lost import Lost
 from projections.language.mistakes import Mistake, dotted
 from projections.language.models import Rules
 from projections.language.source import Source
 from projections.language.syntax import suggest
-from projections.language.unsupported import unsupported
 
 __all__ = ["Review", "review", "reviewed"]
 
@@ -54,19 +55,23 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
         source = source_of(text, file, path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
-    rules, mistakes = understand(source, executable=True)
+    rules, mistakes, lost = understand(source, executable=True)
     found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
-    if rules is not None and (not mistakes or _only_unsupported(rules, mistakes)):
-        placed = dict.fromkeys(_placed(remark, source) for remark in remarks(rules))
-        for part in (source.files or {source.file: source}).values():
-            found += _accepted(part.text, part.file, [one for one in placed if one.file == part.file])
+    if rules is not None and not lost.everything:
+        placed = dict.fromkeys(_placed(remark, source) for remark in _remarks(rules, lost))
+        for part in {one.file: one for one in (source, *source.parts.values())}.values():
+            found += _accepted(part.text, part.file, [one for one in placed if one.file == part.file], whole=not lost)
     order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
     return Review(None if mistakes else rules, tuple(order))
 
 
-def _only_unsupported(rules: Rules, mistakes: list[Mistake]) -> bool:
-    """Return whether the rules are valid except for constructs that this version does not support."""
-    return set(mistakes) <= set(unsupported(rules))
+def _remarks(rules: Rules, lost: Lost) -> Iterator[Remark]:
+    """Yield the remarks about the parts without mistakes."""
+    rest = lost.rest(rules)
+    while lost and (unusable := [name for name, *_ in unusable_embeds(rest, lost)]):
+        lost = lost.and_rules(rest, unusable)
+        rest = lost.rest(rest)
+    return remarks(rest, lost)
 
 
 def _mistaken(error: RulesError) -> Iterator[Finding]:
@@ -96,8 +101,11 @@ def _placed(remark: Remark, source: Source) -> Finding:
 # --- accepted findings ---
 
 
-def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted."""
+def _accepted(text: str, file: str, found: Iterable[Finding], whole: bool) -> Iterator[Finding]:
+    """Yield the findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted.
+
+    Without `whole`, parts with mistakes have no findings, so that a comment can accept one that is not there yet.
+    """
     comments = _comments(text)
     used: set[tuple[int, str]] = set()
     for finding in found:
@@ -107,7 +115,7 @@ def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Findin
         else:
             yield finding
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):
-        if (line, code) not in used:
+        if (line, code) not in used and (whole or code not in CODES):
             if code in CODES:
                 reason, instead = f"there is no {code} finding here", "remove the comment"
             else:

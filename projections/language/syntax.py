@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from projections.errors import ProjectionsError
 
-__all__ = ["PATH", "LanguageError", "LanguageErrors", "suggest"]
+__all__ = ["PATH", "LanguageError", "LanguageErrors", "nearest", "suggest"]
 
 PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$@:-]+)*")
 """A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`."""
@@ -45,8 +45,14 @@ def _located(error: LanguageError) -> str:
 
 def suggest(word: str, candidates: Iterable[str]) -> str:
     """Return ` (did you mean "x"?)` with the candidate nearest to a misspelt word, or an empty text."""
+    near = nearest(word, candidates)
+    return f' (did you mean "{near}"?)' if near is not None else ""
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate nearest to a misspelt word, None if none is similar."""
     from difflib import get_close_matches  # only needed for errors
 
     known = {candidate.lower(): candidate for candidate in candidates}
     near = get_close_matches(word.lower(), known, n=1, cutoff=0.6)
-    return f' (did you mean "{known[near[0]]}"?)' if near else ""
+    return known[near[0]] if near else None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import NAME, PREFIX, SEPARATOR, Rules
 from projections.language.shapes import shown
-from projections.language.syntax import suggest
+from projections.language.syntax import nearest, suggest
 
 __all__ = ["known_names", "mistakes_in", "optional_names"]
 
@@ -30,10 +30,20 @@ _PATTERNS = {
 }
 
 
-def mistakes_in(error: ValidationError) -> list[Mistake]:
-    """Yield the mistakes that pydantic found."""
+def mistakes_in(error: ValidationError, data: Any) -> list[Mistake]:
+    """Return the mistakes that pydantic found in the data.
+
+    One message reports all names that a mapping lacks. If it also has an unknown name, that is probably the same mistake:
+    then one message reports both.
+    """
     found: list[Mistake] = []
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    unknown = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
+    missing: dict[Location, list[str]] = {}
+    for detail in details:
+        if detail["type"] == "missing":
+            missing.setdefault(detail["loc"][:-1], []).append(str(detail["loc"][-1]))
+    for detail in details:
         path: Location = detail["loc"]
         at_key = bool(path) and path[-1] == "[key]"
         path = path[:-1] if at_key else path
@@ -44,9 +54,10 @@ def mistakes_in(error: ValidationError) -> list[Mistake]:
                 for inner in context["mistakes"]
             ]
         elif detail["type"] == "missing":
-            found.append(Mistake(path[:-1], f"needs `{path[-1]}`", at_key=True))
+            if path[:-1] not in unknown and (names := missing.pop(path[:-1], [])):
+                found.append(Mistake(path[:-1], f"needs {_listed(names)}", at_key=True))
         elif detail["type"] == "extra_forbidden":
-            found.append(Mistake(path, _unknown(path), at_key=True))
+            found.append(Mistake(path, _unknown(path, data, missing.pop(path[:-1], [])), at_key=True))
         else:
             found.append(
                 Mistake(path, _message(detail["type"], detail["input"], context, detail["msg"]), at_key=at_key)
@@ -76,9 +87,21 @@ def _message(kind: str, value: Any, context: Mapping[str, Any], otherwise: str) 
     return otherwise
 
 
-def _unknown(path: Location) -> str:
-    names = known_names(path[:-1])
-    return "unknown" + (suggest(str(path[-1]), names) or f": expected {', '.join(names)}")
+def _unknown(path: Location, data: Any, missing: list[str]) -> str:
+    """Return the message for a name that has no correction. `missing` are required names that its mapping lacks."""
+    for step in path[:-1]:
+        data = data[step]
+    known = known_names(path[:-1])
+    near = nearest(str(path[-1]), known)
+    if near in data:
+        return f'unknown (did you mean "{near}"?)'
+    needs = f" ({_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing)" if missing else ""
+    return f"unknown: expected {', '.join(known)}{needs}"
+
+
+def _listed(names: list[str]) -> str:
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def known_names(path: Location) -> list[str]:

@@ -181,7 +181,7 @@ ENTITIES = {
     ),
     "items of two kinds": (
         "X: {table: main, key: {PK: 'POST#{p}', SK: '{any*}'}}",
-        'X: an item with PK "POST#a", SK "META" could be Meta or X: use different keys, '
+        'X: an item with PK "POST#a", SK "META" could be Meta or X (X also shares keys with Like): use different keys, '
         "or give both a `match` on one attribute with different values",
     ),
     "derived by nobody": (

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from projections.language.lost import Dependence
+
 __all__ = ["BASE", "CODES", "KINDS", "SEVERITIES", "Kind", "Severity"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -17,6 +19,15 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 - warning: the rules will probably fail for some items, or under load.
 - note: often intended, but worth knowing.
 """
+
+
+_ALL: frozenset[Dependence] = frozenset(["writers", "readers", "keys", "entities", "queries"])
+_NOTHING: frozenset[Dependence] = frozenset()
+_WRITERS: frozenset[Dependence] = frozenset(["writers"])
+_USES: frozenset[Dependence] = frozenset(["writers", "readers"])
+_LENGTHS: frozenset[Dependence] = frozenset(["writers", "readers", "entities"])
+_QUERIES: frozenset[Dependence] = frozenset(["queries"])
+_TABLE: frozenset[Dependence] = frozenset(["writers", "keys", "entities"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,8 @@ class Kind:
     why: str
     fix: str
     example: str
+    depends: frozenset[Dependence] = _ALL
+    """What else a finding depends on, besides the parts that it is about: with a mistake there, it is not reported."""
 
 
 BASE = """\
@@ -69,6 +82,7 @@ projections:
     where: {sate: [open]}
     index: {GSI1PK: "{post}", GSI1SK: "{post}"}
 """,
+    depends=_WRITERS,
 )
 OTHER_CASE = Kind(
     "other-case",
@@ -83,6 +97,7 @@ projections:
     where: {State: [open]}
     aggregate: {into: User, set: {openPosts: count}}
 """,
+    depends=_USES,
 )
 NEVER_RECOGNISED = Kind(
     "never-recognised",
@@ -97,6 +112,7 @@ entities:
 projections:
   archive: {from: Post, copy: {into: Archived, attributes: [title]}}
 """,
+    depends=_WRITERS,
 )
 NEVER_FITS = Kind(
     "never-fits",
@@ -113,6 +129,7 @@ projections:
     where: {likes: ["100"]}
     index: {GSI1PK: "{post}", GSI1SK: "{post}"}
 """,
+    depends=_WRITERS,
 )
 
 # Sort keys
@@ -131,6 +148,7 @@ projections:
     from: Meta
     index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{likes}#{post}"}
 """,
+    depends=_USES,
 )
 PADDED_NUMBER = Kind(
     "padded-number",
@@ -149,6 +167,7 @@ projections:
     bind: {position: "{score|pad(8)}"}
     aggregate: {into: Ranked, set: {players: count}}
 """,
+    depends=_NOTHING,
 )
 NUMBER_DOES_NOT_FIT = Kind(
     "number-does-not-fit",
@@ -163,6 +182,7 @@ projections:
     from: Meta
     index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{stars|pad(4)}"}
 """,
+    depends=_WRITERS,
 )
 DATE_ORDER = Kind(
     "date-order",
@@ -176,6 +196,7 @@ projections:
     from: Like
     index: {GSI1PK: "{user}", GSI1SK: "{at|date(%d.%m.%Y)}"}
 """,
+    depends=_NOTHING,
 )
 
 # Limits
@@ -194,6 +215,7 @@ projections:
     from: Post
     index: {GSI1PK: "{user}", GSI1SK: "{title}"}
 """,
+    depends=_LENGTHS,
 )
 HOT_PARTITION = Kind(
     "hot-partition",
@@ -209,6 +231,7 @@ projections:
     from: Meta
     index: {GSI1PK: ALL, GSI1SK: "{post}"}
 """,
+    depends=_WRITERS,
 )
 HOT_GROUP = Kind(
     "hot-group",
@@ -225,6 +248,7 @@ projections:
     bind: {what: likes}
     aggregate: {into: Total, set: {likes: count}}
 """,
+    depends=_NOTHING,
 )
 MANY_CONTRIBUTIONS = Kind(
     "many-contributions",
@@ -242,6 +266,7 @@ projections:
     each: {tag: tags}
     aggregate: {into: Tag, set: {posts: count}}
 """,
+    depends=_USES,
 )
 LONG_CHAIN = Kind(
     "long-chain",
@@ -260,6 +285,7 @@ projections:
     from: Total
     index: {board: "{what}", score: "{likes}"}
 """,
+    depends=_WRITERS,
 )
 
 # Targets
@@ -278,6 +304,7 @@ entities:
 projections:
   stats: {from: Like, aggregate: {into: Stats, set: {likes: count}}}
 """,
+    depends=_WRITERS,
 )
 NOT_DERIVED = Kind(
     "not-derived",
@@ -295,6 +322,7 @@ projections:
     bind: {day: "{at|date(%Y-%m-%d)}"}
     aggregate: {into: Day, set: {likes: count}}
 """,
+    depends=_WRITERS,
 )
 CLAIMED_COPY = Kind(
     "claimed-copy",
@@ -309,6 +337,7 @@ entities:
 projections:
   liked: {from: Like, copy: {into: Liked, attributes: [at]}}
 """,
+    depends=_WRITERS,
 )
 COPIED_INDEX_KEY = Kind(
     "copied-index-key",
@@ -323,6 +352,7 @@ projections:
   byName: {from: User, index: {GSI1PK: "{user}", GSI1SK: "{user}"}}
   public: {from: User, copy: {into: Public, attributes: all}}
 """,
+    depends=_WRITERS,
 )
 COPIED_TTL = Kind(
     "copied-ttl",
@@ -342,6 +372,7 @@ projections:
     expired: retract
     copy: {into: Device, attributes: [name, expiresAt]}
 """,
+    depends=_NOTHING,
 )
 LARGE_LIST = Kind(
     "large-list",
@@ -356,6 +387,7 @@ projections:
     from: Like
     top: {into: Meta, as: newest, by: at, limit: 50, attributes: [at, text]}
 """,
+    depends=_NOTHING,
 )
 LARGE_LISTS = Kind(
     "large-lists",
@@ -371,6 +403,7 @@ projections:
   c: {from: Like, top: {into: Meta, as: longest, by: length, limit: 16, attributes: [text]}}
   d: {from: Like, top: {into: Meta, as: oldest, by: age, limit: 16, attributes: [text]}}
 """,
+    depends=_WRITERS,
 )
 WRONG_TYPE = Kind(
     "wrong-type",
@@ -384,6 +417,7 @@ entities:
 projections:
   cards: {from: Meta, copy: {into: Card, attributes: {GSI1PK: likes, GSI1SK: title}}}
 """,
+    depends=_WRITERS,
 )
 
 # Indexes
@@ -400,6 +434,7 @@ HALF_AN_INDEX_KEY = Kind(
 projections:
   byPost: {from: Meta, index: {GSI1PK: "{post}"}}
 """,
+    depends=_USES,
 )
 UNREACHABLE_CASE = Kind(
     "unreachable-case",
@@ -415,6 +450,7 @@ projections:
       - {where: {state: [open]}, GSI1PK: "OPEN#{user}", GSI1SK: "{post}"}
       - {where: {state: [open]}, GSI1PK: "TODO#{user}", GSI1SK: "{post}"}
 """,
+    depends=_NOTHING,
 )
 NOT_PROJECTED = Kind(
     "not-projected",
@@ -433,6 +469,7 @@ entities:
 projections:
   author: {from: User, embed: {into: Comment, match: {user: "{user}"}, attributes: {userName: name}}}
 """,
+    depends=_WRITERS,
 )
 MANY_INDEXES = Kind(
     "many-indexes",
@@ -448,6 +485,7 @@ table: {key: [PK, SK], indexes: {A: [a], B: [b], C: [c], D: [d]}}
 entities:
   User: {key: {PK: "USER#{user}", SK: PROFILE}}
 """,
+    depends=_NOTHING,
 )
 LOCAL_INDEX = Kind(
     "local-index",
@@ -462,6 +500,7 @@ table: {key: [PK, SK], indexes: {ByDate: {sort: at, local: true}}}
 entities:
   Order: {key: {PK: "CUSTOMER#{customer}", SK: "ORDER#{order}"}}
 """,
+    depends=_NOTHING,
 )
 
 # TTL
@@ -481,6 +520,7 @@ entities:
 projections:
   sessions: {from: Session, aggregate: {into: User, set: {sessions: count}}}
 """,
+    depends=_TABLE,
 )
 NO_TTL = Kind(
     "no-ttl",
@@ -496,6 +536,7 @@ entities:
 projections:
   sessions: {from: Session, expired: keep, aggregate: {into: User, set: {sessions: count}}}
 """,
+    depends=_NOTHING,
 )
 
 # Queries
@@ -515,6 +556,7 @@ entities:
 queries:
   byTopic: {find: Post, by: [topic], order: createdAt desc}
 """,
+    depends=_TABLE,
 )
 UNPROJECTED_QUERY = Kind(
     "unprojected-query",
@@ -532,6 +574,7 @@ entities:
 queries:
   post: {find: Post, by: [post], attributes: [title, state]}
 """,
+    depends=_TABLE,
 )
 CONSISTENT_READ = Kind(
     "consistent-read",
@@ -547,6 +590,7 @@ entities:
 queries:
   byMail: {find: User, by: [mail], consistent: true}
 """,
+    depends=_TABLE,
 )
 FILTERED_QUERY = Kind(
     "filtered-query",
@@ -562,6 +606,7 @@ entities:
 queries:
   drafts: {find: Post, by: [user], where: {state: [draft]}, expect: {items: 5, scanned: 200}}
 """,
+    depends=_TABLE,
 )
 SHARED_RANGE = Kind(
     "shared-range",
@@ -581,6 +626,7 @@ queries:
   post: {find: Post, by: [post]}
   likers: {find: Like, by: [post]}
 """,
+    depends=_TABLE,
 )
 SEVERAL_REQUESTS = Kind(
     "several-requests",
@@ -599,6 +645,7 @@ projections:
 queries:
   newest: {find: Post, order: createdAt desc, limit: 20}
 """,
+    depends=_TABLE,
 )
 UNUSED_INDEX = Kind(
     "unused-index",
@@ -634,6 +681,7 @@ projections:
 queries:
   posts: {find: Post, by: [user], expect: {bytes: 20000}}
 """,
+    depends=_QUERIES,
 )
 STATIC_INDEX_KEY = Kind(
     "static-index-key",
@@ -651,6 +699,7 @@ projections:
 queries:
   post: {find: Post, by: [post]}
 """,
+    depends=_WRITERS,
 )
 FEW_PARTITIONS = Kind(
     "few-partitions",
@@ -669,6 +718,7 @@ projections:
 queries:
   inCity: {find: Shop, by: [country, city]}
 """,
+    depends=_WRITERS,
 )
 
 # The rule file itself
@@ -684,6 +734,7 @@ MISTAKE = Kind(
 projections:
   byUser: {from: Posts, aggregate: {into: User, set: {posts: count}}}
 """,
+    depends=_NOTHING,
 )
 UNUSED_IGNORE = Kind(
     "unused-ignore",
