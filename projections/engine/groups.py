@@ -22,7 +22,7 @@ from projections.engine.store import Image, Store, Value, all_items
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, LedgerRule, Member, MemberQuery, Totals
+from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 
 __all__ = [
     "EXTREMES",
@@ -136,7 +136,7 @@ def extreme_sort(generation: int, slot: str, which: str) -> str:
 def spread(program: Program, target: Target) -> int:
     """Return over how many shards the rules spread a group."""
     rule = program.rules.get(target[0])
-    return rule.shards if isinstance(rule, AggregateRule) else 1
+    return rule.shards_of(target[1]) if isinstance(rule, LedgerRule) else 1
 
 
 def successor(generation: int, group: Image) -> int:

@@ -11,6 +11,7 @@ from projections.engine.delta import difference, other_marks, unstamped, with_ma
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target, recent_element
 from projections.language.contribution import Contributions, canonical_text
+from projections.language.digits import is_range
 from projections.language.program import Program
 
 __all__ = ["Predictor", "put_size", "retracted"]
@@ -110,13 +111,16 @@ def _settle_left(attempt: Attempt) -> None:
 
 
 def retracted(before: Contributions, after: Contributions, settle: Contributions) -> set[str]:
-    """Return the targets that change, and that the entry does not name afterwards, as elements of `recent`."""
+    """Return the targets that change, and that the entry does not name afterwards, as elements of `recent`.
+
+    Groups of `rank` rules have no publish that could be pending.
+    """
     return {
         recent_element((rule, target))
         for contributions in (before, settle)
         for rule, targets in contributions.items()
         for target in targets
-        if target not in after.get(rule, {})
+        if target not in after.get(rule, {}) and not is_range(target)
     }
 
 

@@ -28,6 +28,7 @@ from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import Image, ItemKey, Purpose, Store, Update
 from projections.engine.targets import Publication, TargetWriter, contributed
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
+from projections.language.digits import is_range
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members
@@ -126,11 +127,14 @@ class Publisher:
         return failures
 
     def _known(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
-        """The targets whose rules exist and publish, with these rules."""
+        """The targets that are items, and whose rules exist and publish, with these rules."""
         return {
             target: rule
             for target in sorted(set(targets))
-            if (rule := self._rule(target)) is not None and self._publishes(rule)
+            if not is_range(target[1])
+            and (rule := self._rule(target)) is not None
+            and rule.writes_items
+            and self._publishes(rule)
         }
 
     def _rule(self, target: Target) -> LedgerRule | None:

@@ -15,7 +15,7 @@ from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, LedgerRule, PickRule
+from projections.language.rules import AggregateRule, LedgerRule, PickRule, RankRule
 from projections.language.values import number_text, plain, plain_item
 from projections.local.replay import logical_names
 
@@ -97,12 +97,30 @@ def _contributions(program: Program, change: Change) -> Iterator[Effect]:
     for name in sorted(change.before.keys() | after.keys()):
         rule = program.recorded[name]
         old, new = change.before.get(name, {}), after.get(name, {})
+        if isinstance(rule, RankRule):
+            yield from _scores(rule, change, old, new)
+            continue
         for target in sorted(old.keys() | new.keys()):
             if target in change.settle.get(name, {}):
                 yield Effect("retain", (name,), target, change.source)
             elif old.get(target) != new.get(target):
                 values = None if target not in new else _values(rule, target, new[target], change)
                 yield Effect("contribution", (name,), target, change.source, values)
+
+
+def _scores(
+    rule: RankRule, change: Change, old: Mapping[str, Contributed], new: Mapping[str, Contributed]
+) -> Iterator[Effect]:
+    """Yield the changed scores of a source, by board."""
+    before, after = rule.scores(old), rule.scores(new)
+    settled = rule.scores(change.settle.get(rule.name, {}))
+    for board in sorted(before.keys() | after.keys()):
+        if board in settled:
+            yield Effect("retain", (rule.name,), board, change.source)
+        elif before.get(board) != after.get(board):
+            scores = [plain({"N": number_text(score)}) for score in after.get(board, ())]
+            shown = {"score": scores[0]} if len(scores) == 1 else {"scores": scores} if scores else None
+            yield Effect("contribution", (rule.name,), board, change.source, shown)
 
 
 def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Change) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from projections.language.canonical import Aggregate, Copy, Document, Index, Latest, Top
+from projections.language.canonical import Aggregate, Copy, Document, Index, Latest, Rank, Top
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
 
@@ -42,6 +42,8 @@ def path_of(document: Document, name: str) -> Path:
     path = _live_path(document, name)
     if document.rules[name].mode != "shadow":
         return path
+    if path.name == "rank":  # it never publishes
+        return path
     if path.shared is None and path.name != "claimed copy":
         return Path(path.name, "in shadow mode, it writes nothing", 0)
     how = path.how.partition(", then ")[0] + "; in shadow mode, it publishes nothing"
@@ -58,6 +60,8 @@ def _live_path(document: Document, name: str) -> Path:
             return _ledger("top", 1, rule.limit)
         case Latest():
             return _ledger("latest", 1, 1)
+        case Rank():
+            return _rank(rule)
         case Index():
             indexes = indexes_fed(document, rule)
             entries = f"1 entry in {' and 1 in '.join(indexes)}"
@@ -78,6 +82,15 @@ def _copy(rule: Copy) -> Path:
         return Path("guarded copy", f"1 conditional write of the copy{each}", 1)
     how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
     return Path("claimed copy", how, 7)
+
+
+def _rank(rule: Rank) -> Path:
+    """Return the path of a score: a new one is counted in a group for each two digits, a moved one in more."""
+    levels = rule.scale.levels
+    groups = "1 group" if levels == 1 else f"{levels} groups"
+    moved = f"; a score that changes moves between up to {2 * levels - 1} groups" if levels > 1 else ""
+    how = f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables"
+    return Path("rank", how, 2 + 2 * levels, 2 * levels)
 
 
 def _ledger(name: str, members: int, limit: int, shards: int = 1) -> Path:

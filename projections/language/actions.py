@@ -1,23 +1,26 @@
-"""The action of a rule, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `embed`."""
+"""The action of a rule, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `rank`, `embed`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from projections.language.digits import MOST_DIGITS
 from projections.language.expressions import SHORT_FORMS
 from projections.language.forms import (
     AttributeName,
     AttributesForm,
     ConstantForm,
     CopyForm,
+    ExpressionText,
     MeasureForm,
     PathText,
     TemplateText,
 )
 
-__all__ = ["Aggregate", "Copy", "Embed", "Latest", "Model", "Top"]
+__all__ = ["Aggregate", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
 
 Order = Literal["desc", "asc"]
 
@@ -83,6 +86,37 @@ class Latest(Model):
     attributes: AttributesForm = Field(
         description="The attributes to set: a list, or a mapping from target attribute to source path."
     )
+
+
+class Rank(Model):
+    """Counters over the digits of scores, kept in the ledger: they give the rank of a score in few reads.
+
+    The rule writes nothing to the application's tables.
+    """
+
+    into: str = Field(
+        description="The entity whose key names the board. Its items are not written, and need not exist."
+    )
+    by: ExpressionText = Field(description="The score: a path, `-path`, a product or `number(path)`.")
+    digits: Annotated[int, Field(ge=1, le=MOST_DIGITS)] = Field(
+        description=f"The most digits of a score, those after the decimal point included, 1 to {MOST_DIGITS}."
+    )
+    decimals: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = Field(
+        default=0, description="How many of the digits are after the decimal point."
+    )
+    order: Order = Field(default="desc", description="`desc`: rank 1 is the greatest score. `asc`: the least.")
+    shards: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=1, description="The number of ledger items that hold each group of the first two levels, 1 to 100."
+    )
+
+    @model_validator(mode="after")
+    def _decimals_are_digits(self) -> Rank:
+        if self.decimals > self.digits:
+            raise PydanticCustomError(
+                "rule",
+                f"`decimals` is {self.decimals} and `digits` is {self.digits}: `digits` includes the decimals",
+            )
+        return self
 
 
 class Embed(Model):

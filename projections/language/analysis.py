@@ -81,6 +81,9 @@ def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistak
 
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield constructs that a rule of this kind cannot have, or lacks."""
+    if rule.rank is not None and rule.mode == "shadow":
+        message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
+        yield Mistake((*place, "mode"), message, at_key=True)
     instead = {"index": "its target is the source item itself", "embed": "its `match` selects the children"}
     if rule.kind in instead:
         for name, given in (("each", rule.each), ("bind", rule.bind)):

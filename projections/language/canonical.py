@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
+from projections.language.digits import Scale
+
 __all__ = [
     "FORMAT",
     "Aggregate",
@@ -28,6 +30,7 @@ __all__ = [
     "IndexKeys",
     "Latest",
     "Measure",
+    "Rank",
     "Rule",
     "Table",
     "Top",
@@ -332,6 +335,45 @@ class Latest(_Rule):
         return tuple(self.attributes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank(_Rule):
+    """It writes nothing: `into` is the entity whose key names the board."""
+
+    kind = "rank"
+
+    by: str
+    digits: int
+    decimals: int
+    order: str
+    shards: int
+
+    def _action(self) -> dict[str, Any]:
+        return {
+            "into": self.into,
+            "by": self.by,
+            "digits": self.digits,
+            "decimals": self.decimals,
+            "order": self.order,
+            "shards": self.shards,
+        }
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def members(self) -> int:
+        return 0
+
+    @property
+    def scale(self) -> Scale:
+        return Scale(self.digits, self.decimals)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     where: Pattern | None
@@ -373,7 +415,7 @@ class Embed(_Rule):
         return tuple(self.attributes)
 
 
-Rule: TypeAlias = Copy | Aggregate | Top | Latest | Index | Embed
+Rule: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Embed
 
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
@@ -406,6 +448,8 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
             return Top(**common, list_name=document["as"], **order)
         case "latest":
             return Latest(**common, **{name: document[name] for name in ("by", "order", "attributes")})
+        case "rank":
+            return Rank(**common, **{name: document[name] for name in ("by", "digits", "decimals", "order", "shards")})
         case "index":
             return Index(**common, cases=tuple(Case(case["where"], case["set"]) for case in document["cases"]))
     return Embed(**common, **{name: document[name] for name in ("match", "attributes", "on_delete")})

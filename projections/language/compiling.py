@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from projections.language.digits import Scale
 from projections.language.embeds import EmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
+from projections.language.expressions import Expression
 from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
 from projections.language.patterns import Pattern
@@ -22,6 +24,7 @@ from projections.language.rules import (
     IndexRule,
     Measure,
     PickRule,
+    RankRule,
     Render,
     Rule,
     owned_on,
@@ -96,6 +99,14 @@ class Compiled:
                 return self._copy(common, document)
             case "aggregate":
                 return AggregateRule(**common, measures=_measures(document["set"]), shards=document["shards"])
+            case "rank":
+                return RankRule(
+                    **common,
+                    evaluate=Expression.parse(document["by"]).compile(),
+                    scale=Scale(document["digits"], document["decimals"]),
+                    descending=document["order"] == "desc",
+                    shards=document["shards"],
+                )
             case "embed":
                 return self._embed(common, document)
         top = document["kind"] == "top"  # else latest

@@ -90,6 +90,9 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         )
     if latest := rule.latest:
         return canonical.Latest(**common, by=latest.by, order=latest.order, attributes=attribute_map(latest.attributes))
+    if rank := rule.rank:
+        numbers: dict[str, Any] = {"digits": rank.digits, "decimals": rank.decimals, "shards": rank.shards}
+        return canonical.Rank(**common, by=rank.by, order=rank.order, **numbers)
     if embed := rule.embed:
         attributes = attribute_map(embed.attributes)
         return canonical.Embed(**common, match=embed.match, attributes=attributes, on_delete=embed.on_delete)

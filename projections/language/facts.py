@@ -20,6 +20,7 @@ from projections.language.canonical import (
     Index,
     Latest,
     Measure,
+    Rank,
     Rule,
     Top,
 )
@@ -56,6 +57,8 @@ def creates(document: Document, rule: Rule) -> bool:
     """Return whether a rule's writes create its target item, and delete it when nothing contributes any more."""
     if isinstance(rule, Copy):
         return True
+    if isinstance(rule, Rank):
+        return False
     return rule.recorded and document.entities[rule.into].derived and rule.into not in copied(document)
 
 

@@ -21,6 +21,7 @@ from projections.language.shapes import (
     check_copied,
     check_each,
     check_entities,
+    check_expression,
     check_index_key,
     check_measure,
     check_order,
@@ -40,6 +41,7 @@ __all__ = [
     "CopyForm",
     "EachForm",
     "EntitiesForm",
+    "ExpressionText",
     "IndexForm",
     "KeyForm",
     "MeasureForm",
@@ -95,6 +97,7 @@ TemplateText = Annotated[str, _checked(check_template), WithJsonSchema(_TEMPLATE
 ConstantForm = Annotated[
     Any, _checked(check_constant), WithJsonSchema({"description": "Text is a template; anything else a constant."})
 ]
+ExpressionText = Annotated[str, _checked(check_expression), WithJsonSchema(_PATH)]
 PathText = Annotated[str, _checked(check_path), WithJsonSchema(_PATH)]
 PatternForm = Annotated[dict[str, Any], _checked(check_pattern), WithJsonSchema(_PATTERN)]
 KeyForm = Annotated[

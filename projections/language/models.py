@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language import document
-from projections.language.actions import Aggregate, Copy, Embed, Latest, Model, Top
+from projections.language.actions import Aggregate, Copy, Embed, Latest, Model, Rank, Top
 from projections.language.canonical import Document
 from projections.language.forms import (
     AttributeName,
@@ -36,12 +36,13 @@ __all__ = [
     "Entity",
     "Latest",
     "Projection",
+    "Rank",
     "Rules",
     "Table",
     "Top",
 ]
 
-KINDS = ("copy", "aggregate", "top", "latest", "index", "embed")
+KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "embed")
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 PREFIX = r"^[^A-Za-z0-9\s]\S*$"
@@ -110,7 +111,7 @@ class Entity(Model):
 
 
 class Projection(Model):
-    """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `index`, `embed`."""
+    """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `embed`."""
 
     from_: str = Field(description="The entity whose items the rule reads.")
     where: PatternForm | None = Field(
@@ -139,6 +140,7 @@ class Projection(Model):
     aggregate: Aggregate | None = Field(default=None, description="Counters, sums and extremes.")
     top: Top | None = Field(default=None, description="The first few source items as a list.")
     latest: Latest | None = Field(default=None, description="Attributes of the source item that is first by an order.")
+    rank: Rank | None = Field(default=None, description="Ranks and percentiles of scores, kept in the ledger.")
     index: CaseForm | None = Field(
         default=None,
         description="Keys of sparse indexes on the source item itself: one mapping, or a list of cases, each with "
@@ -163,13 +165,13 @@ class Projection(Model):
         return next(kind for kind in KINDS if getattr(self, "copy_" if kind == "copy" else kind) is not None)
 
     @property
-    def action(self) -> Copy | Aggregate | Top | Latest | Embed | None:
+    def action(self) -> Copy | Aggregate | Top | Latest | Rank | Embed | None:
         """The rule's action; None for an `index`, whose target is the source."""
-        return self.copy_ or self.aggregate or self.top or self.latest or self.embed
+        return self.copy_ or self.aggregate or self.top or self.latest or self.rank or self.embed
 
     @property
     def into(self) -> str:
-        """The entity the rule writes to."""
+        """The entity the rule writes to; of a `rank`, the one whose key names the board."""
         return self.from_ if self.action is None else self.action.into
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from projections.language.binding import each_variable
-from projections.language.expressions import Measure
+from projections.language.expressions import Expression, Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern
@@ -23,6 +23,8 @@ Node: TypeAlias = tuple[str, str]
 
 EXISTS = "(exists)"
 """Stands for the item itself."""
+RANK = "(rank)"
+"""Stands for the groups of a rank rule, which are in the ledger and on no item."""
 REST = "(all else)"
 """Stands for all attributes that no rule names, where a copy has all."""
 
@@ -183,7 +185,9 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     """Yield pairs of what a rule reads and computes from it, as far as the rule names them."""
     variable = each_variable(rule)
     always = {EXISTS, *_common(rules, rule)}
-    creates = rule.copy_ is not None or (rule.kind not in ("embed", "index") and rules.entities[rule.into].derived)
+    creates = rule.copy_ is not None or (
+        rule.kind not in ("embed", "rank", "index") and rules.entities[rule.into].derived
+    )
     computed = _computed(rule)
     if rule.aggregate is not None or rule.index is not None:
         # bad input for one measure, or a missing value for one template, affects everything that the rule writes
@@ -224,6 +228,8 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
         return found | {name: _templates(values.get(name, ())) for name in rule.copy_.values}
     if rule.aggregate is not None:
         return {name: set(Measure.parse(name, form).names) for name, form in rule.aggregate.set.items()}
+    if rule.rank is not None:
+        return {RANK: set(Expression.parse(rule.rank.by).names)}
     if rule.top is not None:
         return {rule.top.as_: {rule.top.by, *attribute_map(rule.top.attributes).values()}}
     if rule.latest is not None:

@@ -20,7 +20,7 @@ from projections.language.contribution import (
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
-from projections.language.rules import AggregateRule, GuardedCopyRule, IndexRule, LedgerRule, Rule, owned_on
+from projections.language.rules import AggregateRule, GuardedCopyRule, IndexRule, LedgerRule, RankRule, Rule, owned_on
 
 if TYPE_CHECKING:
     from projections.language import canonical
@@ -182,8 +182,9 @@ class Program:
 
     @cached_property
     def ledger_rules_into(self) -> Mapping[str, tuple[LedgerRule, ...]]:
-        """By target entity."""
-        return grouped(chain.from_iterable(self.ledger_rules.values()), lambda rule: rule.into.name)
+        """By target entity: the rules that publish to its items."""
+        rules = chain.from_iterable(self.ledger_rules.values())
+        return grouped((rule for rule in rules if rule.writes_items), lambda rule: rule.into.name)
 
     @cached_property
     def embeds_from(self) -> Mapping[str, tuple[EmbedRule, ...]]:
@@ -255,6 +256,8 @@ def _most_of_one(rule: LedgerRule) -> int:
 
     A key has at most 3,072 bytes, in JSON at most six times as many.
     """
+    if isinstance(rule, RankRule):
+        return 20_000 * rule.scale.levels
     return 20_000 + 3_000 * len(rule.measures if isinstance(rule, AggregateRule) else (rule,))
 
 

@@ -22,6 +22,7 @@ from projections.language.canonical import (
     Index,
     IndexKeys,
     Latest,
+    Rank,
     Rule,
     Table,
     Top,
@@ -148,6 +149,9 @@ def _action(rule: Rule) -> Any:
                 for name, one in rule.set.items()
             }
             return {"into": rule.into, "set": measures, "shards": rule.shards}
+        case Rank():
+            numbers = {"digits": rule.digits, "decimals": rule.decimals, "shards": rule.shards}
+            return {"into": rule.into, "by": rule.by, "order": rule.order, **numbers}
         case Top():
             parts: dict[str, Any] = {"as": rule.list_name, "limit": rule.limit}
         case Latest():

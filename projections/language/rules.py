@@ -19,6 +19,7 @@ from projections.language.contribution import (
     member_digest,
     merge,
 )
+from projections.language.digits import Scale, level_of, range_of
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.ordering import encode_order
@@ -27,6 +28,7 @@ from projections.language.values import CONTEXT, number_text
 
 __all__ = [
     "LIST_BYTES",
+    "RANK_LEVELS_IN_SHARDS",
     "AggregateRule",
     "ClaimedCopyRule",
     "CopyRule",
@@ -38,6 +40,7 @@ __all__ = [
     "MemberQuery",
     "Members",
     "PickRule",
+    "RankRule",
     "Rule",
     "Totals",
     "owned_on",
@@ -45,6 +48,9 @@ __all__ = [
 
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
+
+RANK_LEVELS_IN_SHARDS = 2
+"""How many levels of a `rank` are in shards: the groups of a later one are each a small part of a board."""
 
 LIST_BYTES = 32 * 1024
 """The size limit of a published list.
@@ -108,6 +114,8 @@ class Rule:
     """Whether it is a claimed copy."""
     has_guard: ClassVar[bool] = True
     """Whether it leaves a guard on its targets."""
+    writes_items: ClassVar[bool] = True
+    """Whether it writes to items of `into`; a `rank` only names its groups after their keys."""
 
     name: str
     kind: str
@@ -262,6 +270,10 @@ class LedgerRule(Rule):
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         """Return the contribution of one scope, and the attributes that its members hold; empty without a value for `by`."""
         raise NotImplementedError
+
+    def shards_of(self, target: str) -> int:
+        """Return over how many ledger items a group is spread."""
+        return 1
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
@@ -465,6 +477,9 @@ class AggregateRule(LedgerRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(measure.name for measure in self.measures)
 
+    def shards_of(self, target: str) -> int:
+        return self.shards
+
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         amounts: Contributed = {"n": 1}
         for measure in self.measures:
@@ -554,6 +569,75 @@ class PickRule(LedgerRule):
     def cut(self, members: Members) -> bool:
         elements = [{"M": member.payload} for member in members["pick"]] if self.list_name is not None else []
         return _fitting(elements) < len(elements)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRule(LedgerRule):
+    """Counters over the digits of scores, in groups that readers read. It writes to no item: see `language.digits`."""
+
+    carries = False
+    has_guard = False
+    writes_items = False
+
+    evaluate: Callable[[Resolve], Decimal | str | None]
+    scale: Scale
+    descending: bool
+    shards: int
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return ()
+
+    def shards_of(self, target: str) -> int:
+        return self.shards if level_of(target) < RANK_LEVELS_IN_SHARDS else 1
+
+    @property
+    def creates(self) -> bool:
+        return False
+
+    def contributions(
+        self, item: Item, refused: Refused | None = None
+    ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+        contributed: dict[str, Contributed] = {}
+        for resolve, named in self.scopes(item, refused):
+            key = self.into.target_key(named)
+            if key is None:
+                if refused is not None:
+                    refused(("into",), named)
+                continue
+            score = self.evaluate(resolve)
+            if score is None:
+                if refused is not None:
+                    refused(("by",), resolve)
+                continue
+            assert isinstance(score, Decimal)
+            parts = self.scale.parts(score)
+            group = self.scale.group(encode_key(key), ())
+            for part in parts:
+                counted: Contributed = {"n": 1, "=" + part: 1}
+                if group in contributed:
+                    merge(contributed[group], counted)
+                else:
+                    contributed[group] = counted
+                group += part
+        return contributed, {}
+
+    def scores(self, contributed: Mapping[str, Contributed]) -> dict[str, list[Decimal]]:
+        """Return the scores that contributions count, by the encoded key of the board, the least first."""
+        found: dict[str, list[Decimal]] = {}
+        for target, counted in contributed.items():
+            if level_of(target) == self.scale.levels - 1:
+                board, digits = range_of(target)
+                for slot, amount in counted.items():
+                    if slot.startswith("="):
+                        found.setdefault(board, []).extend([self.scale.score((digits, slot[1:]))] * int(amount))
+        return {board: sorted(scores) for board, scores in found.items()}
+
+    @property
+    def member_queries(self) -> tuple[MemberQuery, ...]:
+        return ()
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        return {}
 
 
 def _fitting(elements: Sequence[Value]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from projections.language.expressions import Measure
+from projections.language.expressions import Expression, Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest
@@ -27,6 +27,7 @@ __all__ = [
     "check_copied",
     "check_each",
     "check_entities",
+    "check_expression",
     "check_index_key",
     "check_measure",
     "check_order",
@@ -293,6 +294,12 @@ def cases(form: Any) -> list[tuple[Location, dict[str, Any] | None, dict[str, st
     if isinstance(form, dict):
         return [((), None, form)]
     return [((i,), c.get("where"), {n: t for n, t in c.items() if n != "where"}) for i, c in enumerate(form)]
+
+
+def check_expression(value: Any) -> list[Mistake]:
+    if not isinstance(value, str):
+        return [Mistake((), f"expected an expression such as score, found {shown(value)}")]
+    return syntax(lambda: Expression.parse(value))
 
 
 def check_measure(value: Any) -> list[Mistake]:

@@ -67,6 +67,8 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
             for measure in rule.set.values():
                 values.update(_names(measure.where))
                 values.update(expression(measure.expression) if measure.expression else ())
+        case canonical.Rank():
+            values.update(expression(rule.by))
         case canonical.Top() | canonical.Latest():
             values.update([rule.by, *rule.attributes.values()])
         case canonical.Copy():
@@ -156,7 +158,7 @@ class Shapes:
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with the paths of the source that they are carried over from."""
-    return {} if isinstance(rule, canonical.Index | canonical.Aggregate) else rule.attributes or {}
+    return {} if isinstance(rule, canonical.Index | canonical.Aggregate | canonical.Rank) else rule.attributes or {}
 
 
 def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:

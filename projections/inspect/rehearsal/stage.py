@@ -28,6 +28,7 @@ from projections.engine.records import Record, decode
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.invocation import Invocation
+from projections.language.digits import is_range
 from projections.language.keys import decode_key, encode_key
 from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
@@ -75,7 +76,8 @@ def set_stage(
         # where the records show how the item came about, what is on it came of them
         _adopt_groups(program, tables, guards, key, item.first, texts, touched)
     publisher = Publisher(program, tables.store, Generations(), guards=guards)
-    publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _deadline())
+    items = [target for target in earlier if not is_range(target[1])]
+    publisher.publish([target for target in items if decode_key(target[1]) not in shown], _deadline())
     _come_to_rest(program, tables, shown)
     return assumed
 
@@ -152,8 +154,11 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
     assumed = []
     for target in sorted({target for change in chain(*made.changes) for target in change.touched}):
-        rule, key = program.recorded.get(target[0]), decode_key(target[1])
-        if rule is None or rule.creates or key in shown or key in copied:
+        rule = program.recorded.get(target[0])
+        if rule is None or is_range(target[1]):
+            continue
+        key = decode_key(target[1])
+        if rule.creates or key in shown or key in copied:
             continue
         if tables.store.get(key) is None and _put(
             tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}

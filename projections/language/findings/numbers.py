@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from projections.language.entities import attribute_types
-from projections.language.expressions import Measure
+from projections.language.expressions import Expression, Measure
 from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.findings.reads import reads, tests
@@ -123,6 +123,10 @@ class Numbers:
                         if not factor.from_text:
                             how = "compares it as a number" if extreme else "adds it up"
                             found.setdefault((rule.from_, factor.path), f"rule {name} {how}")
+            elif rule.rank is not None:
+                for factor in Expression.parse(rule.rank.by).factors:
+                    if not factor.from_text:
+                        found.setdefault((rule.from_, factor.path), f"rule {name} ranks it")
         for tested in tests(self._facts.rules):
             for one in tested.test.alternatives:
                 if compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal)):

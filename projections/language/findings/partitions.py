@@ -36,7 +36,7 @@ def partitions(facts: Facts) -> Iterator[Remark]:
         few = _few(key, (*key.partition, *key.sort), f"{key.source} items")
         if few is not None:
             yield from _group(facts, rule, key, few)
-        elif key.entity not in seen and facts.made_by_rules(key.entity):
+        elif rule.rank is None and key.entity not in seen and facts.made_by_rules(key.entity):
             found = list(_target(facts, key))
             if found:
                 seen.add(key.entity)
@@ -116,7 +116,7 @@ def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
 
 def _inverted(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about indexes with the table's keys in reverse, if all targets of a rule share a partition there."""
-    for entity in dict.fromkeys(rule.into for rule in facts.projections.values() if rule.kind != "index"):
+    for entity in dict.fromkeys(rule.into for rule in facts.projections.values() if rule.kind not in ("index", "rank")):
         table = facts.table(entity)
         keys = [name for name, _ in key_attributes(table.key)]
         template = facts.rules.entities[entity].key
@@ -148,18 +148,25 @@ def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
 
 
 def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[Remark]:
-    if rule.kind not in ("aggregate", "top", "latest") or not facts.variables(key.source):
+    if rule.kind not in ("aggregate", "top", "latest", "rank") or not facts.variables(key.source):
         return
-    if rule.aggregate is not None and rule.aggregate.shards > 1:
+    sharded = rule.aggregate or rule.rank
+    if sharded is not None and sharded.shards > 1:
         return
     made = next((one for one in (*key.partition, *key.sort) if "bind" in one.place), key.partition[0])
     into = "one item" if few.values == 1 else f"{few.values} items"
     its = "whose ledger item accepts" if few.values == 1 else "whose ledger items each accept"
-    if rule.aggregate is not None:
-        place: Location = ("projections", str(key.rule), "aggregate")
+    if sharded is not None:
+        place: Location = ("projections", str(key.rule), rule.kind)
+        spread = "the totals" if rule.aggregate is not None else "the counters"
+        stays = (
+            "the target stays one item"
+            if rule.aggregate is not None
+            else f"a rank reads up to {2 * _SHARDS - 2} items more"
+        )
         instead = (
-            f"if {rule.from_} items change faster, spread the totals with `shards: {_SHARDS}`: "
-            f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and the target stays one item"
+            f"if {rule.from_} items change faster, spread {spread} with `shards: {_SHARDS}`: "
+            f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and {stays}"
         )
     else:
         place = made.place
@@ -173,6 +180,6 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
         f"{few.items} contribute to {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each with up to 99 "
         "changes from one batch",
         instead,
-        at_key=rule.aggregate is not None,
-        rated=few.severity if rule.aggregate is not None else "note",
+        at_key=sharded is not None,
+        rated=few.severity if sharded is not None else "note",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.language.binding import each_variable, key_variables
-from projections.language.expressions import FUNCTIONS, Measure
+from projections.language.expressions import FUNCTIONS, Expression, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
@@ -89,6 +89,9 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
             expression = Measure.parse(attribute, form).expression
             for path in expression.names if expression is not None else ():
                 yield Read(name, source, path, at, _offset(form, path))
+    elif rule.rank is not None:
+        for path in Expression.parse(rule.rank.by).names:
+            yield Read(name, source, path, (*place, "rank", "by"), _offset(rule.rank.by, path))
     elif rule.index is not None:
         for inner, _, templates in cases(rule.index):
             for attribute, text in templates.items():

@@ -19,7 +19,7 @@ def sorting(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about values in sort keys of type S."""
     numbers = Numbers(facts)
     for key in (*facts.target_keys.values(), *facts.index_keys):
-        if key.rule is None:
+        if key.rule is None or facts.projections[key.rule].rank is not None:
             continue
         for made in key.sort:
             if made.kind == "S":

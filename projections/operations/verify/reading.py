@@ -17,6 +17,7 @@ from projections.engine.ledger_items import CLOSED, REBUILDING, member_key, memb
 from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
+from projections.language.digits import is_range
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item, resolver
 from projections.language.keys import ItemKey, encode_key, escape, key_text
@@ -251,7 +252,7 @@ class Reading:
 
     def _group(self, image: Image, page: Page, wrong: list[str]) -> None:
         rule, target = group_of(image)
-        if rule in self._scope.recorded:
+        if rule in self._scope.recorded and not is_range(target):
             kept = {name: value for name, value in image.items() if name not in ("pk", "key")}
             page.view(_view(rule, target), GROUP_ROW, subject_text(TARGET, rule, target), kept)
         if rule not in self._scope.grouped or "order" in image:
@@ -317,6 +318,8 @@ class _Groups:
     def view(self, scope: Scope, page: Page) -> None:
         """Add the groups to a page's views, as if they had been read from a ledger."""
         for (name, target), amounts in self._amounts.items():
+            if is_range(target):
+                continue
             part = {"sk": {"S": "0000|00"}, **{slot: {"N": number_text(amount)} for slot, amount in amounts.items()}}
             page.view(_view(name, target), GROUP_ROW, subject_text(TARGET, name, target), part)
         for (name, target), members in self._members.items():

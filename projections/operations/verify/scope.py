@@ -40,11 +40,11 @@ class Scope:
         self.grouped = frozenset(rule.name for rule in recorded) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
         self.recorded = frozenset(rule.name for rule in recorded if rule.name in seen)
-        """The rules whose contributions are compared with items, and whose groups with targets."""
+        """The rules whose contributions are compared with items, and whose groups with targets, if they write to any."""
         publishing = [rule for rule in recorded if rule.name in seen]
         self.recorded_from = grouped(publishing, lambda rule: rule.source.name)
         """By source entity."""
-        self.published_into = grouped(publishing, lambda rule: rule.into.name)
+        self.published_into = grouped((rule for rule in publishing if rule.writes_items), lambda rule: rule.into.name)
         """By target entity."""
         copies = [rule for name, rule in program.guarded_copies.items() if name in seen]
         self.copies_from = grouped(copies, lambda rule: rule.source.name)

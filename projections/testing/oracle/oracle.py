@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle import differences
 from projections.testing.oracle.entities import Entity, Table
-from projections.testing.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, rule
+from projections.testing.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, RankRule, rule
 
 __all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
 
@@ -39,6 +40,8 @@ class Expected:
     """(item, attribute) of values that today's items do not determine."""
     occupied: frozenset[tuple[ItemKey, str]] = frozenset()
     """(key, rule) of targets that are not created, because an item of another kind has their key."""
+    scores: Mapping[tuple[str, ItemKey], Sequence[Decimal]] = field(default_factory=dict)
+    """By rank rule and key of the board: the scores, in no order."""
 
 
 class Oracle:
@@ -50,7 +53,8 @@ class Oracle:
         self.rules = {name: rule(name, form, self.entities) for name, form in document["projections"].items()}
         self._prefix: str = document["guard_prefix"]
         live = [one for one in self.rules.values() if one.live]
-        self.group_rules = [one for one in live if isinstance(one, GroupRule)]
+        self.group_rules = [one for one in live if isinstance(one, GroupRule) and not isinstance(one, RankRule)]
+        self.rank_rules = [one for one in self.rules.values() if isinstance(one, RankRule)]
         self.index_rules = [one for one in live if isinstance(one, IndexRule)]
         self.embed_rules = [one for one in live if isinstance(one, EmbedRule)]
         self.owners: dict[str, dict[str, str]] = {name: {} for name in self.entities}
@@ -171,9 +175,19 @@ class _Run:
         for _ in range(2 * len(self._oracle.rules) + 3):
             then = self._step(base, now)
             if len(then) == len(now) and all(then[key] is item for key, item in now.items() if key in then):
-                return Expected(now, self._creators, frozenset(self._incomparable), frozenset(self._occupied_by))
+                unsure = frozenset(self._incomparable)
+                return Expected(now, self._creators, unsure, frozenset(self._occupied_by), self._scores(now))
             now = then
         raise RuntimeError("the rules do not settle: do they form a cycle?")
+
+    def _scores(self, items: _State) -> dict[tuple[str, ItemKey], list[Decimal]]:
+        """The scores of each board."""
+        sources = self._members(items) if self._oracle.rank_rules else {}
+        return {
+            (one.name, board): [Decimal(each.content["score"]["N"]) for each in given]
+            for one in self._oracle.rank_rules
+            for board, given in self._groups(one, sources).items()
+        }
 
     def _application(self) -> _State:
         """The items and attributes that are there without any contribution."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value, encode_key
 from projections.testing.oracle.entities import Entity
+from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.measures import Measure, order, ordered
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import Template, numeric
 from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, number, size, text, wire
 
-__all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
+__all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "RankRule", "Rule", "rule"]
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
@@ -160,6 +161,27 @@ class GroupRule(Rule):
         return {self._as: {"L": _cut([{"M": dict(one.content)} for one in ranked[: self._limit]])}}
 
 
+class RankRule(GroupRule):
+    """`rank`: the scores of each board. It writes to no item."""
+
+    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
+        super().__init__(name, {**document, "by": None}, source, into)
+        self._score = Expression.parse(document["by"])
+        self._digits, self._decimals = int(document["digits"]), int(document["decimals"])
+        self.descending: bool = document["order"] == "desc"
+
+    def _content(self, scope: Scope) -> dict[str, Value]:
+        """The score. Raises Unfit if its decimal places, or its digits without them, are too many."""
+        score = self._score.number(scope)
+        steps = EXACT.multiply(score, Decimal(10) ** self._decimals)
+        if steps != steps.to_integral_value() or abs(steps) >= 10**self._digits:
+            raise Unfit(f"a score with other digits: {score}")
+        return {"score": {"N": str(score)}}
+
+    def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
+        return {}
+
+
 def _cut(elements: list[Value]) -> list[Value]:
     """The longest beginning of a list that takes 32 KB at most."""
     return next(elements[:many] for many in range(len(elements), -1, -1) if size({"L": elements[:many]}) <= LIST_BYTES)
@@ -284,4 +306,5 @@ def rule(name: str, document: _Document, entities: Mapping[str, Entity]) -> Grou
         return IndexRule(name, document, source)
     if document["kind"] == "embed":
         return EmbedRule(name, document, source, entities[document["into"]])
-    return GroupRule(name, document, source, entities[document["into"]])
+    kind = RankRule if document["kind"] == "rank" else GroupRule
+    return kind(name, document, source, entities[document["into"]])

@@ -128,6 +128,8 @@ class _Draft:
 
     def _ways(self, rule: Document) -> Iterator[Callable[[str, Document], str | None]]:
         kind = rule["kind"]
+        if kind == "rank":
+            yield from (self._shards, self._digits, self._kind, self._target)
         if kind == "aggregate":
             yield from (self._less_measured, self._more_measured, self._otherwise_measured, self._shards)
         if kind in ("top", "latest"):
@@ -217,6 +219,12 @@ class _Draft:
     def _shards(self, name: str, rule: Document) -> str | None:
         rule["shards"] = self._any([shards for shards in (1, 2, 3) if shards != rule["shards"]])
         return f"shards is {rule['shards']}"
+
+    # Of ranks
+
+    def _digits(self, name: str, rule: Document) -> str | None:
+        rule["digits"] = max(rule["decimals"], 1, rule["digits"] + self._any([-1, 1]))
+        return f"digits is {rule['digits']}"
 
     # Of lists
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
+from projections.access.ranks import Ranking
 from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_write
 from projections.engine.plan import plan
@@ -15,10 +17,11 @@ from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
+from projections.language.digits import is_range, range_of
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
-from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, Rule
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.rules import CopyRule, IndexRule, RankRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle
@@ -91,6 +94,7 @@ class Checks:
         """Return a description of everything that is wrong."""
         return [
             *self._items(ended),
+            *self._ranks(ended),
             *self._kept(ended),
             *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
             *self._rejections(ended),
@@ -258,6 +262,33 @@ class Checks:
                     found.append((rule.name, change["OldImage"]))
         return found
 
+    # Ranks
+
+    def _ranks(self, ended: Ended) -> Iterator[str]:
+        """Yield the boards whose ranks are not those of sorting."""
+        rules = [rule for rule in self._program.recorded.values() if isinstance(rule, RankRule)]
+        rules = [rule for rule in rules if not (ended.unclear and rule.expired == "keep")]
+        if not rules:
+            return
+        items: dict[str, list[Image]] = {name: [] for name in self._program.tables}
+        for key, image in ended.items.items():
+            items[key.table].append(image)
+        due = self._oracle.expected(items, self._settled(ended), ended.genuine).scores
+        store = MemoryStore({"ledger": LEDGER_SCHEMA})
+        found: set[tuple[str, str]] = set()
+        for image in ended.ledger:
+            store.put("ledger", image)
+            if image["pk"]["S"].startswith("G|") and is_range(image["pk"]["S"]):
+                name, _, target = image["pk"]["S"][2:].partition("|")
+                found.add((name, range_of(target)[0]))
+        for rule in rules:
+            boards = {encode_key(board): scores for (name, board), scores in due.items() if name == rule.name}
+            boards = {**{board: [] for name, board in found if name == rule.name}, **boards}
+            for board, scores in sorted(boards.items()):
+                wrong = _misranked(Ranking(store, rule, board), scores, descending=rule.descending)
+                if wrong is not None:
+                    yield f"{board}: {wrong} (rule {rule.name}, scores {sorted(map(str, scores))})"
+
     # Rejections
 
     def _rejections(self, ended: Ended) -> Iterator[str]:
@@ -274,6 +305,27 @@ class Checks:
         for one in ended.refused:
             if not any(_was_bad(program, one, ended) for program in ended.programs):
                 yield f"rejected by a job without a reason: {one.rule}, {one.key}: {one.reason}"
+
+
+def _misranked(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool) -> str | None:
+    """Return the first answer of a ranking that is not that of sorting."""
+    ordered = sorted(scores, reverse=descending)
+    total = ranking.between().count
+    if total != len(scores):
+        return f"has {total} scores instead of {len(scores)}"
+    for position, score in enumerate(ordered, 1):
+        one, at = ranking.rank(score), ranking.at(position)
+        first, last = ordered.index(score) + 1, len(ordered) - ordered[::-1].index(score)
+        if (one.rank, one.equal) != (first, last - first + 1):
+            return (
+                f"{score} has rank {one.rank} with {one.equal} equal scores instead of {first} with {last - first + 1}"
+            )
+        if at is None or (at.score, at.rank) != (score, first):
+            return f"position {position} has {at} instead of {score}"
+        least, most = sorted((score, ordered[0]))
+        if (number := ranking.between(least, most).count) != last:
+            return f"{number} scores are between {least} and {most} instead of {last}"
+    return None
 
 
 def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:

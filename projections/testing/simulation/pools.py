@@ -102,10 +102,16 @@ class Pools:
             case canonical.Aggregate():
                 for measure in rule.set.values():
                     self._measure(source, variable, measure)
+            case canonical.Rank():
+                for path in Expression.parse(rule.by).names:
+                    self._read(source, variable, path)
+                    self._add(
+                        path, [{"N": text} for text in ("0", "7", "-1", "12.5", "5075", "-5099", "9999", "123456")]
+                    )
             case canonical.Top() | canonical.Latest():
                 self._read(source, variable, rule.by)
                 self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
-        if not isinstance(rule, canonical.Index | canonical.Aggregate):
+        if not isinstance(rule, canonical.Index | canonical.Aggregate | canonical.Rank):
             for path in (rule.attributes or {}).values():
                 self._read(source, variable, path)
         if not isinstance(rule, canonical.Index | canonical.Embed):

@@ -1,0 +1,270 @@
+"""Ranks of scores, read from the groups that a `rank` rule keeps in the ledger.
+
+A score is counted in one group for each two digits: `language.digits` describes the groups. The number of better scores is
+the sum, over these groups, of the counters of better parts. So a rank takes one request, which reads at most one item for
+each two digits (in shards: one for each shard of the first two groups). The score at a rank takes one request for each
+group, since the counters of one group select the next.
+
+A request reads each group as it is at that moment. While scores change, two groups may be from different moments; a rank is
+then that of a board on which some of these changes have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from typing import Any
+
+from projections.engine.groups import Generations, Group, read_groups, summed
+from projections.engine.ledger_items import CLOSED, SHARD_COUNT, group_key
+from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.store import Store, Value
+from projections.errors import BadInput, UsageError
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.rules import RankRule
+from projections.language.syntax import suggest
+from projections.language.values import wire
+
+__all__ = ["Ranked", "Ranking", "ScoreCount", "ranking_of"]
+
+_MOST_TRIES = 3
+
+_Score = Decimal | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A score and its place among all scores of a board.
+
+    `rank` is 1 plus the number of better scores, so equal scores share a rank. `equal` is how many have this score, 0 if
+    none has. With `complete` false, not all scores are counted yet: the rule fills, or a group is being rebuilt.
+    """
+
+    score: Decimal
+    rank: int
+    equal: int
+    total: int
+    complete: bool = True
+
+    @property
+    def percentile(self) -> Decimal | None:
+        """The percentage of scores that are equal or worse; None on a board without scores."""
+        return Decimal(100 * (self.total - self.rank + 1)) / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCount:
+    """The number of scores between two bounds, both included, and of all scores of the board. `complete` as in `Ranked`."""
+
+    count: int
+    total: int
+    complete: bool = True
+
+
+class Ranking:
+    """The ranks of one board. Each method reads the ledger, and nothing else."""
+
+    def __init__(self, store: Store, rule: RankRule, board: str, *, complete: bool = True) -> None:
+        self._store = store
+        self._rule = rule
+        self._board = board
+        self.complete = complete
+        """Whether the rule was active, with its backfill complete, when this object was made."""
+
+    def rank(self, score: _Score) -> Ranked:
+        """Return the rank of a score, which no item needs to have. One request. Raises UsageError for an invalid score."""
+        value = self._score(score)
+        parts = self._parts(value)
+        groups = self._read(self._names(parts))
+        better, equal = self._better(parts, groups)
+        return Ranked(value, 1 + better, equal, groups[0].totals.n, self._whole(groups))
+
+    def at(self, position: int) -> Ranked | None:
+        """Return the score at a position, 1 for the best, in the order of the board; None if there are fewer scores.
+
+        Equal scores take as many positions as there are of them. One request for each two digits. Raises UsageError.
+        """
+        if position < 1:
+            raise UsageError(f"the position is {position}. The best score has position 1")
+        return self._at(lambda total: position)
+
+    def at_percentile(self, percentile: _Score) -> Ranked | None:
+        """Return the worst score of which at least this percentage of the scores are equal or worse; None without scores.
+
+        Requests as in `at`. Raises UsageError for a percentile that is not above 0 and at most 100.
+        """
+        share = _number(percentile, "percentile")
+        if not 0 < share <= 100:
+            raise UsageError(f"the percentile is {share}. It is above 0, and at most 100")
+
+        def position(total: int) -> int:
+            least = int((share * total / 100).to_integral_value(ROUND_CEILING))
+            return total - max(1, least) + 1
+
+        return self._at(position)
+
+    def between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreCount:
+        """Return the number of scores from `low` to `high`, both included; None is no bound. One request.
+
+        Raises UsageError for an invalid score.
+        """
+        bounds = [self._parts(self._score(bound)) if bound is not None else None for bound in (low, high)]
+        names = [name for parts in bounds if parts is not None for name in self._names(parts)]
+        found = dict(zip(names, self._read(names), strict=True)) if names else {}
+        first = found.get(self._name(())) or self._read([self._name(())])[0]
+        total = first.totals.n
+        count = total
+        for parts, above in zip(bounds, (False, True), strict=True):
+            if parts is not None:
+                outside, _ = self._beyond(parts, [found[name] for name in self._names(parts)], greater=above)
+                count -= outside
+        return ScoreCount(max(0, count), total, self._whole([first, *found.values()]))
+
+    # Scores
+
+    def _score(self, score: _Score) -> Decimal:
+        return _number(score, "score")
+
+    def _parts(self, score: Decimal) -> tuple[str, ...]:
+        try:
+            return self._rule.scale.parts(score)
+        except BadInput as error:
+            raise UsageError(str(error).partition(": ")[0]) from None
+
+    # Groups
+
+    def _name(self, parts: Sequence[str]) -> str:
+        return self._rule.scale.group(self._board, parts)
+
+    def _names(self, parts: Sequence[str]) -> list[str]:
+        return [self._name(parts[:level]) for level in range(len(parts))]
+
+    def _read(self, names: Sequence[str]) -> list[Group]:
+        """Return groups in the order of their names. One request, unless there are more shards, or a group was rebuilt."""
+        rule = self._rule
+        keys = {name: [group_key(rule.name, name, 0, shard) for shard in range(rule.shards_of(name))] for name in names}
+        items = self._store.get_many([key for some in keys.values() for key in some])
+        found: dict[str, Group] = {}
+        again: list[str] = []
+        for name, some in keys.items():
+            parts = [items[key] for key in some if key in items]
+            shards = max((int(Decimal(part[SHARD_COUNT]["N"])) for part in parts if SHARD_COUNT in part), default=1)
+            if shards > len(some) or any(CLOSED in part for part in parts):
+                again.append(name)
+            else:
+                found[name] = summed(0, parts)
+        if again:
+            groups = read_groups(self._store, [(rule.name, name) for name in again], Generations())
+            found |= {name: group for (_, name), group in groups.items()}
+        return [found[name] for name in names]
+
+    def _whole(self, groups: Iterable[Group]) -> bool:
+        return self.complete and not any(group.withheld for group in groups)
+
+    def _better(self, parts: Sequence[str], groups: Sequence[Group]) -> tuple[int, int]:
+        return self._beyond(parts, groups, greater=self._rule.descending)
+
+    def _beyond(self, parts: Sequence[str], groups: Sequence[Group], *, greater: bool) -> tuple[int, int]:
+        """Return the number of scores that are greater, or less, than a score, and of those that are equal."""
+        beyond = equal = 0
+        for part, group in zip(parts, groups, strict=True):
+            counts = _counts(group)
+            order = _order(part)
+            beyond += sum(
+                count for one, count in counts.items() if (_order(one) > order if greater else _order(one) < order)
+            )
+            equal = counts.get(part, 0)
+        return beyond, equal
+
+    def _at(self, position: Any) -> Ranked | None:
+        found: Ranked | None = None
+        for _ in range(_MOST_TRIES):
+            found, whole = self._walk(position)
+            if whole:
+                break
+        return found
+
+    def _walk(self, position: Any) -> tuple[Ranked | None, bool]:
+        """Return the score at a position, and whether the groups agree: a score may change while they are read."""
+        parts: list[str] = []
+        better = total = 0
+        whole, left, equal = self.complete, 0, 0
+        for level in range(self._rule.scale.levels):
+            (group,) = self._read([self._name(parts)])
+            whole = whole and self._whole([group])
+            if level == 0:
+                total = group.totals.n
+                left = position(total)
+                if left > total:
+                    return None, True
+            counts = sorted(_counts(group).items(), key=lambda one: _order(one[0]), reverse=self._rule.descending)
+            chosen = None
+            for part, count in counts:
+                if count <= 0:
+                    continue
+                chosen, equal = part, count
+                if left <= count:
+                    break
+                left -= count
+                better += count
+            else:
+                return None, False
+            assert chosen is not None
+            parts.append(chosen)
+        return Ranked(self._rule.scale.score(parts), 1 + better, equal, total, whole), True
+
+
+def _counts(group: Group) -> Mapping[str, int]:
+    """Return the counters of a group by part."""
+    return {slot[1:]: int(amount) for slot, amount in group.totals.amounts.items()}
+
+
+def _order(part: str) -> tuple[bool, str]:
+    """Return what parts are sorted by: negative ones first, and within them the least first."""
+    return not part.startswith("-"), part
+
+
+def _number(value: _Score, what: str) -> Decimal:
+    try:
+        number = Decimal(value)
+    except (InvalidOperation, ValueError, TypeError):
+        number = Decimal("NaN")
+    if not number.is_finite() or isinstance(value, bool | float):
+        raise UsageError(f"the {what} is {value!r}. It is a number, such as 1250 or -3.5")
+    return number
+
+
+def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, Any]) -> Ranking:
+    """Return the ranking of the board with these key variables, by a `rank` rule. Reads the registry.
+
+    Raises UsageError for an unknown rule, and for other variables than those of the board's key.
+    """
+    ranks = [rule.name for rule in program.rules.values() if isinstance(rule, RankRule)]
+    rule = program.rules.get(name)
+    if not isinstance(rule, RankRule):
+        known = f"it is a rule of the kind {rule.kind}" if rule is not None else "there is no such rule"
+        raise UsageError(f"{name}: {known}{suggest(name, ranks)}. Rules with ranks: {', '.join(ranks) or 'none'}")
+    key = board_key(rule, board)
+    item = store.get(REGISTRY)
+    complete = item is None or RegistrySnapshot.read(item).state(rule) == LIVE
+    return Ranking(store, rule, key, complete=complete)
+
+
+def board_key(rule: RankRule, board: Mapping[str, Any]) -> str:
+    """Return the encoded key of a board. Raises UsageError."""
+    variables = list(dict.fromkeys(name for pattern in rule.into.patterns for name in pattern.names))
+    for name in board:
+        if name not in variables:
+            hint = suggest(name, variables) or f". Its variables are {', '.join(variables) or 'none'}"
+            raise UsageError(f"the key of {rule.into.name} has no variable {name!r}{hint}")
+    if missing := [name for name in variables if name not in board]:
+        raise UsageError(f"the key of {rule.into.name} needs a value for {', '.join(missing)}")
+    values: dict[str, Value] = {name: wire(value) for name, value in board.items()}
+    try:
+        key = rule.into.target_key(values.get)
+    except BadInput as error:
+        raise UsageError(str(error)) from None
+    assert key is not None
+    return encode_key(key)

@@ -1,0 +1,252 @@
+"""Ranks: the counters that a `rank` rule keeps, what they cost, and that ranks read from them equal sorting."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from projections.access.ranks import Ranking, ranking_of
+from projections.engine.ledger_items import group_key
+from projections.errors import BadInput, UsageError
+from projections.language.digits import Scale, is_range, level_of, range_of
+from tests.engine.world import World
+
+HEAD = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Score: {key: {PK: "BOARD#{board}", SK: "PLAYER#{playerId}"}}
+  Board: {key: {PK: "BOARD#{board}", SK: META}}
+projections:
+"""
+RANK = "  ranks: {from: Score, rank: {into: Board, by: score, digits: 8}}\n"
+
+
+def world(rule: str = RANK, **settings: Any) -> World:
+    return World(rule, HEAD, **settings)
+
+
+def score(one: World, player: object, value: object, board: str = "b") -> None:
+    one.put(f"BOARD#{board}", f"PLAYER#{player}", score=value)
+
+
+def ranking(one: World, board: str = "b") -> Ranking:
+    return ranking_of(one.program, one.store, "ranks", {"board": board})
+
+
+def agrees(
+    found: Ranking, scores: Sequence[Decimal], *, descending: bool = True, asked: Sequence[Decimal] = ()
+) -> None:
+    """Check each answer against sorting."""
+    ordered = sorted(scores, reverse=descending)
+    for value in {*scores, *asked}:
+        better = sum(other > value if descending else other < value for other in scores)
+        one = found.rank(value)
+        assert (one.rank, one.equal, one.total) == (1 + better, scores.count(value), len(scores))
+        assert one.percentile == (Decimal(100 * (len(scores) - better)) / len(scores) if scores else None)
+    for position, value in enumerate(ordered, 1):
+        at = found.at(position)
+        assert at is not None
+        assert (at.score, at.rank, at.equal) == (value, 1 + ordered.index(value), ordered.count(value))
+    assert found.at(len(scores) + 1) is None
+    for percentile in (1, 10, 50, Decimal("99.9"), 100):
+        at = found.at_percentile(percentile)
+        worst_first = ordered[::-1]
+        due = [v for v in worst_first if 100 * (len(scores) - sum(o > v if descending else o < v for o in scores))
+               >= percentile * len(scores)]  # fmt: skip
+        assert (at.score if at is not None else None) == (due[0] if due else None)
+    bounds = [*scores[:5], *asked]
+    for low in bounds:
+        for high in bounds:
+            assert found.between(low, high).count == sum(low <= value <= high for value in scores)
+        assert found.between(low).count == sum(low <= value for value in scores)
+        assert found.between(None, low).count == sum(value <= low for value in scores)
+    assert found.between().count == len(scores)
+
+
+@pytest.mark.parametrize("order", ["desc", "asc"])
+@pytest.mark.parametrize(
+    ("digits", "decimals", "scores"),
+    [
+        (4, 0, ["0", "1", "9999", "10", "100", "99", "100", "-1", "-9999", "-100", "-99", "5050"]),
+        (3, 1, ["0", "0.1", "99.9", "-99.9", "-0.1", "12.5", "12.5"]),
+        (1, 0, ["9", "0", "-9", "3", "3"]),
+        (7, 7, ["0.1234567", "-0.9999999", "0"]),
+        (4, 0, []),
+    ],
+)
+def test_ranks_equal_sorting_at_the_ends_of_the_range(
+    digits: int, decimals: int, scores: list[str], order: str
+) -> None:
+    rule = f"{{into: Board, by: score, digits: {digits}, decimals: {decimals}, order: {order}}}"
+    one = world(f"  ranks: {{from: Score, rank: {rule}}}\n")
+    values = [Decimal(text) for text in scores]
+    for player, value in enumerate(values):
+        score(one, player, value)
+    one.settle()
+    least = Decimal(1).scaleb(-decimals)
+    most = Decimal(10) ** (digits - decimals) - least
+    agrees(ranking(one), values, descending=order == "desc", asked=[most, -most, Decimal(0), least])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_ranks_equal_sorting_while_scores_change_at_random(shards: int) -> None:
+    chance = random.Random(shards)
+    one = world(RANK.replace("8}", f"6, shards: {shards}}}"), chance=chance.random)
+    now: dict[int, Decimal] = {}
+    for _ in range(6):
+        for _ in range(40):
+            player = chance.randrange(30)
+            if chance.random() < 0.2:
+                one.remove("BOARD#b", f"PLAYER#{player}")
+                now.pop(player, None)
+            else:
+                now[player] = Decimal(chance.choice([chance.randrange(-999_999, 10**6), chance.randrange(50)]))
+                score(one, player, now[player])
+        one.settle()
+        agrees(ranking(one), list(now.values()), asked=[Decimal(chance.randrange(-999_999, 10**6)) for _ in range(5)])
+    assert ranking(one, "other").rank(1).total == 0
+
+
+def test_a_rule_writes_no_item_and_leaves_no_pending_publish() -> None:
+    one = world()
+    one.put("BOARD#b", "META", name="weekly")
+    for player in range(3):
+        score(one, player, player * 1000)
+    one.settle()
+    before = one.item("BOARD#b", "META", guards=True)
+    score(one, 0, 77_000_000)
+    one.remove("BOARD#b", "PLAYER#1")
+    one.settle()
+    assert one.item("BOARD#b", "META", guards=True) == before
+    entries = [item for item in one.store.items("ledger") if item["pk"]["S"].startswith("E|")]
+    assert len(entries) == 3
+    assert not any("recent" in item for item in entries)
+    assert one.store.calls["update"] == 1, "only the entry of the removed item is written again: it expires"
+
+
+def test_a_change_of_the_last_digits_touches_one_group() -> None:
+    one = world()
+    score(one, 1, 12_345_678)
+    one.settle()
+    assert [len(writes) for writes in one.store.transactions] == [1 + 4]
+    score(one, 1, 12_345_699)
+    one.settle()
+    assert len(one.store.transactions[-1]) == 1 + 1
+    score(one, 1, 12_999_999)
+    one.settle()
+    assert len(one.store.transactions[-1]) == 1 + 1 + 2 + 2, (
+        "the group where the scores part, then two for each later part"
+    )
+    score(one, 1, 99_999_999)
+    one.settle()
+    assert len(one.store.transactions[-1]) == 1 + 1 + 2 + 2 + 2
+
+
+def test_scores_of_one_batch_share_the_groups_above() -> None:
+    one = world()
+    for player in range(20):
+        score(one, player, 12_340_000 + player)
+    one.settle()
+    assert [len(writes) for writes in one.store.transactions] == [20 + 4]
+
+
+def test_a_rank_takes_one_request_and_a_score_at_a_position_one_for_each_part() -> None:
+    one = world(RANK.replace("8}", "8, shards: 3}"), chance=random.Random(1).random)
+    for player in range(50):
+        score(one, player, player * 1_234_567)
+    one.settle()
+    found = ranking(one)
+    one.store.calls.clear()
+    assert found.rank(30 * 1_234_567).rank == 20
+    assert found.between(0, 99_999_999).count == 50
+    assert dict(one.store.calls) == {"get_many": 2}
+    one.store.calls.clear()
+    assert found.at(20) is not None
+    assert dict(one.store.calls) == {"get_many": 4}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (100_000_000, "the score 100000000 has more than 8 digits"),
+        (Decimal("1.5"), "the score 1.5 has decimal places"),
+        (Decimal("-1E+30"), "the score -1000000000000000000000000000000 has more than 8 digits"),
+        ("12", 'expression "score": score is a string, '),
+    ],
+)
+def test_a_score_that_does_not_fit_is_rejected_and_not_counted(value: object, reason: str) -> None:
+    one = world()
+    score(one, 1, 5)
+    score(one, 2, value)
+    one.settle()
+    assert [each.reason.startswith(reason) for each in one.rejected] == [True], one.rejected
+    assert ranking(one).rank(5).total == 1
+
+
+def test_elements_of_one_item_are_counted_each() -> None:
+    one = world("  ranks: {from: Score, each: {run: runs}, rank: {into: Board, by: run.points, digits: 3}}\n")
+    one.put("BOARD#b", "PLAYER#1", runs=[{"points": 7}, {"points": 7}, {"points": 120}, {"other": 1}])
+    one.settle()
+    agrees(ranking(one), [Decimal(7), Decimal(7), Decimal(120)])
+    one.put("BOARD#b", "PLAYER#1", runs=[{"points": 121}])
+    one.settle()
+    agrees(ranking(one), [Decimal(121)])
+
+
+def test_names_of_groups_are_no_keys_of_items() -> None:
+    scale = Scale(8)
+    group = scale.group("main|BOARD#b|META", scale.parts(Decimal(-12))[:2])
+    assert group == "main|BOARD#b|META|%=8:-9999"
+    assert is_range(group)
+    assert not is_range("main|BOARD#%25=|META")
+    assert range_of(group) == ("main|BOARD#b|META", "-9999")
+    assert level_of(group) == 2
+    assert len(group_key("ranks", group).partition) < 100
+
+
+def test_parts_are_in_the_order_of_scores() -> None:
+    scale = Scale(5, 2)
+    values = sorted({Decimal(n).scaleb(-2) for n in (*range(-99_999, 10**5, 997), -1, 0, 1, 99_999)})
+    ordered = sorted(values, key=lambda value: (not (p := scale.parts(value))[0].startswith("-"), p))
+    assert ordered == values
+    assert [scale.score(scale.parts(value)) for value in values] == values
+    for wrong in ("1000", "0.001", "1.0000000000000000000000000000000000001", "NaN", "Infinity", "-1000"):
+        with pytest.raises(BadInput):
+            scale.parts(Decimal(wrong))
+
+
+def test_questions_that_have_no_answer_are_refused() -> None:
+    found = ranking(world())
+    for ask in (
+        lambda: found.rank("many"), lambda: found.rank(10**8), lambda: found.rank(True), lambda: found.at(0),
+        lambda: found.at_percentile(0), lambda: found.at_percentile(101), lambda: found.between("x"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            ask()
+    one = world()
+    for name, board in (
+        ("rank", {"board": "b"}),
+        ("ranks", {}),
+        ("ranks", {"board": "b", "week": 1}),
+        ("ranks", {"board": ""}),
+    ):
+        with pytest.raises(UsageError):
+            ranking_of(one.program, one.store, name, board)
+
+
+def test_entries_hold_one_contribution_for_each_part() -> None:
+    one = world()
+    score(one, 1, 12_345_678)
+    one.settle()
+    (entry,) = [item for item in one.store.items("ledger") if item["pk"]["S"].startswith("E|")]
+    assert json.loads(entry["contributions"]["S"])["ranks"] == {
+        "main|BOARD#b|META|%=8:": {"=12": 1, "n": 1},
+        "main|BOARD#b|META|%=8:12": {"=34": 1, "n": 1},
+        "main|BOARD#b|META|%=8:1234": {"=56": 1, "n": 1},
+        "main|BOARD#b|META|%=8:123456": {"=78": 1, "n": 1},
+    }
