@@ -107,7 +107,7 @@ def _group(
     name: str, rule: canonical.Rule, events: float, per_second: float, touching: float, batches: float
 ) -> HotKey:
     """The totals of the busiest target: one transactional write in each transaction that touches it."""
-    shards = rule.shards if isinstance(rule, canonical.Aggregate) else 1
+    shards = rule.shards if isinstance(rule, canonical.Aggregate | canonical.Rank) else 1
     transactions = max(touching, events * batches / PER_TRANSACTION)
     limit = GROUP_WRITES_PER_SECOND * PER_TRANSACTION * shards if touching < GROUP_WRITES_PER_SECOND * shards else None
     advice = (
@@ -117,8 +117,8 @@ def _group(
     if transactions > GROUP_WRITES_PER_SECOND * shards:
         needed = math.ceil(transactions / GROUP_WRITES_PER_SECOND)
         advice = f"needs shards: {needed} on this rule, or a longer window, so that fewer transactions touch it"
-        if not isinstance(rule, canonical.Aggregate):
-            advice = "a longer window, so that fewer transactions touch it: only aggregates have shards"
+        if not isinstance(rule, canonical.Aggregate | canonical.Rank):
+            advice = "a longer window, so that fewer transactions touch it: only aggregates and ranks have shards"
     units = TRANSACTIONAL * transactions / shards
     return HotKey(name, "group", f"the busiest group of {name}", units, per_second, limit, advice)
 

@@ -5,8 +5,10 @@ All else (templates, expressions, keys of copies, references of children) is eva
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from projections.inspect.cost.generated import EDITED, ELEMENT, FLOW, KEPT, Values
@@ -14,9 +16,10 @@ from projections.inspect.cost.reads import Reads, Shapes, fixed_targets
 from projections.inspect.cost.workload import Assumptions
 from projections.language import canonical
 from projections.language.entity import Resolve
+from projections.language.expressions import Expression
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, IndexRule, Rule
+from projections.language.rules import AggregateRule, IndexRule, RankRule, Rule
 
 __all__ = ["DIGITS", "RehearsedRules", "whole_number"]
 
@@ -88,6 +91,9 @@ class RehearsedRules:
                 changes["measures"] = tuple(
                     replace(m, where=self._counted(written.set[m.name].where)) if m.where else m for m in rule.measures
                 )
+            if isinstance(rule, RankRule):
+                assert isinstance(written, canonical.Rank)
+                changes["evaluate"] = self._score(rule, Expression.parse(written.by).names)
             program.rules[name] = replace(rule, **changes)
         return program
 
@@ -138,6 +144,19 @@ class RehearsedRules:
             return number - number // KEPT % 10 * KEPT
         place = number % FLOW * self.elements(rule) + number // ELEMENT + number // EDITED % 10
         return place % targets
+
+    def _score(self, rule: RankRule, names: Sequence[str]) -> Callable[[Resolve], Decimal | None]:
+        """Return scores at random over the whole range, another one where any value in the expression is another one."""
+
+        def score(resolve: Resolve) -> Decimal | None:
+            values = [resolve(name) for name in names]
+            if None in values:
+                return None
+            text = f"{self._own(rule.source.name, resolve)} {values}"
+            number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+            return Decimal(number % 10**rule.scale.digits).scaleb(-rule.scale.decimals)
+
+        return score
 
     def _counted(self, pattern: Mapping[str, Any] | None) -> Callable[[Resolve], bool]:
         names = Pattern.parse(pattern or {}).names

@@ -275,7 +275,7 @@ class Synthesis:
             named = {name for name, p in carried if edited is None or p.split(".", 1)[0] in edited}
             written = None if rule.attributes is None else frozenset({*named, *rule.values})
         for target in dict.fromkeys(numbers):
-            if not creates and (path is None or rule.into not in way):
+            if rule.kind != "rank" and not creates and (path is None or rule.into not in way):
                 self._need(rule.into, target, path=way)
             yield target, creates and not shared, written
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from projections.inspect.diff.changes import Change, Part
-from projections.language.canonical import Aggregate, Document, Embed, Index
+from projections.language.canonical import Aggregate, Document, Embed, Index, Rank
 from projections.language.embeds import children_of
 from projections.language.facts import creates, indexes_fed
 from projections.language.syntax import LanguageError
@@ -35,6 +35,8 @@ _REASONS: Mapping[str, str] = {
     "cases": _WHAT,
     "by": _ORDER,
     "order": _ORDER,
+    "digits": "scores are divided into other digits",
+    "decimals": "scores are divided into other digits",
     "limit": "the length of the list changes",
     "as": "the attribute is renamed",
     "match": "children reference other parents",
@@ -133,6 +135,9 @@ def cost(document: Document, name: str) -> Cost:
     members, queries, sharded = 1, 1, 0
     if isinstance(rule, Aggregate):
         members, queries, sharded = rule.members, len(rule.extremes), int(rule.shards > 1)
+    if isinstance(rule, Rank):
+        levels, sharded = rule.scale.levels, min(2, rule.scale.levels) if rule.shards > 1 else 0
+        return Cost(source, 3000, 0, 2000 + 2000 * (levels - 1), 2 + 4 * sharded)
     made = int(creates(document, rule))
     return Cost(source, 3000, (1 + made) * (2 + queries + sharded) + made, 2000 + 2000 * members, 3 + 4 * sharded)
 
