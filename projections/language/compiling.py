@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from projections.language.arithmetic import Expression
 from projections.language.digits import Scale
 from projections.language.embeds import EmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
-from projections.language.expressions import Expression
 from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
 from projections.language.patterns import Pattern

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable
-from projections.language.expressions import Expression, Measure
+from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern

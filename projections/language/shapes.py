@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from projections.language.expressions import Expression, Measure
+from projections.language.arithmetic import Expression
+from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest

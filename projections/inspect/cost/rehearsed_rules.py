@@ -15,8 +15,8 @@ from projections.inspect.cost.generated import EDITED, ELEMENT, FLOW, KEPT, Valu
 from projections.inspect.cost.reads import Reads, Shapes, fixed_targets
 from projections.inspect.cost.workload import Assumptions
 from projections.language import canonical
+from projections.language.arithmetic import Expression
 from projections.language.entity import Resolve
-from projections.language.expressions import Expression
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, IndexRule, RankRule, Rule

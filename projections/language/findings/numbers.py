@@ -7,8 +7,9 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TypeAlias
 
+from projections.language.arithmetic import Expression
 from projections.language.entities import attribute_types
-from projections.language.expressions import Expression, Measure
+from projections.language.expressions import Measure
 from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.findings.reads import reads, tests

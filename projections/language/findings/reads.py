@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable, key_variables
-from projections.language.expressions import FUNCTIONS, Expression, Measure
+from projections.language.expressions import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
