@@ -48,12 +48,12 @@ def _index(table: Table, form: Any) -> canonical.IndexKeys:
 def _entity(entity: Entity, table: str) -> canonical.Entity:
     return canonical.Entity(
         table=table,
-        key=entity.key,
+        key=one_form.templates(entity.key),
         match=one_form.pattern(entity.match),
         id=entity.id,
         derived=entity.derived,
         expires=entity.expires,
-        index_key=entity.index_key,
+        index_key=one_form.templates(entity.index_key),
         required=tuple(entity.required or ()),
     )
 
@@ -63,7 +63,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         "source": rule.from_,
         "into": rule.into,
         "where": one_form.pattern(rule.where),
-        "bind": rule.bind,
+        "bind": one_form.templates(rule.bind),
         "each": _each(rule),
         "expired": rule.expired,
         "mode": rule.mode,
@@ -74,10 +74,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         return canonical.Copy(
             **common,
             attributes=None if copy.attributes == "all" else attribute_map(copy.attributes),
-            values={
-                n: value if isinstance(value, str) else canonical.Constant(one_form.constant(value))
-                for n, value in copy.values.items()
-            },
+            values={name: _value(value) for name, value in copy.values.items()},
             claimed=claimed(rules, rule),
         )
     if rule.aggregate:
@@ -95,10 +92,19 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         return canonical.Rank(**common, by=rank.by, order=rank.order, **numbers)
     if embed := rule.embed:
         attributes = attribute_map(embed.attributes)
-        return canonical.Embed(**common, match=embed.match, attributes=attributes, on_delete=embed.on_delete)
+        return canonical.Embed(
+            **common, match=one_form.templates(embed.match), attributes=attributes, on_delete=embed.on_delete
+        )
     return canonical.Index(
-        **common, cases=tuple(canonical.Case(one_form.pattern(where), keys) for _, where, keys in cases(rule.index))
+        **common,
+        cases=tuple(
+            canonical.Case(one_form.pattern(where), one_form.templates(keys)) for _, where, keys in cases(rule.index)
+        ),
     )
+
+
+def _value(value: Any) -> str | canonical.Constant:
+    return one_form.template(value) if isinstance(value, str) else canonical.Constant(one_form.constant(value))
 
 
 def _each(rule: Projection) -> canonical.Each | None:

@@ -1,18 +1,25 @@
 """One form for each meaning: patterns and templates as they are in the canonical document.
 
-Patterns that differ only in how they are written have one document, so they have one fingerprint: comparisons are in a
-list, what EventBridge's operators can express is written with them, and whole numbers are integers.
+Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
+are in a list, what EventBridge's operators can express is written with them, and whole numbers are integers. In templates,
+arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from projections.language.patterns import Compares, Equals, Named, Numeric, comparison, is_comparison
+from projections.language.pipes import Pipe
+from projections.language.templates import Field, Template
 
-__all__ = ["constant", "pattern"]
+__all__ = ["constant", "pattern", "template", "templates"]
+
+_BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
+"""An argument of a pipe that needs no quotes."""
 
 
 def pattern(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -23,6 +30,37 @@ def pattern(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
         name: [pattern(branch) for branch in value] if name == "$or" else _alternatives(value)
         for name, value in document.items()
     }
+
+
+def template(text: str) -> str:
+    """Return the canonical text of a template without mistakes."""
+    return "".join(_text(part) if isinstance(part, str) else _field(part) for part in Template.parse(text).parts)
+
+
+def templates(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the canonical texts of templates by name."""
+    return {name: template(text) for name, text in texts.items()}
+
+
+def _field(field: Field) -> str:
+    return "{" + "|".join([field.name + "*" * field.star, *map(_pipe, field.pipes)]) + "}"
+
+
+def _pipe(pipe: Pipe) -> str:
+    arguments: Iterable[str] = pipe.arguments
+    if pipe.name == "date":
+        form, *zone = pipe.arguments
+        arguments = [form, *(one for one in zone if one not in ("UTC", "Etc/UTC"))]
+    elif pipe.arguments:
+        arguments = [str(int(number)) for number in pipe.arguments]
+    written = ", ".join(map(_argument, arguments))
+    return f"{pipe.name}({written})" if written else pipe.name
+
+
+def _argument(text: str) -> str:
+    if _BARE.fullmatch(text):
+        return text
+    return f'"{text}"' if "'" in text else f"'{text}'"
 
 
 def constant(value: Any) -> Any:
