@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -105,7 +106,7 @@ def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[
         if one == other:  # another entity is reported as a part already
             fields = new.entities[one].to_document()
             for field, value in old.entities[one].to_document().items():
-                if value != fields[field]:
+                if not _same(value, fields[field]):
                     yield Part(f"{one}.{field}", value, fields[field], True)
     tables = {old.entities[name].table for name in (before.source, before.into)}
     for table in sorted(tables & new.tables.keys()):
@@ -115,6 +116,11 @@ def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[
                 yield Part(f"{table}.{field}", was[field], is_now[field], True)
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two parts are the same for a fingerprint: 1 is not true."""
+    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
 
 
@@ -122,7 +128,7 @@ def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
     """Yield the fields that differ, and for fields with attributes each attribute."""
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
-        if one == other:
+        if _same(one, other):
             continue
         if not path and name in _BY_ATTRIBUTE and isinstance(one, Mapping) and isinstance(other, Mapping):
             yield from _different(one, other, f"{name}.")

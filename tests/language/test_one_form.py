@@ -1,0 +1,222 @@
+"""Rules that differ only in how they are written have one fingerprint; rules with other meanings have others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.inspect.diff.difference import difference
+from projections.language import one_form
+from projections.language.loader import loads
+from projections.language.patterns import Pattern
+from projections.language.program import Program
+from projections.language.templates import Template
+
+RULES = """\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#%(key)s", SK: "POST#{post}"}, match: {kind: %(match)s}, index_key: {GSI1PK: "%(index_key)s"}}
+  Child: {key: {PK: "USER#{user}", SK: "CHILD#{child}"}}
+  Day: {key: {PK: "DAY#{day}", SK: D}, derived: true}
+  Copy: {key: {PK: "COPY#{post}", SK: C}}
+projections:
+  days:
+    from: Post
+    where: %(where)s
+    bind: {day: %(bind)s}
+    aggregate: {into: Day, set: {some: {count: {where: %(where)s}}}}
+  copies: {from: Post, copy: {into: Copy, values: {text: %(bind)s, number: %(number)s, list: [{n: %(number)s}]}}}
+  keys: {from: Child, index: [{where: %(where)s, GSI1PK: %(bind)s, GSI1SK: "{child}"}]}
+  parents: {from: Post, embed: {into: Child, match: {user: "%(key)s", post: "%(post)s"}, attributes: {title: title}}}
+"""
+USUAL = {
+    "key": "{user}",
+    "match": "[a]",
+    "index_key": "{user}",
+    "where": "{a: [1]}",
+    "bind": "'{at|date(%Y-%m)}'",
+    "number": "1",
+    "post": "{post}",
+}
+
+
+def document(**parts: str) -> dict[str, Any]:
+    return loads(RULES % {**USUAL, **parts}).canonical()
+
+
+def fingerprints(document: dict[str, Any]) -> dict[str, str]:
+    return {name: rule.fingerprint for name, rule in Program.from_document(document).rules.items()}
+
+
+SAME = [
+    ("bind", "'{at|date(%Y-%m)}'", "\"{at|date('%Y-%m')}\""),
+    ("bind", "'{at|date(%Y-%m)}'", "'{at|date(\"%Y-%m\")}'"),
+    ("bind", "'{at|date(%Y-%m)}'", "'{ at | date( %Y-%m ) }'"),
+    ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m, UTC)}'"),
+    ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m,Etc/UTC)}'"),
+    ("bind", "'{at|date(%Y-%m, Europe/Berlin)}'", '\'{at|date("%Y-%m","Europe/Berlin")}\''),
+    ("bind", "'{n|pad(8)}'", "'{n|pad(08)}'"),
+    ("bind", "'{n|pad(8)}'", "\"{n|pad('8')}\""),
+    ("bind", "'{n|lower}'", "'{n|lower()}'"),
+    ("bind", "'{{{n}}}'", "'{{{ n }}}'"),
+    ("key", "{user}", "{ user }"),
+    ("index_key", "{user}", "{user }"),
+    ("post", "{post}", "{ post}"),
+    ("number", "5", "5.0"),
+    ("number", "-2", "-2.0"),
+    ("match", "5", "5.0"),
+    ("where", "{a: 5}", "{a: 5.0}"),
+    ("where", "{a: [{numeric: ['>', 5]}]}", "{a: [{numeric: ['>', 5.0]}]}"),
+    ("where", "{a: [{numeric: ['>', 5]}]}", "{a: {'>': 5}}"),
+    ("where", "{a: [{numeric: ['>=', 5, '<', 7.5]}]}", "{a: {'<': 7.5, '>=': 5.0}}"),
+    ("where", "{a: [5]}", "{a: {'=': 5}}"),
+    ("where", "{a: ['{b}']}", "{a: [{'=': '{{b}}'}]}"),
+    ("where", "{a: [x, {'<': b}]}", "{a: [{'=': x}, {'<': b}]}"),
+    ("where", "{a: {'<': '{b}'}}", "{a: [{'<': '{ b }'}]}"),
+    ("where", "{a: {'<': b, '>=': '{c}'}}", "{a: [{'>=': '{c}', '<': b}]}"),
+    ("where", "{$or: [{a: {b: {'>': 5}}}, {c: 1}]}", "{$or: [{a: {b: [{numeric: ['>', 5.0]}]}}, {c: 1.0}]}"),
+]
+
+DIFFERENT = [
+    ("bind", "'{at|date(%Y-%m)}'", "\"{at|date(' %Y-%m')}\""),
+    ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m, Europe/London)}'"),
+    ("bind", "'{n}'", "'{n} '"),
+    ("bind", "'{n}'", "'{{n}}'"),
+    ("bind", "'{n|lower}'", "'{n|upper}'"),
+    ("bind", "'{n|pad(8)}'", "'{n|pad(18)}'"),
+    ("number", "1", "'1'"),
+    ("number", "1", "true"),
+    ("number", "1", "1.5"),
+    ("where", "{a: 5}", "{a: '5'}"),
+    ("where", "{a: 1}", "{a: true}"),
+    ("where", "{a: {'>': 5}}", "{a: {'>=': 5}}"),
+    ("where", "{a: {'>': 5}}", "{a: {'>': '5'}}"),
+    ("where", "{a: {'!=': x}}", "{a: [{anything-but: [x]}]}"),
+    ("where", "{a: {'=': '{b}'}}", "{a: {'=': '{{b}}'}}"),
+    ("where", "{a: {'<': '{b}'}}", "{a: {'<': '{{b}}'}}"),
+    ("where", "{a: {'<': '{b}'}}", "{a: {'>': '{b}'}}"),
+    ("where", "{a: [{'>': 1, '<': '{b}'}]}", "{a: [{'>': 1}, {'<': '{b}'}]}"),
+]
+
+
+@pytest.mark.parametrize(("part", "one", "other"), SAME)
+def test_the_same_rules_in_other_words_have_one_fingerprint(part: str, one: str, other: str) -> None:
+    before, after = document(**{part: one}), document(**{part: other})
+    assert before == after
+    assert fingerprints(before) == fingerprints(after)
+    assert not difference(before, after).findings
+
+
+@pytest.mark.parametrize(("part", "one", "other"), DIFFERENT)
+def test_rules_with_other_meanings_have_other_fingerprints(part: str, one: str, other: str) -> None:
+    before, after = fingerprints(document(**{part: one})), fingerprints(document(**{part: other}))
+    for name in ["copies"] if part == "number" else ["days", "keys"]:
+        assert before[name] != after[name]
+    assert difference(document(**{part: one}), document(**{part: other})).findings
+
+
+def test_the_usual_texts_are_the_canonical_ones() -> None:
+    """They are in fingerprints of rules that exist."""
+    for text in (
+        "USER#{user}",
+        "{path*}",
+        "{{x}}",
+        "{x|date(%Y-%m-%dT%H, Europe/Berlin)}",
+        "{x|ms|date(%Y-%m-%d)}#{y|pad(8)}",
+        "{line.sku|upper|truncate(2)}",
+    ):
+        assert one_form.template(text) == text
+    for pattern in (
+        {"a": "x"},
+        {"a": ["x", 5, None, True]},
+        {"a": [{"numeric": ["<", 5, ">=", 1]}]},
+        {"a": {"b.c": [1.5]}},
+    ):
+        assert one_form.pattern(pattern) == pattern
+
+
+# --- generated texts ---
+
+_SPACES = st.sampled_from(["", "", " ", "  "])
+_NAMES = st.sampled_from(["a", "b.c", "d-e", "f*"])
+_QUOTES = st.sampled_from(["", "'", '"'])
+
+
+@st.composite
+def _pipes(draw: st.DrawFn) -> tuple[str, str]:
+    """Two texts of the same pipe."""
+    name, *arguments = draw(
+        st.sampled_from(
+            [("lower",), ("pad", "8"), ("bucket", "16"), ("date", "%Y-%m"), ("date", "%d. %m (%Y), ", "Asia/Tokyo")]
+        )
+    )
+    texts = []
+    for _ in range(2):
+        written = []
+        for argument in arguments:
+            quote = draw(_QUOTES) or ("'" if set(argument) & set(",()") else "")
+            written.append(draw(_SPACES) + quote + argument + quote + draw(_SPACES))
+        texts.append(name + (f"({','.join(written)})" if written else draw(st.sampled_from(["", "()", "( )"]))))
+    return texts[0], texts[1]
+
+
+@st.composite
+def _two_templates(draw: st.DrawFn) -> tuple[str, str]:
+    """Two texts of the same template."""
+    texts = ["", ""]
+    for _ in range(draw(st.integers(0, 4))):
+        if draw(st.booleans()):
+            literal = draw(st.sampled_from(["#", "x y", " ", "{{", "}}", "'", "|"]))
+            texts = [text + literal for text in texts]
+            continue
+        name, pipes = draw(_NAMES), draw(st.lists(_pipes(), max_size=2))
+        for place in (0, 1):
+            inner = "|".join(draw(_SPACES) + pipe[place] + draw(_SPACES) for pipe in pipes)
+            texts[place] += "{" + draw(_SPACES) + name + draw(_SPACES) + ("|" + inner if inner else "") + "}"
+    return texts[0], texts[1]
+
+
+@given(_two_templates())
+def test_spaces_and_quotes_do_not_change_the_canonical_text(texts: tuple[str, str]) -> None:
+    one, other = texts
+    canonical = one_form.template(one)
+    assert canonical == one_form.template(other)
+    assert one_form.template(canonical) == canonical
+    assert Template.parse(canonical).parts == Template.parse(one).parts
+
+
+_OPERANDS = st.sampled_from([1, 2.0, 2.5, "{b}", "{ b }", "{c.d}", "x", "{{b}}", "2026-01-01"])
+_VALUES = st.sampled_from(
+    [
+        None,
+        {"N": "1"},
+        {"N": "2"},
+        {"N": "2.5"},
+        {"S": "x"},
+        {"S": "{b}"},
+        {"SS": ["a", "z"]},
+        {"L": [{"N": "2"}, {"S": "x"}]},
+    ]
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["<", "<=", ">", ">=", "=", "!="]), _OPERANDS, min_size=1, max_size=3),
+    st.tuples(_VALUES, _VALUES, _VALUES),
+)
+def test_the_canonical_pattern_means_what_the_written_one_does(form: dict[str, Any], values: tuple[Any, ...]) -> None:
+    written = {"a": form}
+    try:
+        pattern = Pattern.parse(written)
+    except Exception:
+        return
+    canonical = one_form.pattern(written)
+    assert canonical is not None
+    again = Pattern.parse(canonical)
+    assert again.conditions == pattern.conditions
+    assert one_form.pattern(canonical) == canonical
+    resolve = dict(zip(("a", "b", "c.d"), values, strict=True)).get
+    assert again.matches(resolve) is pattern.matches(resolve)
