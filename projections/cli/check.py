@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from projections.inspect.offers import Offer
     from projections.language.findings import Finding
+    from projections.language.findings.facts import KeySet
     from projections.language.models import Rules
     from projections.language.review import Review
 
@@ -106,7 +107,7 @@ def _as_bad(severity: str, limit: str) -> bool:
 
 def _rows(rules: Rules) -> list[dict[str, Any]]:
     from projections.inspect.paths import path_of
-    from projections.language.facts import conditions, entity_key, key_text, origins
+    from projections.language.facts import entity_key, key_text, origins, where_text
     from projections.language.findings.facts import Facts
     from projections.language.ownership import chains, follows
 
@@ -116,20 +117,24 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
         {
             "rule": name,
             "kind": rule.kind,
-            "from": rule.source,
+            "from": [*rule.sources] if rule.other_sources else rule.source,
             "into": rule.into,
-            "where": conditions(rule.where),
-            "source_key": entity_key(document, rule.source),
+            "where": where_text(rule),
+            "source_key": " or ".join(dict.fromkeys(entity_key(document, source) for source in rule.sources)),
             "key": key_text(document, rule),
             "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
             "mode": rule.mode,
             "path": path_of(document, name).document(),
-            "from_attributes": list(keys[name].attributes) if name in keys else [],
+            "from_attributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
             "after": list(before[name]),
             "passes": len(passes[name]),
         }
         for name, rule in document.rules.items()
     ]
+
+
+def _of_source(key: KeySet | None) -> tuple[str, ...]:
+    return () if key is None else key.attributes
 
 
 def _offers(found: Review) -> dict[str, Offer]:
@@ -173,6 +178,7 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     from projections.inspect.paths import Path as WritePath
 
     only = f" where {row['where']}" if row["where"] else ""
+    sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
     mode = styled(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
     target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
     out.print(
@@ -181,7 +187,7 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
             row["rule"],
             mode,
             row["kind"],
-            row["from"],
+            sources,
             only,
             target,
             row["key"],
@@ -190,7 +196,7 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["from_attributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
-        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, row["from"]))
+        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, sources))
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
     out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))

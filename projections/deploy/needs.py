@@ -67,7 +67,7 @@ class Deployment:
 
 def entities_of(program: Program, table: str) -> list[Entity]:
     """Return the entities of a table that any rule reads or writes."""
-    used = {name for rule in program.rules.values() for name in (rule.source.name, rule.into.name)}
+    used = {entity.name for rule in program.rules.values() for entity in (*rule.sources, rule.into)}
     return [entity for entity in program.entities.values() if entity.name in used and entity.table == table]
 
 

@@ -178,7 +178,7 @@ class Goals:
         records.
         """
         for record in sorted((one for one in discarded if one.expired), key=lambda one: one.version):
-            if record.old is None and any(rule.source in self._program.entities_at(key) for rule in self._keepers):
+            if record.old is None and self._may_be_kept(key):
                 self._failures.reject(None, _BLIND, encode_key(key))
                 continue
             expiry = _Expiry(record.version, self._kept(key, record.old))
@@ -189,6 +189,11 @@ class Goals:
                 return expiry
             self._failures.reject(None, _FORGOTTEN, encode_key(key))
         return None
+
+    def _may_be_kept(self, key: ItemKey) -> bool:
+        """Whether an item with this key may contribute to a rule that keeps what has expired."""
+        entities = self._program.entities_at(key)
+        return any(source in entities for rule in self._keepers for source in rule.sources)
 
     def _is_remembered(self, record: DiscardedRecord, entry: Entry | None) -> bool:
         """Whether the ledger would record the expiry if it had been settled."""

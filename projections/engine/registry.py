@@ -436,6 +436,7 @@ class Registry:
         document = self._program.document
         rule = document["projections"][name]
         names = {rule["from"], rule.get("into", rule["from"])}
+        names.update(other["from"] for other in rule.get("other_sources", ()))
         definition = {
             "rule": rule,
             "entities": {entity: document["entities"][entity] for entity in sorted(names)},

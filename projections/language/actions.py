@@ -97,7 +97,9 @@ class Rank(Model):
     into: str = Field(
         description="The entity whose key names the board. Its items are not written, and need not exist."
     )
-    by: ExpressionText = Field(description="The score: a path or an expression, such as `number(points)` or `wins - losses`.")
+    by: ExpressionText = Field(
+        description="The score: a path or an expression, such as `number(points)` or `wins - losses`."
+    )
     digits: Annotated[int, Field(ge=1, le=MOST_DIGITS)] = Field(
         description=f"The most digits of a score, those after the decimal point included, 1 to {MOST_DIGITS}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from projections.language.access.mistakes import question_mistakes
@@ -21,6 +22,9 @@ from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Template
 
 __all__ = ["analyse", "unusable_embeds"]
+
+_SEVERAL = ("aggregate", "top", "latest", "rank")
+"""The kinds of rules that can have several sources."""
 
 
 def analyse(rules: Rules, data: Mapping[str, Any] | None = None, before: Collection[Mistake] = ()) -> list[Mistake]:
@@ -73,8 +77,11 @@ def unusable_embeds(rules: Rules, lost: Lost) -> Iterator[tuple[str, str, bool]]
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    if rule.from_ not in rules.entities:
-        yield no_entity(rule.from_, rules.entities, (*place, "from"))
+    for position, source in enumerate(rule.sources):
+        if source not in rules.entities:
+            inner = () if isinstance(rule.from_, str) else (source,) if isinstance(rule.from_, dict) else (position,)
+            mistake = no_entity(source, rules.entities, (*place, "from", *inner))
+            yield replace(mistake, at_key=isinstance(rule.from_, dict))
     if rule.action is not None and rule.into not in rules.entities:
         yield no_entity(rule.into, rules.entities, (*place, rule.kind, "into"))
 
@@ -84,6 +91,15 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
     if rule.rank is not None and rule.mode == "shadow":
         message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
         yield Mistake((*place, "mode"), message, at_key=True)
+    if len(rule.sources) > 1 and rule.kind not in _SEVERAL:
+        article = "an" if rule.kind[0] in "aei" else "a"
+        target = ", each into an entity of its own" if rule.kind == "copy" else ""
+        message = (
+            f"{article} {rule.kind} rule has one source: write a rule for each of {' and '.join(rule.sources)}{target}. "
+            f"Only {', '.join(_SEVERAL[:-1])} and {_SEVERAL[-1]} rules combine several sources"
+        )
+        yield Mistake((*place, "from"), message)
+        return
     instead = {"index": "its target is the source item itself", "embed": "its `match` selects the children"}
     if rule.kind in instead:
         for name, given in (("each", rule.each), ("bind", rule.bind)):
@@ -95,12 +111,14 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
             instead_of = "use `on_delete`" if rule.kind == "embed" else "the item itself is deleted"
             yield Mistake((*place, "expired"), f"an {rule.kind} rule cannot have `expired`: {instead_of}", at_key=True)
         return
-    source = rules.entities.get(rule.from_)
-    if source is not None and source.expires and rule.expired is None:
+    sources = {name: rules.entities[name].expires for name in rule.sources if name in rules.entities}
+    expiring = [name for name, expires in sources.items() if expires]
+    if expiring and rule.expired is None:
         choices = "`retract`" if rule.kind in ("top", "latest") else "`keep` or `retract`"
-        yield Mistake(place, f"items of {rule.from_} expire: set `expired` to {choices}", at_key=True)
-    if source is not None and not source.expires and rule.expired is not None:
-        message = f"items of {rule.from_} do not expire: add `expires: true` to the entity, or remove this"
+        yield Mistake(place, f"items of {' and '.join(expiring)} expire: set `expired` to {choices}", at_key=True)
+    if not expiring and len(sources) == len(rule.sources) and rule.expired is not None:
+        entity = "the entity" if len(sources) == 1 else "one of the entities"
+        message = f"items of {' and '.join(sources)} do not expire: add `expires: true` to {entity}, or remove this"
         yield Mistake((*place, "expired"), message, at_key=True)
     if rule.expired == "keep" and rule.kind in ("top", "latest"):
         yield Mistake((*place, "expired"), f"{rule.kind} rules can only `retract` what has expired")
@@ -118,19 +136,17 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
     if rule.kind == "embed":
         return
     variables = key_variables(rules.entities[rule.into])
-    for name in rule.bind:
+    for name, at in {name: variant.place("bind") for variant in rule.variants for name in variant.bind}.items():
         if name not in variables:
             hint = suggest(name, variables) or f": its variables are {', '.join(variables) or 'none'}"
-            yield Mistake(
-                (*place, "bind", name), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True
-            )
+            yield Mistake((*place, *at, name), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True)
     if rule.copy_ is not None:
         yield from _copy(rule, variables, place)
 
 
 def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iterator[Mistake]:
     assert rule.copy_ is not None
-    if rule.into == rule.from_:
+    if rule.into == rule.source:
         yield Mistake((*place, "copy", "into"), "the source and the target of a copy must be different entities")
     if not rule.copy_.model_fields_set & {"attributes", "values"}:
         yield Mistake((*place, "copy"), "copies nothing: add `attributes` or `values`", at_key=True)
@@ -173,7 +189,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
 
 def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield `min` and `max` that do not determine whether they compare numbers or text."""
-    if rule.aggregate is None or rule.from_ not in rules.entities or rules.table_of(rule.from_) not in rules.all_tables:
+    if rule.aggregate is None or any(rules.table_of(name) not in rules.all_tables for name in rule.sources):
         return
     for attribute, form in rule.aggregate.set.items():
         measure = Measure.parse(attribute, form)

@@ -24,8 +24,8 @@ def claimed(rules: Rules, rule: Projection) -> bool:
     They cannot if the target's key determines all variables of the source's key, or the variable that is its `id`. The
     variables of a key can be read back from it; a variable that `bind` makes, only if its template is reversible.
     """
-    source = rules.entities[rule.from_]
-    separator = rules.all_tables[rules.table_of(rule.from_) or ""].separator
+    source = rules.entities[rule.source]
+    separator = rules.all_tables[rules.table_of(rule.source) or ""].separator
     fields = [field for text in source.key.values() for field in Template.parse(text).fields]
     own = {field.name for field in fields} - {each_variable(rule)}
     bare = own - {field.name for field in fields if field.star}

@@ -10,9 +10,9 @@ Patterns (`where`, `match`) are documents here, and templates and expressions ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeAlias
 
 from projections.language.digits import Scale
 
@@ -32,6 +32,7 @@ __all__ = [
     "Measure",
     "Rank",
     "Rule",
+    "Source",
     "Table",
     "Top",
     "rule_of",
@@ -164,9 +165,35 @@ class Each:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source entity, and the parts of the rule that hold for it."""
+
+    source: str
+    where: Pattern | None
+    bind: Mapping[str, str]
+    each: Each | None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Source:
+        each = Each(**document["each"]) if document["each"] else None
+        return cls(document["from"], document["where"], document["bind"], each)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "from": self.source,
+            "where": self.where,
+            "bind": dict(self.bind),
+            "each": self.each.to_document() if self.each else None,
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """The fields of all kinds. `into` is the entity that the rule writes to; for an index rule, the source."""
+    """The fields of all kinds. `into` is the entity that the rule writes to; for an index rule, the source.
+
+    `source`, `where`, `bind` and `each` are those of the first source by name; `other_sources` has the others, sorted.
+    """
 
     kind: ClassVar[str]
 
@@ -177,18 +204,35 @@ class _Rule:
     each: Each | None
     expired: str | None
     mode: str
+    other_sources: tuple[Source, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
+        first = Source(self.source, self.where, self.bind, self.each)
+        others = [other.to_document() for other in self.other_sources]
         return {
             "kind": self.kind,
-            "from": self.source,
-            "where": self.where,
-            "bind": dict(self.bind),
-            "each": self.each.to_document() if self.each else None,
+            **first.to_document(),
+            **({"other_sources": others} if others else {}),
             "expired": self.expired,
             "mode": self.mode,
             **self._action(),
         }
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source entities, sorted by name."""
+        return (self.source, *(other.source for other in self.other_sources))
+
+    @property
+    def variants(self) -> tuple[Self, ...]:
+        """The rule for each of its sources alone."""
+        if not self.other_sources:
+            return (self,)
+        first = Source(self.source, self.where, self.bind, self.each)
+        return tuple(
+            replace(self, source=one.source, where=one.where, bind=one.bind, each=one.each, other_sources=())
+            for one in (first, *self.other_sources)
+        )
 
     def _action(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -420,12 +464,14 @@ Rule: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Embed
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
     """Return a rule of the canonical document."""
+    source = Source.from_document(document)
     common: dict[str, Any] = {
-        "source": document["from"],
-        "into": document.get("into", document["from"]),
-        "where": document["where"],
-        "bind": document["bind"],
-        "each": Each(**document["each"]) if document["each"] else None,
+        "source": source.source,
+        "into": document.get("into", source.source),
+        "where": source.where,
+        "bind": source.bind,
+        "each": source.each,
+        "other_sources": tuple(map(Source.from_document, document.get("other_sources", ()))),
         "expired": document["expired"],
         "mode": document["mode"],
     }
@@ -464,6 +510,12 @@ class Document:
     entities: Mapping[str, Entity]
     rules: Mapping[str, Rule]
     retired: Mapping[str, str]
+
+    def variants(self) -> Iterator[tuple[str, Rule]]:
+        """Yield each rule with its name, once for each of its sources."""
+        for name, rule in self.rules.items():
+            for variant in rule.variants:
+                yield name, variant
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Document:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from projections.language.arithmetic import Expression
@@ -49,12 +50,27 @@ class Compiled:
             name: self._entity(name, entity, name in copied) for name, entity in document["entities"].items()
         }
         self.rules: dict[str, Rule] = {}
+        """Each rule by name; of a rule with several sources the variant of the first."""
         for name in [
             *(one for one in rules if one not in copies),
             *copies,
         ]:  # a copy of all attributes leaves out those of other rules
             self.rules[name] = self._rule(name, rules[name])
         self.rules = {name: self.rules[name] for name in rules}
+        self.variants: tuple[Rule, ...] = tuple(self._variants())
+        """All rules, in the order of the file, once for each source."""
+
+    def _variants(self) -> Iterator[Rule]:
+        for name, rule in self.rules.items():
+            yield rule
+            for other in self._document["projections"][name].get("other_sources", ()):
+                yield replace(
+                    rule,
+                    source=self.entities[other["from"]],
+                    where=_condition(other["where"]),
+                    bind=_templates(other["bind"]),
+                    each=_each(other["each"]),
+                )
 
     def _entity(self, name: str, document: Mapping[str, Any], copied: bool) -> Entity:
         schema = self.tables[document["table"]]
@@ -79,15 +95,16 @@ class Compiled:
         )
 
     def _rule(self, name: str, document: Mapping[str, Any]) -> Rule:
-        each = document["each"]
+        source = self.entities[document["from"]]
         common: dict[str, Any] = {
             "name": name,
             "kind": document["kind"],
-            "source": self.entities[document["from"]],
+            "source": source,
+            "sources": (source, *(self.entities[other["from"]] for other in document.get("other_sources", ()))),
             "into": self.entities[document.get("into", document["from"])],
             "where": _condition(document["where"]),
             "bind": _templates(document["bind"]),
-            "each": Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None,
+            "each": _each(document["each"]),
             "expired": document["expired"],
             "mode": document["mode"],
             "fingerprint": self._fingerprint(document),
@@ -121,7 +138,8 @@ class Compiled:
 
     def _fingerprint(self, rule: Mapping[str, Any]) -> str:
         """Return a hash that changes when the rule may derive other values, or keep its guards elsewhere."""
-        entities = [self._document["entities"].get(rule.get(role)) for role in ("from", "into")]
+        names = [rule["from"], rule.get("into"), *(other["from"] for other in rule.get("other_sources", ()))]
+        entities = [self._document["entities"].get(name) for name in names]
         tables = [self._document["tables"][entity["table"]] for entity in entities if entity]
         keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
         entities = [entity and {n: part for n, part in entity.items() if n != "required"} for entity in entities]
@@ -213,6 +231,10 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 def _condition(pattern: Mapping[str, Any] | None) -> Condition | None:
     return Pattern.parse(pattern).compile() if pattern else None
+
+
+def _each(each: Mapping[str, Any] | None) -> Each | None:
+    return Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None
 
 
 def _templates(texts: Mapping[str, str]) -> tuple[tuple[str, Render], ...]:

@@ -59,12 +59,18 @@ def _entity(entity: Entity, table: str) -> canonical.Entity:
 
 
 def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
+    variants = sorted(rule.variants, key=lambda variant: variant.source)
+    first, *others = (
+        canonical.Source(one.source, one_form.pattern(one.where), one_form.templates(one.bind), _each(one))
+        for one in variants
+    )
     common: dict[str, Any] = {
-        "source": rule.from_,
+        "source": first.source,
         "into": rule.into,
-        "where": one_form.pattern(rule.where),
-        "bind": one_form.templates(rule.bind),
-        "each": _each(rule),
+        "where": first.where,
+        "bind": first.bind,
+        "each": first.each,
+        "other_sources": tuple(others),
         "expired": rule.expired,
         "mode": rule.mode,
     }
@@ -75,7 +81,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
             **common,
             attributes=None if copy.attributes == "all" else attribute_map(copy.attributes),
             values={name: _value(value) for name, value in copy.values.items()},
-            claimed=claimed(rules, rule),
+            claimed=claimed(rules, variants[0]),
         )
     if rule.aggregate:
         measures = {name: _measure(rules, rule, name, form) for name, form in rule.aggregate.set.items()}

@@ -20,7 +20,13 @@ __all__ = ["declaration", "extreme_type"]
 
 
 def extreme_type(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "S"] | None:
-    """Return the type of a `min` or `max`: `N`, `S`, or None if it is unknown."""
+    """Return the type of a `min` or `max`: `N`, `S`, or None if it is unknown or not the same for all sources."""
+    types = {_type_of(rules, variant, measure) for variant in rule.variants}
+    return types.pop() if len(types) == 1 else None
+
+
+def _type_of(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "S"] | None:
+    """Return the type of a `min` or `max` of the items of one source."""
     expression = measure.expression
     assert expression is not None
     if expression.is_text:
@@ -28,8 +34,8 @@ def extreme_type(rules: Rules, rule: Projection, measure: Measure) -> Literal["N
     path = expression.path
     if path is None:
         return "N"
-    if path != each_variable(rule) and path in key_variables(rules.entities[rule.from_]):
-        return _of_variable(rules, rule.from_, path)
+    if path != each_variable(rule) and path in key_variables(rules.entities[rule.source]):
+        return _of_variable(rules, rule.source, path)
     where = [rule.where, None if measure.where is None else measure.where.document]
     return "N" if any(_compared_as_number(pattern, path) for pattern in where) else None
 

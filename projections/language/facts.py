@@ -39,6 +39,7 @@ __all__ = [
     "measure_text",
     "origins",
     "resolved_key",
+    "where_text",
 ]
 
 EVERY = "*"
@@ -97,7 +98,7 @@ def origins(document: Document) -> dict[str, dict[str, Origin]]:
 
 
 def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
-    source = rule.source
+    source = " and ".join(rule.sources)
     match rule:
         case Copy():
             if rule.attributes is None:
@@ -120,7 +121,7 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
             yield rule.list_name, f"{rule.limit} of {source} by {rule.by}"
         case Latest():
             for target, path in rule.attributes.items():
-                yield target, f"{source}.{path}, latest by {rule.by}"
+                yield target, f"{' or '.join(f'{one}.{path}' for one in rule.sources)}, latest by {rule.by}"
         case Embed():
             for target, path in rule.attributes.items():
                 yield target, f"{source}.{path}"
@@ -136,17 +137,24 @@ def entity_key(document: Document, entity: str) -> str:
 
 def key_text(document: Document, rule: Rule) -> str:
     """Return the key of a rule's target as templates over its source, such as `POST#{postId} · METADATA`."""
-    return " · ".join(resolved_key(document, rule).values())
+    texts = [" · ".join(resolved_key(document, one).values()) for one in rule.variants]
+    return " or ".join(dict.fromkeys(texts))
 
 
 def resolved_key(document: Document, rule: Rule) -> dict[str, str]:
-    """Return the key of a rule's target, attribute by attribute, as templates over its source."""
+    """Return the key of a rule's target, attribute by attribute, as templates over its source.
 
-    def resolved(match: re.Match[str]) -> str:
-        return str(rule.bind.get(match[1], match[0]))
+    Templates that differ between its sources are joined by "or".
+    """
+    found: dict[str, str] = {}
+    for attribute, template in document.entities[rule.into].key.items():
+        texts = [_bound(template, one.bind) for one in rule.variants]
+        found[attribute] = " or ".join(dict.fromkeys(texts))
+    return found
 
-    key = document.entities[rule.into].key
-    return {attribute: re.sub(r"\{(\w+)\*?\}", resolved, template) for attribute, template in key.items()}
+
+def _bound(template: str, bind: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\*?\}", lambda match: str(bind.get(match[1], match[0])), template)
 
 
 # --- in words ---
@@ -155,6 +163,14 @@ def resolved_key(document: Document, rule: Rule) -> dict[str, str]:
 def conditions(pattern: Mapping[str, Any] | None) -> str | None:
     """Return a pattern in words, such as `hidden is false or hidden is absent`; None if there is no pattern."""
     return describe(Pattern.parse(pattern)) if pattern else None
+
+
+def where_text(rule: Rule) -> str | None:
+    """Return the condition of a rule in words; those that differ between its sources each with the source."""
+    texts = {one.source: conditions(one.where) for one in rule.variants}
+    if len({*texts.values()}) == 1:
+        return texts[rule.source]
+    return "; ".join(f"{source}: {text or 'all items'}" for source, text in texts.items())
 
 
 def measure_text(measure: Measure, source: str | None = None) -> str:

@@ -27,6 +27,7 @@ from projections.language.shapes import (
     check_order,
     check_path,
     check_pattern,
+    check_sources,
     check_table_key,
     check_template,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "OrderForm",
     "PathText",
     "PatternForm",
+    "SourcesForm",
     "TemplateText",
 ]
 
@@ -134,28 +136,46 @@ CopyForm = Annotated[
     _checked(check_copied),
     WithJsonSchema({"anyOf": [{**_LIST, "minItems": 0}, _MAP, {"const": "all"}]}),
 ]
-EachForm = Annotated[
-    dict[str, Any],
-    _checked(check_each),
+_EACH = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": {
+        "anyOf": [
+            _PATH,
+            {
+                "type": "object",
+                "properties": {
+                    "ancestors": {**_PATH, "description": "The path of a text such as /a/b/c."},
+                    "separator": {"type": "string", "minLength": 1, "default": "/"},
+                },
+                "required": ["ancestors"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+EachForm = Annotated[dict[str, Any], _checked(check_each), WithJsonSchema(_EACH)]
+_SOURCE = {
+    "type": "object",
+    "description": "What holds for this source, in place of the same part of the rule.",
+    "properties": {
+        "where": _PATTERN,
+        "bind": {"type": "object", "additionalProperties": _TEMPLATE},
+        "each": _EACH,
+    },
+    "additionalProperties": False,
+}
+SourcesForm = Annotated[
+    str | list[str] | dict[str, dict[str, Any]],
+    _checked(check_sources),
     WithJsonSchema(
         {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "additionalProperties": {
-                "anyOf": [
-                    _PATH,
-                    {
-                        "type": "object",
-                        "properties": {
-                            "ancestors": {**_PATH, "description": "The path of a text such as /a/b/c."},
-                            "separator": {"type": "string", "minLength": 1, "default": "/"},
-                        },
-                        "required": ["ancestors"],
-                        "additionalProperties": False,
-                    },
-                ]
-            },
+            "anyOf": [
+                _NAME,
+                {**_LIST, "minItems": 1},
+                {"type": "object", "additionalProperties": _SOURCE, "minProperties": 1},
+            ]
         }
     ),
 ]

@@ -106,7 +106,7 @@ class Lost:
     def and_rules(self, rules: Rules, names: Iterable[str]) -> Lost:
         """Return these parts and some more rules."""
         more = [(name, rules.projections[name]) for name in dict.fromkeys(names)]
-        found = [LostRule(name, frozenset([rule.from_]), rule.into, rule.kind) for name, rule in more]
+        found = [LostRule(name, frozenset(rule.sources), rule.into, rule.kind) for name, rule in more]
         return replace(self, rules=(*self.rules, *found))
 
     def concern(self, rules: Rules, entities: Iterable[str], depends: Collection[Dependence]) -> bool:
@@ -136,7 +136,7 @@ def _above(rules: Rules, entities: Collection[str]) -> set[str]:
     """Return the entities, and all from which rules derive their items and attributes."""
     found, fresh = set(entities), set(entities)
     while fresh:
-        fresh = {rule.from_ for rule in rules.projections.values() if rule.into in fresh} - found
+        fresh = {name for rule in rules.projections.values() if rule.into in fresh for name in rule.sources} - found
         found |= fresh
     return found
 
@@ -153,6 +153,7 @@ def _reading(entries: Mapping[str, Any], lost: Collection[str]) -> set[str]:
 def _lost_rule(name: str, rule: Any, known: Mapping[str, Any]) -> LostRule:
     form = rule if isinstance(rule, dict) else {}
     sources = form.get("from")
+    sources = [*sources] if isinstance(sources, dict) else sources
     listed = [one for one in (sources if isinstance(sources, list) else [sources]) if isinstance(one, str)]
     certain = all(one in known for one in listed) and len(listed) == (len(sources) if isinstance(sources, list) else 1)
     kinds = [kind for kind in KINDS if kind in form]

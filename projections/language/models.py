@@ -6,6 +6,7 @@ hold the rules as they were written; `document.typed` makes the canonical form o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -21,9 +22,12 @@ from projections.language.forms import (
     IndexForm,
     KeyForm,
     PatternForm,
+    SourcesForm,
     TemplateText,
 )
+from projections.language.mistakes import Location
 from projections.language.questions import Query, WritePattern
+from projections.language.shapes import source_parts
 
 __all__ = [
     "KINDS",
@@ -111,9 +115,12 @@ class Entity(Model):
 
 
 class Projection(Model):
-    """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `embed`."""
+    """One rule: its sources, and exactly one of `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `embed`."""
 
-    from_: str = Field(description="The entity whose items the rule reads.")
+    from_: SourcesForm = Field(
+        description="The entity whose items the rule reads; for aggregate, top, latest and rank also a list of entities, or "
+        "a mapping from each to its own `where`, `bind` and `each`."
+    )
     where: PatternForm | None = Field(
         default=None, description="A pattern (EventBridge syntax): the rule applies to the source items that match it."
     )
@@ -129,7 +136,7 @@ class Projection(Model):
     )
     expired: Literal["keep", "retract"] | None = Field(
         default=None,
-        description="Whether the contribution of an item that TTL deleted stays; required if the source entity has "
+        description="Whether the contribution of an item that TTL deleted stays; required if a source entity has "
         "`expires: true`.",
     )
     mode: Literal["live", "shadow"] = Field(
@@ -172,7 +179,32 @@ class Projection(Model):
     @property
     def into(self) -> str:
         """The entity the rule writes to; of a `rank`, the one whose key names the board."""
-        return self.from_ if self.action is None else self.action.into
+        return self.source if self.action is None else self.action.into
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The entities whose items the rule reads, in the order of the file."""
+        return tuple(source_parts(self.from_))
+
+    @property
+    def source(self) -> str:
+        """The only source; of a rule with several, the first: `variants` has a rule for each."""
+        return self.sources[0]
+
+    @property
+    def variants(self) -> tuple[Projection, ...]:
+        """The rule for each of its sources alone, with the `where`, `bind` and `each` that hold for it."""
+        if isinstance(self.from_, str):
+            return (self,)
+        return tuple(
+            self.model_copy(update={"from_": {name: parts}, **parts})
+            for name, parts in source_parts(self.from_).items()
+        )
+
+    def place(self, part: str) -> Location:
+        """Return the place of `where`, `bind` or `each` in a rule with one source: in the rule, or in its source."""
+        own = isinstance(self.from_, dict) and part in self.from_[self.source]
+        return ("from", self.source, part) if own else (part,)
 
 
 class Rules(Model):
@@ -210,6 +242,12 @@ class Rules(Model):
     def all_tables(self) -> dict[str, Table]:
         """Tables by name; a single `table` is called main."""
         return {"main": self.table} if self.table is not None else self.tables
+
+    def variants(self) -> Iterator[tuple[str, Projection]]:
+        """Yield each rule with its name, once for each of its sources (`Projection.variants`)."""
+        for name, rule in self.projections.items():
+            for variant in rule.variants:
+                yield name, variant
 
     def table_of(self, entity: str) -> str | None:
         """Return the name of an entity's table; None if `table` is required and missing."""

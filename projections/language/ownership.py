@@ -172,13 +172,15 @@ def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
 
 def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
     """Return for each rule pairs of what it reads and computes from it; a copy of all attributes has one for each."""
-    flows = {name: list(_flows(rules, rule)) for name, rule in rules.projections.items()}
+    flows: dict[str, list[tuple[Node, Node]]] = {name: [] for name in rules.projections}
+    for name, variant in rules.variants():
+        flows[name] += _flows(rules, variant)
     known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
     owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in written(rule)}
     for name, rule in rules.projections.items():
         if isinstance(rule.copy_, Copy) and rule.copy_.attributes == "all":
             free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
-            flows[name] += [((rule.from_, attribute), (rule.into, attribute)) for attribute in free]
+            flows[name] += [((rule.source, attribute), (rule.into, attribute)) for attribute in free]
     return flows
 
 
@@ -199,12 +201,12 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
         for name in sorted(always | names):
             root = name.split(".")[0]
             if root != variable:
-                yield (rule.from_, root), (rule.into, attribute)
+                yield (rule.source, root), (rule.into, attribute)
 
 
 def _common(rules: Rules, rule: Projection) -> set[str]:
     """Yield the attributes that all results of a rule depend on."""
-    source = rules.entities[rule.from_]
+    source = rules.entities[rule.source]
     names = _patterns([source.match, rule.where]) | _templates(rule.bind.values())
     if rule.each is not None:
         (form,) = rule.each.values()
@@ -217,7 +219,7 @@ def _common(rules: Rules, rule: Projection) -> set[str]:
 
 
 def _key_names(rules: Rules, rule: Projection) -> set[str]:
-    return _templates(rules.entities[rule.from_].key.values())
+    return _templates(rules.entities[rule.source].key.values())
 
 
 def _computed(rule: Projection) -> dict[str, set[str]]:

@@ -40,7 +40,8 @@ LEDGER_SCHEMA = Schema(("pk", "S"), ("sk", "S"), ttl="ttl")
 class Program:
     """The compiled rules of one document.
 
-    `tables` has the schemas of the application's tables by logical name; `rules` are in the order of the file.
+    `tables` has the schemas of the application's tables by logical name; `rules` are in the order of the file. `variants`
+    has each rule once for each of its sources: what it reads differs between them, what it writes does not.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -49,6 +50,7 @@ class Program:
         self.retired: dict[str, str] = dict(document["retired"])
         compiled = Compiled(document)
         self.tables, self.entities, self.rules = compiled.tables, compiled.entities, compiled.rules
+        self.variants = compiled.variants
         self.fingerprint = fingerprint_of({name: rule.fingerprint for name, rule in self.rules.items()})
 
     @classmethod
@@ -177,13 +179,15 @@ class Program:
 
     @cached_property
     def ledger_rules(self) -> Mapping[str, tuple[LedgerRule, ...]]:
-        """By source entity."""
-        return grouped(self.recorded.values(), lambda rule: rule.source.name)
+        """By source entity: the variants of rules for this source."""
+        variants = [rule for rule in self.variants if isinstance(rule, LedgerRule)]
+        return grouped(variants, lambda rule: rule.source.name)
 
     @cached_property
     def ledger_rules_into(self) -> Mapping[str, tuple[LedgerRule, ...]]:
-        """By target entity: the rules that publish to its items."""
-        rules = chain.from_iterable(self.ledger_rules.values())
+        """By target entity: the rules that publish to its items, each once."""
+        names = dict.fromkeys(rule.name for rule in chain.from_iterable(self.ledger_rules.values()))
+        rules = [self.recorded[name] for name in names]
         return grouped((rule for rule in rules if rule.writes_items), lambda rule: rule.into.name)
 
     @cached_property

@@ -62,6 +62,9 @@ def entities_of(rule: Any) -> Iterator[tuple[Location, str]]:
     if not isinstance(rule, dict):
         return
     yield from _texts(rule, "from", ())
+    sources = rule.get("from")
+    if isinstance(sources, dict):
+        yield from ((("from", name), name) for name in sources if isinstance(name, str))
     for kind, action in rule.items():
         if isinstance(action, dict) and isinstance(action.get("into"), str):
             yield (kind, "into"), action["into"]

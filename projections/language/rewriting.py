@@ -92,7 +92,21 @@ def _entity(entity: Entity) -> dict[str, Any]:
 
 def rule_form(rule: Rule) -> dict[str, Any]:
     """Return a rule as a rule file has it."""
-    form: dict[str, Any] = {"from": rule.source}
+    parts = {one.source: _source_parts(one) for one in rule.variants}
+    if len({str(part) for part in parts.values()}) == 1:
+        form: dict[str, Any] = {"from": [*parts] if rule.other_sources else rule.source, **parts[rule.source]}
+    else:
+        form = {"from": parts}
+    if rule.expired is not None:
+        form["expired"] = rule.expired
+    if rule.mode != "live":
+        form["mode"] = rule.mode
+    return {**form, rule.kind: _action(rule)}
+
+
+def _source_parts(rule: Rule) -> dict[str, Any]:
+    """Return `where`, `bind` and `each` of a rule with one source, as a rule file has them."""
+    form: dict[str, Any] = {}
     if rule.where is not None:
         form["where"] = rule.where
     if rule.bind:
@@ -101,11 +115,7 @@ def rule_form(rule: Rule) -> dict[str, Any]:
         path = rule.each.path
         ancestors = {"ancestors": path, "separator": rule.each.separator}
         form["each"] = {rule.each.variable: ancestors if rule.each.ancestors else path}
-    if rule.expired is not None:
-        form["expired"] = rule.expired
-    if rule.mode != "live":
-        form["mode"] = rule.mode
-    return {**form, rule.kind: _action(rule)}
+    return form
 
 
 def query_form(query: Query) -> dict[str, Any]:

@@ -120,6 +120,9 @@ class Rule:
     name: str
     kind: str
     source: Entity
+    """The entity whose items this variant of the rule reads: a rule with several sources has one variant for each."""
+    sources: tuple[Entity, ...]
+    """The sources of all variants."""
     into: Entity
     """The entity whose items it writes to; of an index rule the source."""
     where: Condition | None

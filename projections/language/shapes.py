@@ -6,6 +6,7 @@ A check returns every mistake in a value; a reader takes a value without mistake
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from projections.language.arithmetic import Expression
@@ -34,6 +35,7 @@ __all__ = [
     "check_order",
     "check_path",
     "check_pattern",
+    "check_sources",
     "check_table_key",
     "check_template",
     "index_attributes",
@@ -42,6 +44,7 @@ __all__ = [
     "order_of",
     "projected",
     "shown",
+    "source_parts",
     "syntax",
 ]
 
@@ -244,6 +247,53 @@ def check_copied(value: Any) -> list[Mistake]:
 def attribute_map(form: Any) -> dict[str, str]:
     """Return target attribute → source path of a list or a mapping."""
     return dict(form) if isinstance(form, dict) else {name: name for name in form}
+
+
+_SOURCE_PARTS = ("where", "bind", "each")
+
+
+def check_sources(value: Any) -> list[Mistake]:
+    """Return mistakes in `from`: the name of an entity, a list of names, or a mapping of names to parts of the rule."""
+    if not isinstance(value, dict):
+        return check_entities(value)
+    found = [] if value else [Mistake((), "is empty: name at least one entity")]
+    for name, parts in value.items():
+        if not isinstance(name, str) or not name:
+            found.append(Mistake((name,), f"expected the name of an entity, found {shown(name)}", at_key=True))
+        elif not isinstance(parts, dict):
+            message = f"expected a mapping with {', '.join(_SOURCE_PARTS)}, or {{}}, found {shown(parts)}"
+            found.append(Mistake((name,), message, at_key=parts is None))
+        else:
+            found += _source_parts(parts, (name,))
+    return found
+
+
+def _source_parts(parts: dict[Any, Any], path: Location) -> list[Mistake]:
+    found: list[Mistake] = []
+    for part, form in parts.items():
+        place = (*path, part)
+        if part not in _SOURCE_PARTS:
+            hint = suggest(str(part), _SOURCE_PARTS)
+            message = f"unknown{hint}: a source has {', '.join(_SOURCE_PARTS)}; the rest is the same for all sources"
+            found.append(Mistake(place, message, at_key=True))
+        elif part == "where":
+            found += check_pattern(form, place)
+        elif part == "each":
+            found += [replace(one, path=(*place, *one.path)) for one in check_each(form)]
+        elif not isinstance(form, dict):
+            found.append(
+                Mistake(place, f'expected variable → template, such as {{userId: "{{author}}"}}, found {shown(form)}')
+            )
+        else:
+            found += [one for name, text in form.items() for one in check_template(text, (*place, name))]
+    return found
+
+
+def source_parts(form: Any) -> dict[str, dict[str, Any]]:
+    """Return for each source of `from` the parts that it states for itself: `where`, `bind`, `each`."""
+    if isinstance(form, dict):
+        return form
+    return {name: {} for name in (form if isinstance(form, list) else [form])}
 
 
 def check_each(value: Any) -> list[Mistake]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -49,10 +49,11 @@ from projections.errors import Occupied
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
 from projections.language.patterns import Compares, Fits, Named
-from projections.language.rules import CopyRule, IndexRule
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import Resolver, Value, same
 from projections.operations import fenced
-from projections.operations.backfill import pages, retirement
+from projections.operations.backfill import backfill, pages, retirement
+from projections.operations.verify import scope
 from projections.testing.simulation.application import OPERATIONS
 from projections.testing.simulation.setup import Setup
 
@@ -1147,4 +1148,53 @@ def guard_with_a_negative_count_is_invalid() -> Iterator[None]:
 @mutant("claims", seed=1001487)
 def claim_retracted_after_the_group_was_read_is_published() -> Iterator[None]:
     with patch.object(publishing, "contributed", lambda rule, group, members: group.totals.n > 0):
+        yield
+
+
+# Several sources
+
+
+@mutant("sources", fill=True)
+def backfill_of_a_rule_scans_the_table_of_its_first_source() -> Iterator[None]:
+    def tables(self: backfill.Backfill, rules: Any) -> list[str]:
+        chosen = [self._program.rules[name] for name in rules or self._program.rules]
+        return [name for name in self._program.tables if any(rule.source.table == name for rule in chosen)]
+
+    with patch.object(backfill.Backfill, "_tables", tables):
+        yield
+
+
+@mutant("sources", seed=9)
+def condition_of_another_source_is_ignored() -> Iterator[None]:
+    original = Rule.fits
+
+    def fits(self: Rule, resolve: Any, refused: Any) -> bool:
+        return self.source is not self.sources[0] or original(self, resolve, refused)
+
+    with patch.object(Rule, "fits", fits):
+        yield
+
+
+@mutant("sources", seed=8)
+def elements_of_the_first_source_are_those_of_all() -> Iterator[None]:
+    original = LedgerRule.contributions
+
+    def contributions(self: LedgerRule, item: Any, refused: Any = None) -> Any:
+        one = replace(self, each=None) if self.source is not self.sources[0] else self
+        return original(one, item, refused)
+
+    with patch.object(AggregateRule, "contributions", contributions):
+        yield
+
+
+@mutant("sources", rare=("tests.engine.test_sources", "test_verify_finds_a_lost_entry_of_any_source", "Video"))
+def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
+    original = scope.Scope.__init__
+
+    def first(self: scope.Scope, *arguments: Any) -> None:
+        original(self, *arguments)
+        rules = [self.program.rules[name] for name in self.recorded]
+        self.recorded_from = frozenset(rule.source.name for rule in rules)
+
+    with patch.object(scope.Scope, "__init__", first):
         yield

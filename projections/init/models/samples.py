@@ -76,7 +76,7 @@ class _Samples:
 
     def _references(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield the attributes and variables whose values are those of a variable of another entity."""
-        for rule in self.program.typed.rules.values():
+        for _, rule in self.program.typed.variants():
             if isinstance(rule, canonical.Embed):
                 for path, text in rule.match.items():
                     if single := _variable(text):
@@ -120,7 +120,7 @@ class _Samples:
 
     def _conditions(self, entity: str) -> Iterator[Pattern]:
         """Yield the conditions of rules that read the entity, those of whole rules last."""
-        rules = [rule for rule in self.program.typed.rules.values() if rule.source == entity]
+        rules = [rule for _, rule in self.shapes.variants if rule.source == entity]
         for rule in rules:
             if isinstance(rule, canonical.Index):
                 yield from (Pattern.parse(case.where) for case in rule.cases[:1] if case.where)
@@ -137,14 +137,14 @@ class _Samples:
         return {"S": self._text(entity, path, number)}
 
     def _lists(self, entity: str, number: int) -> Iterator[tuple[str, Value]]:
-        for name, rule in self.shapes.rules.items():
+        for name, rule in self.shapes.variants:
             if rule.source != entity or rule.each is None:
                 continue
             each = rule.each
             if each.ancestors:
                 yield each.path, {"S": each.separator.join(text_of(each.variable, "text", n) for n in (1, number))}
                 continue
-            reads = self.shapes.reads[name]
+            reads = self.shapes.reads[name, entity]
             prefix = each.variable + "."
             parts = sorted(path for path in reads.where | reads.target | reads.values if path.startswith(prefix))
             elements: list[Value] = []

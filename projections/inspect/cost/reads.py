@@ -91,7 +91,9 @@ class Shapes:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.rules = program.typed.rules
-        self.reads = {name: reads_of(program, rule) for name, rule in self.rules.items()}
+        self.variants = list(program.typed.variants())
+        """Each rule with its name, once for each of its sources."""
+        self.reads = {(name, rule.source): reads_of(program, rule) for name, rule in self.variants}
         self.variables = {name: [v for p in e.patterns for v in p.names] for name, e in program.entities.items()}
         self.everywhere = {v for names in self.variables.values() for v in names}
         self.forms = self._all_forms()
@@ -101,16 +103,16 @@ class Shapes:
     def _all_forms(self) -> dict[tuple[str, str], tuple[str, int]]:
         """The forms that values need, by entity and path; what rules carry from item to item has them from the start."""
         forms: dict[tuple[str, str], tuple[str, int]] = {}
-        for name, rule in self.rules.items():
-            for path, form in self.reads[name].forms.items():
+        for name, rule in self.variants:
+            for path, form in self.reads[name, rule.source].forms.items():
                 known = forms.get((rule.source, path))
                 if known is None or (form[1] and not 0 < known[1] <= form[1]):
                     forms[rule.source, path] = form
-        for rule in self.rules.values():
+        for _, rule in self.variants:
             if isinstance(rule, canonical.Top | canonical.Latest):  # whatever comes later is in front
                 forms.setdefault((rule.source, rule.by), ("date", 0))
         for _ in self.rules:
-            for rule in self.rules.values():
+            for _, rule in self.variants:
                 for attribute, path in carried(rule).items():
                     if (rule.into, attribute) in forms:
                         forms.setdefault((rule.source, path), forms[rule.into, attribute])
@@ -128,7 +130,9 @@ class Shapes:
             for rule in self.rules.values():
                 names.update(name for name, path in carried(rule).items() if path.split(".", 1)[0] in names)
         return frozenset(
-            name for name, reads in self.reads.items() if any(path.split(".", 1)[0] in names for path in reads.where)
+            name
+            for (name, _), reads in self.reads.items()
+            if any(path.split(".", 1)[0] in names for path in reads.where)
         )
 
     def editable(self, flow: Flow) -> frozenset[str]:
@@ -141,9 +145,9 @@ class Shapes:
     def paths(self, entity: str) -> list[str]:
         """The attributes of an entity that rules read and the application writes."""
         found: set[str] = set()
-        for name, rule in self.rules.items():
+        for name, rule in self.variants:
             if rule.source == entity:
-                reads = self.reads[name]
+                reads = self.reads[name, rule.source]
                 found |= {
                     path
                     for path in reads.where | reads.target | reads.values
@@ -167,6 +171,12 @@ def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def fixed_targets(program: Program, rule: canonical.Rule) -> int | None:
     """Return how many targets a rule has at all, if its key has no variables, or buckets alone; else None."""
+    numbers = [_fixed_targets(program, one) for one in rule.variants]
+    known = [number for number in numbers if number is not None]
+    return max(known) if len(known) == len(numbers) else None
+
+
+def _fixed_targets(program: Program, rule: canonical.Rule) -> int | None:
     total = 1
     for name in {name for pattern in program.entities[rule.into].patterns for name in pattern.names}:
         text = rule.bind.get(name, f"{{{name}}}")

@@ -70,16 +70,20 @@ class RehearsedRules:
                 numbers = [self._assumed.targets_of(name), fixed_targets(self._original, rule)]
                 known = [round(number) for number in numbers if number is not None]
                 if known:
-                    found[name] = max(1, min(*known, events * self.elements(name)))
+                    elements = max(self.elements(name, source) for source in rule.sources)
+                    found[name] = max(1, min(*known, events * elements))
         return found
 
-    def elements(self, rule: str) -> int:
-        return max(1, round(self._assumed.elements_of(rule))) if self._shapes.rules[rule].each else 1
+    def elements(self, rule: str, source: str) -> int:
+        """Return the contributions of an item of one source."""
+        each = next(one.each for one in self._shapes.rules[rule].variants if one.source == source)
+        return max(1, round(self._assumed.elements_of(rule))) if each else 1
 
     def _rehearsed(self) -> Program:
         program = Program.from_document(self._original.document)
-        for name, rule in program.rules.items():
-            written, reads = self._shapes.rules[name], self._shapes.reads[name]
+        variants = []
+        for rule, (name, written) in zip(program.variants, self._shapes.variants, strict=True):
+            reads = self._shapes.reads[name, written.source]
             changes: dict[str, Any] = {"where": self._where(rule, written, reads)}
             if rule.recorded:
                 names = dict.fromkeys(variable for pattern in rule.into.patterns for variable in pattern.names)
@@ -94,7 +98,10 @@ class RehearsedRules:
             if isinstance(rule, RankRule):
                 assert isinstance(written, canonical.Rank)
                 changes["evaluate"] = self._score(rule, Expression.parse(written.by).names)
-            program.rules[name] = replace(rule, **changes)
+            variants.append(replace(rule, **changes))
+        program.variants = tuple(variants)
+        program.rules = {rule.name: rule for rule in reversed(variants)}
+        program.rules = {name: program.rules[name] for name in self._original.rules}
         return program
 
     def _own(self, entity: str, resolve: Resolve) -> int:
@@ -134,15 +141,15 @@ class RehearsedRules:
                 number = self._values.number(resolve(rule.each.variable))
             else:
                 number += EDITED * any(self._values.edited(resolve(name)) for name in names)
-            return self._values.text(variable, self.target(rule.name, number))
+            return self._values.text(variable, self.target(rule.name, rule.source.name, number))
 
         return bound
 
-    def target(self, rule: str, number: int) -> int:
+    def target(self, rule: str, source: str, number: int) -> int:
         targets = self.targets.get(rule)
         if targets is None:
             return number - number // KEPT % 10 * KEPT
-        place = number % FLOW * self.elements(rule) + number // ELEMENT + number // EDITED % 10
+        place = number % FLOW * self.elements(rule, source) + number // ELEMENT + number // EDITED % 10
         return place % targets
 
     def _score(self, rule: RankRule, names: Sequence[str]) -> Callable[[Resolve], Decimal | None]:

@@ -124,11 +124,11 @@ class Synthesis:
 
     def _lists(self, entity: str, number: int, edited: frozenset[str]) -> Iterator[tuple[str, Value]]:
         """The lists (or paths) that rules make one contribution for each element of."""
-        for name, rule in self._shapes.rules.items():
+        for name, rule in self._shapes.variants:
             if rule.source != entity or rule.each is None:
                 continue
             changed = rule.each.path.split(".", 1)[0] in edited
-            count = self._rules.elements(name)
+            count = self._rules.elements(name, entity)
             numbers = [number + k * ELEMENT + EDITED * (changed and k == count - 1) for k in range(count)]
             if rule.each.ancestors:
                 steps: list[str] = []
@@ -137,7 +137,7 @@ class Synthesis:
                     self._values.numbers[rule.each.separator.join(steps)] = one
                 yield rule.each.path, {"S": rule.each.separator.join([*steps, "x"])}
                 continue
-            reads = self._shapes.reads[name]
+            reads = self._shapes.reads[name, entity]
             prefix = rule.each.variable + "."
             parts = sorted(path for path in reads.where | reads.target | reads.values if path.startswith(prefix))
             elements: list[Value] = []
@@ -184,7 +184,7 @@ class Synthesis:
                 item = self._item(flow.entity, number, edited)
                 if flow.kind == EDIT:
                     if any(
-                        self._moves(name, edited) for name, r in self._shapes.rules.items() if r.source == flow.entity
+                        self._moves(name, r, edited) for name, r in self._shapes.variants if r.source == flow.entity
                     ):
                         self._need(flow.entity, number + KEPT)
                         self._need(flow.entity, number + 2 * KEPT, edited)
@@ -196,10 +196,9 @@ class Synthesis:
                     self._follow(flow.entity, number, None)
                 self.changes.append((flow.kind, table, item))
 
-    def _moves(self, rule: str, edited: frozenset[str]) -> bool:
-        return self._shapes.rules[rule].recorded and any(
-            p.split(".", 1)[0] in edited for p in self._shapes.reads[rule].target
-        )
+    def _moves(self, name: str, rule: canonical.Rule, edited: frozenset[str]) -> bool:
+        target = self._shapes.reads[name, rule.source].target
+        return rule.recorded and any(p.split(".", 1)[0] in edited for p in target)
 
     def _need(self, entity: str, number: int, edited: frozenset[str] = frozenset(), path: tuple[str, ...] = ()) -> None:
         """Sees to it that an item is there before the batch, with what its own processing needs."""
@@ -209,7 +208,8 @@ class Synthesis:
         if self._original.entities[entity].owned_by_rules:
             for name, rule in self._shapes.rules.items():
                 if rule.into == entity and self._original.rules[name].creates:
-                    source = number // self._rules.elements(name) if name in self._rules.targets else number % ELEMENT
+                    elements = self._rules.elements(name, rule.source)
+                    source = number // elements if name in self._rules.targets else number % ELEMENT
                     self._need(rule.source, source, path=path)
                     return
             return
@@ -234,18 +234,23 @@ class Synthesis:
             return
         self._followed.add((entity, number, edited, path is None))
         way = (*(path or ()), entity)
-        for name, rule in self._shapes.rules.items():
+        for name, rule in self._shapes.variants:
             if rule.mode == "shadow" and isinstance(rule, canonical.Embed):
                 continue
             if isinstance(rule, canonical.Embed):
                 if rule.into == entity and edited is None:
                     self._need(rule.source, number, path=way)
-                if rule.source == entity and path is None and not fresh and self._shapes.reads[name].changed_by(edited):
+                if (
+                    rule.source == entity
+                    and path is None
+                    and not fresh
+                    and self._shapes.reads[name, rule.source].changed_by(edited)
+                ):
                     self._add_children(name, rule, number)
             elif (
                 rule.source == entity
                 and not isinstance(rule, canonical.Index)
-                and self._shapes.reads[name].changed_by(edited)
+                and self._shapes.reads[name, rule.source].changed_by(edited)
             ):
                 for target, new, written in self._reached(name, rule, number, edited, path):
                     if rule.into not in way:
@@ -258,12 +263,14 @@ class Synthesis:
     ) -> Iterator[tuple[int, bool, frozenset[str] | None]]:
         """The targets of an item, whether they come to be with it, and what changes on them (None: all)."""
         way = (*(path or ()), rule.source)
-        numbers = [number + k * ELEMENT for k in range(self._rules.elements(name))]
-        if edited is not None and any(p.split(".", 1)[0] in edited for p in self._shapes.reads[name].target):
+        numbers = [number + k * ELEMENT for k in range(self._rules.elements(name, rule.source))]
+        if edited is not None and any(
+            p.split(".", 1)[0] in edited for p in self._shapes.reads[name, rule.source].target
+        ):
             numbers.append(numbers[-1] + EDITED)
         creates, shared = self._original.rules[name].creates, name in self._rules.targets
         if rule.recorded:
-            numbers = [self._rules.target(name, one) for one in numbers]
+            numbers = [self._rules.target(name, rule.source, one) for one in numbers]
         if shared and (creates or path is None):
             for target in range(self._rules.targets[name]):
                 self._need(rule.source, target, path=way)
@@ -281,7 +288,7 @@ class Synthesis:
 
     def _counted_before(self, rule: canonical.Rule) -> bool:
         """Whether targets have had contributions before: unless an item brings some of its targets to life."""
-        others = [name for name, other in self._shapes.rules.items() if other.source == rule.source]
+        others = [name for name, other in self._shapes.variants if other.source == rule.source]
         fresh = any(self._original.rules[name].creates and name not in self._rules.targets for name in others)
         return rule.recorded and not fresh and not self._original.entities[rule.source].owned_by_rules
 
@@ -300,9 +307,9 @@ class Synthesis:
         numbers = range(self._children, self._children + round(self._assumed.children_of(name)))
         self._children = numbers.stop
         kind, written = self._original.entities[entity], frozenset(rule.written)
-        reading = [n for n, r in self._shapes.rules.items() if r.source == entity and self._assumed.share(n)]
+        reading = [n for n, r in self._shapes.variants if r.source == entity and self._assumed.share(n)]
         reading = [n for n in reading if not isinstance(self._shapes.rules[n], canonical.Index)]
-        alone = entity == rule.into and not any(self._shapes.reads[n].changed_by(written) for n in reading)
+        alone = entity == rule.into and not any(self._shapes.reads[n, entity].changed_by(written) for n in reading)
         shown = {n: self._values.value(rule.source, path, parent, edited=False) for n, path in rule.attributes.items()}
         for number in numbers:
             image = self._item(entity, number, given=given)

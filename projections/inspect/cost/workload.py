@@ -230,5 +230,5 @@ def _read_entities(program: Program) -> list[str]:
     return [
         name
         for name, entity in program.entities.items()
-        if not entity.owned_by_rules and any(rule.source is entity for rule in program.rules.values())
+        if not entity.owned_by_rules and any(rule.source is entity for rule in program.variants)
     ]

@@ -66,7 +66,7 @@ def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -
 
 def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iterator[str]:
     """Yield why one part of a rule does not apply."""
-    typed = program.typed.rules[rule.name]
+    typed = next(one for one in program.typed.rules[rule.name].variants if one.source == rule.source.name)
     match typed, place:
         case _, ("where",):
             yield from _where(typed.where, resolve, "where: ")

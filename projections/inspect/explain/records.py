@@ -62,8 +62,9 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
     """Yield rules in the order of the file; an item may have two roles for one rule."""
     entities = {item.entity.name for item in (old, new) if item is not None}
     for rule in program.rules.values():
-        if rule.source.name in entities:
-            yield source_report(program, rule, record, old, new)
+        for variant in program.variants:
+            if variant.name == rule.name and variant.source.name in entities:
+                yield source_report(program, variant, record, old, new)
         if rule.mode == SHADOW:
             continue  # it does not write targets or children
         if rule.into.name in entities:

@@ -85,7 +85,7 @@ def _about(rules: Rules, remark: Remark) -> set[str]:
     if section == "entities":
         found.add(name)
     elif section == "projections":
-        found |= {rules.projections[name].from_, rules.projections[name].into}
+        found |= {*rules.projections[name].sources, rules.projections[name].into}
     elif section == "queries":
         found |= {*rules.queries[name].entities}
     else:

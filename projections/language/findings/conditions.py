@@ -41,7 +41,7 @@ _SAME = "compare numbers with numbers, and text with text"
 
 
 def _all_patterns(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Location]]:
-    for _, document, place in patterns(facts.rules):
+    for _, _, document, place in patterns(facts.rules):
         yield document, place
     for name, entity in facts.rules.entities.items():
         if entity.match is not None:

@@ -18,7 +18,10 @@ def expiry(facts: Facts) -> Iterator[Remark]:
     for name, table in rules.all_tables.items():
         here = [entity for entity in rules.entities if rules.table_of(entity) == name]
         sources = dict.fromkeys(
-            rule.from_ for rule in facts.projections.values() if rule.kind not in ("index", "embed")
+            source
+            for rule in facts.projections.values()
+            if rule.kind not in ("index", "embed")
+            for source in rule.sources
         )
         sources_here = [entity for entity in sources if entity in here and not facts.made_by_rules(entity)]
         expiring = [entity for entity in here if rules.entities[entity].expires]

@@ -124,6 +124,11 @@ class Facts:
     def projections(self) -> Mapping[str, Projection]:
         return self.rules.projections
 
+    @cached_property
+    def variants(self) -> tuple[tuple[str, Projection], ...]:
+        """Each rule with its name, once for each of its sources."""
+        return tuple(self.rules.variants())
+
     def table(self, entity: str) -> Table:
         return self.rules.all_tables[self.rules.table_of(entity) or ""]
 
@@ -155,11 +160,11 @@ class Facts:
     # Keys.
 
     @cached_property
-    def target_keys(self) -> Mapping[str, KeySet]:
-        """By rule that makes the key of its target: that key, with values of the source."""
+    def target_keys(self) -> Mapping[tuple[str, str], KeySet]:
+        """By rule and source, if the rule makes the key of its target: that key, with values of the source."""
         return {
-            name: self._target_key(name, rule)
-            for name, rule in self.projections.items()
+            (name, rule.source): self._target_key(name, rule)
+            for name, rule in self.variants
             if rule.kind not in ("index", "embed")
         }
 
@@ -178,15 +183,15 @@ class Facts:
                 if isinstance(part, str):
                     parts.append(part)
                 elif part.name in rule.bind:
-                    place, text = ("projections", name, "bind", part.name), rule.bind[part.name]
-                    parts += self._parts(rule.from_, text, place, rule, part.star)
+                    place, text = ("projections", name, *rule.place("bind"), part.name), rule.bind[part.name]
+                    parts += self._parts(rule.source, text, place, rule, part.star)
                 else:
                     at = ("projections", name, rule.kind, "into")
-                    parts.append(self._slot(rule.from_, part, at, None, rule, part.star))
+                    parts.append(self._slot(rule.source, part, at, None, rule, part.star))
             made.append(Made(attribute, kind, _joined(parts), place))
         return KeySet(
             entity=rule.into,
-            source=rule.from_,
+            source=rule.source,
             rule=name,
             index=None,
             partition=tuple(made[:1]),
@@ -213,7 +218,7 @@ class Facts:
 
     def _listed(self, rule: Projection, where: Mapping[str, Any] | None = None) -> dict[str, tuple[Any, ...]]:
         found: dict[str, tuple[Any, ...]] = {}
-        for pattern in (self.rules.entities[rule.from_].match, rule.where, where):
+        for pattern in (self.rules.entities[rule.source].match, rule.where, where):
             found |= _values(pattern)
         return found
 
@@ -233,9 +238,11 @@ class Facts:
                 continue
             for inner, where, texts in forms:
                 place = ("projections", name, *inner)
-                made = {a: self._plain(rule.from_, a, text, (*place, a), rule) for a, text in texts.items()}
+                made = {a: self._plain(rule.source, a, text, (*place, a), rule) for a, text in texts.items()}
                 listed = self._listed(rule, where)
-                yield from self._by_index(KeySet(rule.into, rule.from_, name, None, (), (), place, False, listed), made)
+                yield from self._by_index(
+                    KeySet(rule.into, rule.source, name, None, (), (), place, False, listed), made
+                )
 
     def _plain(self, source: str, attribute: str, text: str, place: Location, rule: Projection | None = None) -> Made:
         return Made(attribute, "S", tuple(self._parts(source, text, place, rule)), place)

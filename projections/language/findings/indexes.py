@@ -50,8 +50,8 @@ def _not_projected(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 NOT_PROJECTED,
                 ("projections", name, "embed"),
-                f"{index} does not project {', '.join(lacking)}: each change of a {rule.from_} reads every {rule.into} that "
-                f"it finds, twice",
+                f"{index} does not project {', '.join(lacking)}: each change of a {rule.source} reads every {rule.into} "
+                f"that it finds, twice",
                 f"often no change is needed, because writes of an index with the guard cost more than these reads; "
                 f"otherwise add them to `projection` of {index}",
                 at_key=True,

@@ -22,6 +22,8 @@ def names(facts: Facts) -> Iterator[Remark]:
     yield from _never_recognised(facts)
     found = list(reads(facts.rules))
     unknown = [read for read in found if _is_unknown(facts, read)]
+    of_others = {(read.place, read.root) for read in found if read not in unknown}
+    unknown = [read for read in unknown if not _is_optional(read) or (read.place, read.root) not in of_others]
     for read in _once(unknown):
         yield _unknown(facts, read)
     yield from _other_case(facts, [read for read in found if read not in unknown])
@@ -61,6 +63,14 @@ def _is_unknown(facts: Facts, read: Read) -> bool:
         and read.name not in facts.variables(read.entity)
         and not read.root.startswith(facts.rules.guard_prefix)
     )
+
+
+def _is_optional(read: Read) -> bool:
+    """Return whether the rest of a rule does not depend on a value: that of a measure or of an attribute of a list.
+
+    With several sources, it is enough that the items of one have it.
+    """
+    return read.place[2:4] in (("aggregate", "set"), ("top", "attributes"), ("latest", "attributes"))
 
 
 def _unknown(facts: Facts, read: Read) -> Remark:
@@ -136,7 +146,7 @@ def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
 
 def _bindable(facts: Facts, read: Read) -> dict[str, str]:
     """Return the names that bind a variable of the target's key before attributes do."""
-    each = each_variable(facts.projections[read.rule])
+    each = next(each_variable(rule) for name, rule in facts.variants if (name, rule.source) == (read.rule, read.entity))
     found = dict.fromkeys(facts.variables(read.entity), f"a variable of the key of {read.entity}")
     if each is not None:
         found[each] = "the variable of `each`"

@@ -100,11 +100,11 @@ class Numbers:
         """Yield numbers that a rule copies."""
         for rule in self._facts.projections.values():
             for target, path in _carried(rule).items():
-                if (rule.from_, path) in known:
-                    yield (rule.into, target), known[rule.from_, path]
+                if all((source, path) in known for source in rule.sources):
+                    yield (rule.into, target), known[rule.source, path]
             if rule.copy_ is not None and rule.copy_.attributes == "all":
                 for (entity, attribute), why in known.items():
-                    if entity == rule.from_:
+                    if entity == rule.source:
                         yield (rule.into, attribute), why
 
     # How rules use what the application writes.
@@ -123,11 +123,13 @@ class Numbers:
                     for factor in expression.factors:
                         if not factor.from_text:
                             how = "compares it as a number" if extreme else "adds it up"
-                            found.setdefault((rule.from_, factor.path), f"rule {name} {how}")
+                            for source in rule.sources:
+                                found.setdefault((source, factor.path), f"rule {name} {how}")
             elif rule.rank is not None:
                 for factor in Expression.parse(rule.rank.by).factors:
                     if not factor.from_text:
-                        found.setdefault((rule.from_, factor.path), f"rule {name} ranks it")
+                        for source in rule.sources:
+                            found.setdefault((source, factor.path), f"rule {name} ranks it")
         for tested in tests(self._facts.rules):
             for one in tested.test.alternatives:
                 if compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal)):

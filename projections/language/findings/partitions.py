@@ -31,10 +31,14 @@ def partitions(facts: Facts) -> Iterator[Remark]:
         yield from _index(facts, key)
     yield from _inverted(facts)
     seen: set[str] = set()
-    for name, key in facts.target_keys.items():
-        rule = facts.projections[name]
+    hot: set[str] = set()
+    for name, rule in facts.variants:
+        if name in hot or (name, rule.source) not in facts.target_keys:
+            continue
+        key = facts.target_keys[name, rule.source]
         few = _few(key, (*key.partition, *key.sort), f"{key.source} items")
         if few is not None:
+            hot.add(name)
             yield from _group(facts, rule, key, few)
         elif rule.rank is None and key.entity not in seen and facts.made_by_rules(key.entity):
             found = list(_target(facts, key))
@@ -165,14 +169,14 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
             else f"a rank reads up to {2 * _SHARDS - 2} items more"
         )
         instead = (
-            f"if {rule.from_} items change faster, spread {spread} with `shards: {_SHARDS}`: "
+            f"if {rule.source} items change faster, spread {spread} with `shards: {_SHARDS}`: "
             f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and {stays}"
         )
     else:
         place = made.place
         instead = (
-            f"if {rule.from_} items change faster, put a bucket into the target's key, such as "
-            f"{{{facts.telling(rule.from_)}|bucket({_BUCKETS})}}, and merge the results when reading"
+            f"if {rule.source} items change faster, put a bucket into the target's key, such as "
+            f"{{{facts.telling(rule.source)}|bucket({_BUCKETS})}}, and merge the results when reading"
         )
     yield Remark(
         HOT_GROUP,

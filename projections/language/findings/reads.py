@@ -48,7 +48,7 @@ class Tested:
 
 def reads(rules: Rules) -> Iterator[Read]:
     """Yield all names that rules read on items. For elements of `each` that is the path of the list."""
-    for name, rule in rules.projections.items():
+    for name, rule in rules.variants():
         variable = each_variable(rule)
         for read in _reads(rules, name, rule):
             if read.root != variable:
@@ -57,18 +57,18 @@ def reads(rules: Rules) -> Iterator[Read]:
 
 def _reads(rules: Rules, name: str, rule: Projection) -> Iterator[Read]:
     place: Location = ("projections", name)
-    source = rule.from_
+    source = rule.source
     for tested in tests(rules):
-        if tested.rule == name:
+        if tested.rule == name and tested.entity == source:
             for position, read in enumerate(tested.test.names):
                 yield Read(name, tested.entity, read, tested.place, at_key=position == 0)
     for variable, text in rule.bind.items():
-        yield from _template(name, source, text, (*place, "bind", variable))
+        yield from _template(name, source, text, (*place, *rule.place("bind"), variable))
     for variable, form in (rule.each or {}).items():
         if isinstance(form, dict):
-            yield Read(name, source, form["ancestors"], (*place, "each", variable, "ancestors"))
+            yield Read(name, source, form["ancestors"], (*place, *rule.place("each"), variable, "ancestors"))
         else:
-            yield Read(name, source, form, (*place, "each", variable))
+            yield Read(name, source, form, (*place, *rule.place("each"), variable))
     if rule.kind not in ("index", "embed"):
         for variable in key_variables(rules.entities[rule.into]):
             if variable not in rule.bind:
@@ -77,7 +77,7 @@ def _reads(rules: Rules, name: str, rule: Projection) -> Iterator[Read]:
 
 
 def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
-    source = rule.from_
+    source = rule.source
     if rule.copy_ is not None:
         if rule.copy_.attributes != "all":
             yield from _paths(name, source, rule.copy_.attributes, (*place, "copy", "attributes"))
@@ -144,27 +144,28 @@ def _offset(form: Any, path: str) -> int | None:
 
 def tests(rules: Rules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
-    for name, document, place in patterns(rules):
+    for name, source, document, place in patterns(rules):
         for test in _all(Pattern.parse(document).conditions):
-            yield Tested(name, rules.projections[name].from_, test, _find(document, test, place))
+            yield Tested(name, source, test, _find(document, test, place))
 
 
-def patterns(rules: Rules) -> Iterator[tuple[str, Mapping[str, Any], Location]]:
-    """Yield every pattern in a rule, with the rule and its place."""
-    for name, rule in rules.projections.items():
+def patterns(rules: Rules) -> Iterator[tuple[str, str, Mapping[str, Any], Location]]:
+    """Yield every pattern in a rule, with the rule, the source entity and its place."""
+    for name, rule in rules.variants():
         place: Location = ("projections", name)
+        source = rule.source
         if rule.where is not None:
-            yield name, rule.where, (*place, "where")
+            yield name, source, rule.where, (*place, *rule.place("where"))
         if rule.index is not None:
             for inner, where, _ in cases(rule.index):
                 if where is not None:
-                    yield name, where, (*place, "index", *inner, "where")
+                    yield name, source, where, (*place, "index", *inner, "where")
         elif rule.aggregate is not None:
             for attribute, form in rule.aggregate.set.items():
                 pattern = Measure.parse(attribute, form).where
                 if pattern is not None:
                     at = _where_place(form, (*place, "aggregate", "set", attribute))
-                    yield name, pattern.document, at
+                    yield name, source, pattern.document, at
 
 
 def _where_place(form: Any, place: Location) -> Location:

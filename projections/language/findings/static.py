@@ -61,9 +61,9 @@ def _few_values(fields: list[Field], place: Location, what: str) -> Iterator[Rem
 def _written_once(facts: Facts, name: str) -> Iterator[Remark]:
     """Yield a remark about a rule whose index keys never change."""
     rule = facts.projections[name]
-    if rule.index is None or rule.mode == "shadow" or facts.made_by_rules(rule.from_):
+    if rule.index is None or rule.mode == "shadow" or facts.made_by_rules(rule.source):
         return
-    variables = {*facts.variables(rule.from_)}
+    variables = {*facts.variables(rule.source)}
     forms = cases(rule.index)
     conditions = [where for where in (rule.where, *(where for _, where, _ in forms)) if where]
     names = {one for where in conditions for one in Pattern.parse(where).names}
@@ -75,9 +75,9 @@ def _written_once(facts: Facts, name: str) -> Iterator[Remark]:
     yield Remark(
         STATIC_INDEX_KEY,
         ("projections", name),
-        f"the keys that it writes never change: they have only constants and variables of the key of {rule.from_}",
-        f"let the application write them with each new {rule.from_}, which saves one write for each, remove the rule, and "
+        f"the keys that it writes never change: they have only constants and variables of the key of {rule.source}",
+        f"let the application write them with each new {rule.source}, which saves one write for each, remove the rule, and "
         "declare them",
         at_key=True,
-        paste=block({"entities": {rule.from_: {"index_key": keys}}}),
+        paste=block({"entities": {rule.source: {"index_key": keys}}}),
     )

@@ -38,9 +38,10 @@ def targets(facts: Facts) -> Iterator[Remark]:
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
         yield from _together(facts, name)
-    for name, rule in facts.projections.items():
+    for name, rule in facts.variants:
         yield from _not_derived(facts, name, rule)
-        yield from _padded(facts, name)
+        yield from _padded(facts, name, rule)
+    for name, rule in facts.projections.items():
         if rule.copy_ is not None:
             yield from _claimed(facts, name, rule)
             yield from _index_keys(facts, name, rule)
@@ -72,7 +73,7 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
 def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     if rule.kind not in ("aggregate", "top", "latest") or facts.made_by_rules(rule.into):
         return
-    key = facts.target_keys[name]
+    key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
     computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None), None)
     if computed is not None:
@@ -86,9 +87,9 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         )
 
 
-def _padded(facts: Facts, name: str) -> Iterator[Remark]:
+def _padded(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield remarks for numeric key attributes of targets that are made of padded text: leading zeros are bad input."""
-    key = facts.target_keys.get(name)
+    key = facts.target_keys.get((name, rule.source))
     for made in (*key.partition, *key.sort) if key is not None else ():
         slot = next((slot for slot in made.slots if slot.piped("pad", "invert")), None)
         if made.kind == "N" and slot is not None:
@@ -104,9 +105,9 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
 
 def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield a remark if a copy would need no claim with a variable of its key as the source's `id`."""
-    if not facts.typed.rules[name].recorded or facts.rules.entities[rule.from_].id is not None:
+    if not facts.typed.rules[name].recorded or facts.rules.entities[rule.source].id is not None:
         return
-    key = facts.target_keys[name]
+    key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
     told = {slot.name for slot in slots if slot.origin == "key" and not slot.pipes}
     others = [slot for slot in slots if slot.origin != "key" and slot.name != each_variable(rule)]
@@ -115,9 +116,9 @@ def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         yield Remark(
             CLAIMED_COPY,
             ("projections", name, "copy"),
-            f"two {rule.from_} items with the same {variable} have the same {rule.into} as target, so the copy goes through "
-            "the ledger: 7 write units instead of 1",
-            f"if {variable} is unique, add `id: {variable}` to {rule.from_}",
+            f"two {rule.source} items with the same {variable} have the same {rule.into} as target, so the copy goes "
+            "through the ledger: 7 write units instead of 1",
+            f"if {variable} is unique, add `id: {variable}` to {rule.source}",
             at_key=True,
         )
 
@@ -137,7 +138,7 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     carried = {
         made.attribute: key.index
         for key in facts.index_keys
-        if key.entity == rule.from_
+        if key.entity == rule.source
         for made in (*key.partition, *key.sort)
         if made.attribute in indexed and made.attribute not in kept
     }
@@ -146,7 +147,7 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         yield Remark(
             COPIED_INDEX_KEY,
             ("projections", name, "copy", "attributes"),
-            f"`all` also copies {attributes}, so each {rule.into} appears in {indexes} beside its {rule.from_}",
+            f"`all` also copies {attributes}, so each {rule.into} appears in {indexes} beside its {rule.source}",
             "list the attributes to copy; if copies belong in the index, give them an index rule of its own",
         )
 
@@ -155,7 +156,7 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield a remark for a copy that gets the TTL attribute."""
     assert rule.copy_ is not None
     ttl, form = facts.table(rule.into).ttl, rule.copy_.attributes
-    source = facts.rules.entities[rule.from_]
+    source = facts.rules.entities[rule.source]
     if ttl is None or not source.expires or (form != "all" and ttl not in attribute_map(form)):
         return
     place: Location = ("projections", name, "copy", "attributes")
@@ -164,8 +165,8 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     yield Remark(
         COPIED_TTL,
         place,
-        f"the copy also has {ttl}, so it expires on its own: if DynamoDB deletes it before its {rule.from_}, the rule "
-        f"creates it again until the {rule.from_} is deleted",
+        f"the copy also has {ttl}, so it expires on its own: if DynamoDB deletes it before its {rule.source}, the rule "
+        f"creates it again until the {rule.source} is deleted",
         "do not copy it: a copy is removed with its source"
         if form != "all"
         else "list the attributes to copy, without it",
@@ -222,7 +223,7 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     assert rule.copy_ is not None
     form, numbers, types = rule.copy_.attributes, Numbers(facts), attribute_types(facts.table(rule.into))
     for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):
-        why = numbers.number(rule.from_, path)
+        why = numbers.number(rule.source, path)
         if types.get(target) == "S" and why is not None:
             yield Remark(
                 WRONG_TYPE,

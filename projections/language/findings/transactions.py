@@ -9,6 +9,8 @@ from projections.language.contribution import ENTRY_BYTES
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import MANY_CONTRIBUTIONS
+from projections.language.mistakes import Location
+from projections.language.models import Projection
 
 __all__ = ["transactions"]
 
@@ -19,27 +21,30 @@ _MEMBER_BYTES = 50
 
 
 def transactions(facts: Facts) -> Iterator[Remark]:
-    """Yield a remark for each recorded rule with `each`, unless its elements share few targets.
+    """Yield a remark for each `each` of a recorded rule, unless its elements share few targets.
 
     The ancestors of a path are too few.
     """
-    for name, rule in facts.projections.items():
+    seen: set[Location] = set()
+    for name, rule in facts.variants:
+        place: Location = ("projections", name, *rule.place("each"))
         variable = each_variable(rule)
-        if rule.each is None or variable is None or not facts.typed.rules[name].recorded:
+        if rule.each is None or variable is None or place in seen or not facts.typed.rules[name].recorded:
             continue
         path = rule.each[variable]
         if isinstance(path, dict):
             continue
-        key = facts.target_keys[name]
+        key = facts.target_keys[name, rule.source]
         groups = 1 if _own_target(key, variable) else 0
         actions = groups + facts.typed.rules[name].members
         if not actions:
             continue
-        fixed = sum(_fixed(facts, other) for other in facts.projections if facts.projections[other].from_ == rule.from_)
+        fixed = sum(_fixed(facts, other, one) for other, one in facts.variants if one.source == rule.source)
         most = max((ACTIONS - 1 - fixed - (1 - groups)) // actions, 1)
+        seen.add(place)
         yield Remark(
             MANY_CONTRIBUTIONS,
-            ("projections", name, "each"),
+            place,
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
             f"more than about {_entries(name, key, facts.typed.rules[name].members):,} in all exceed the limit of one item "
             f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing for that item",
@@ -53,10 +58,10 @@ def _own_target(key: KeySet, variable: str) -> bool:
     return any(slot.piped("bucket", "date") is None for slot in slots if slot.name.split(".")[0] == variable)
 
 
-def _fixed(facts: Facts, name: str) -> int:
+def _fixed(facts: Facts, name: str, variant: Projection) -> int:
     """Return the actions of the other rules of the same item, whose contributions change in the same transaction."""
     rule = facts.typed.rules[name]
-    return 1 + rule.members if rule.each is None and rule.recorded else 0
+    return 1 + rule.members if variant.each is None and rule.recorded else 0
 
 
 def _entries(rule: str, key: KeySet, members: int) -> int:

@@ -250,7 +250,7 @@ class Backfill:
         if not rules:
             return list(self._program.tables)
         chosen = [self._program.rules[name] for name in rules]
-        found = {rule.source.table for rule in chosen} | {rule.into.table for rule in chosen}
+        found = {entity.table for rule in chosen for entity in (*rule.sources, rule.into)}
         return [name for name in self._program.tables if name in found]
 
     def tables_of(self, run: Run, phase: str) -> Sequence[str]:

@@ -42,8 +42,8 @@ class Scope:
         self.recorded = frozenset(rule.name for rule in recorded if rule.name in seen)
         """The rules whose contributions are compared with items, and whose groups with targets, if they write to any."""
         publishing = [rule for rule in recorded if rule.name in seen]
-        self.recorded_from = grouped(publishing, lambda rule: rule.source.name)
-        """By source entity."""
+        self.recorded_from = frozenset(source.name for rule in publishing for source in rule.sources)
+        """The source entities of the rules whose contributions are compared."""
         self.published_into = grouped((rule for rule in publishing if rule.writes_items), lambda rule: rule.into.name)
         """By target entity."""
         copies = [rule for name, rule in program.guarded_copies.items() if name in seen]
@@ -116,4 +116,4 @@ class Scope:
 
 
 def _tables(rules: Iterable[Rule]) -> set[str]:
-    return {entity.table for rule in rules for entity in (rule.source, rule.into)}
+    return {entity.table for rule in rules for entity in (*rule.sources, rule.into)}

@@ -17,8 +17,9 @@ __all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expect
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""
 
-Settled: TypeAlias = Iterable[tuple[str, Image]]
-"""(rule, item as it was) of each item that expired under a rule with `expired: keep`."""
+Settled: TypeAlias = Iterable[tuple[str, Image] | tuple[str, Image, str]]
+"""(rule, item as it was) of each item that expired under a rule with `expired: keep`. If the rule has sources in several
+tables, add the item's table."""
 
 Known: TypeAlias = tuple[Entity, Mapping[str, Value]]
 """An item's entity and key variables."""
@@ -153,21 +154,25 @@ class _Run:
         self._guards = guards
         self._settled: dict[str, dict[ItemKey, list[Contribution]]] = {}
         self._memory: dict[tuple[str, ItemKey], tuple[Image, Any]] = {}
+        self._contributed: dict[tuple[str, ItemKey], tuple[Image, list[Contribution]]] = {}
         self._incomparable: set[tuple[ItemKey, str]] = set()
         self._creators: dict[ItemKey, str] = {}
         self._occupied_by: set[tuple[ItemKey, str]] = set()
-        for name, image in settled:
-            self._settle(name, image)
+        for name, image, *table in settled:
+            self._settle(name, image, *table)
 
-    def _settle(self, name: str, image: Image) -> None:
+    def _settle(self, name: str, image: Image, table: str | None = None) -> None:
         one = self._oracle.rules[name]
         if not isinstance(one, GroupRule):
             return
-        ((key, item),) = self._oracle.read({one.source.table.name: [image]}).items()
-        variables = one.source.read(key)
-        if variables is not None and one.source.fits(item, variables):
-            for given in one.contributions(key, item, variables):
-                self._settled.setdefault(name, {}).setdefault(given.target, []).append(given)
+        for entity in map(self._oracle.entities.__getitem__, one.sources):
+            if table not in (None, entity.table.name):
+                continue
+            ((key, item),) = self._oracle.read({entity.table.name: [image]}).items()
+            variables = entity.read(key)
+            if variables is not None and entity.fits(item, variables):
+                for given in one.contributions(entity.name, key, item, variables):
+                    self._settled.setdefault(name, {}).setdefault(given.target, []).append(given)
 
     def expected(self) -> Expected:
         base = self._application()
@@ -284,19 +289,28 @@ class _Run:
         remembered = self._memory.get((one.name, key))
         if remembered is not None and remembered[0] is item:
             return remembered[1]
-        if isinstance(one, GroupRule):
-            result: Any = one.contributions(key, item, variables)
-        else:
-            result = one.result(item, variables)
+        result = one.result(item, variables)
         self._memory[one.name, key] = item, result
         return result
+
+    def _given(
+        self, one: GroupRule, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
+    ) -> list[Contribution]:
+        """The contributions of one item, which are remembered."""
+        remembered = self._contributed.get((one.name, key))
+        if remembered is not None and remembered[0] is item:
+            return remembered[1]
+        given = one.contributions(entity, key, item, variables)
+        self._contributed[one.name, key] = item, given
+        return given
 
     def _groups(self, one: GroupRule, sources: Mapping[str, Any]) -> dict[ItemKey, list[Contribution]]:
         """The contributions to each target."""
         found: dict[ItemKey, list[Contribution]] = {}
-        for key, item, variables in sources.get(one.source.name, ()):
-            for given in self._remembered(one, key, item, variables):
-                found.setdefault(given.target, []).append(given)
+        for entity in one.sources:
+            for key, item, variables in sources.get(entity, ()):
+                for each in self._given(one, entity, key, item, variables):
+                    found.setdefault(each.target, []).append(each)
         for target, given in self._settled.get(one.name, {}).items():
             if one.kind != "copy":
                 found.setdefault(target, []).extend(given)

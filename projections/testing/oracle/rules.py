@@ -54,13 +54,41 @@ class Rule:
         self.attributes: set[str] = set()
 
 
+class Source:
+    """One source of a rule: which of its items contribute, how often, and to which targets."""
+
+    def __init__(self, document: _Document) -> None:
+        self.entity: str = document["from"]
+        self.fits = pattern(document["where"])
+        self._each = document["each"]
+        self._bind = {variable: Template.parse(text) for variable, text in document["bind"].items()}
+
+    def elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
+        """The variable of `each` for each element; once, without a variable, where there is no `each`."""
+        if self._each is None:
+            yield {}
+            return
+        value = scope.need(self._each["path"])
+        seen = []
+        for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
+            if "M" not in element:
+                if normal(element) in seen:
+                    continue
+                seen.append(normal(element))
+            yield {self._each["variable"]: element}
+
+    def variable(self, name: str, scope: Scope) -> Value:
+        """The value of a variable of the target's key."""
+        return {"S": self._bind[name].render(scope.need)} if name in self._bind else scope.need(name)
+
+
 class GroupRule(Rule):
     """`copy`, `aggregate`, `top` and `latest`: targets are found by their keys."""
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         super().__init__(name, document, source, into)
-        self._each = document["each"]
-        self._bind = {variable: Template.parse(text) for variable, text in document["bind"].items()}
+        sources = [Source(form) for form in (document, *document.get("other_sources", ()))]
+        self.sources = {one.entity: one for one in sources}
         self._by: str | None = document.get("by")
         self._descending = document.get("order") == "desc"
         self._limit: int = document.get("limit", 1)
@@ -81,15 +109,18 @@ class GroupRule(Rule):
         if self.everything:
             self.attributes.add(EVERYTHING)
 
-    def contributions(self, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> list[Contribution]:
-        """Return the contributions of a source item: none if any part of it is bad input."""
+    def contributions(
+        self, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
+    ) -> list[Contribution]:
+        """Return the contributions of an item of one of the sources: none if any part of it is bad input."""
         found = []
+        source = self.sources[entity]
         try:
-            for position, element in enumerate(self._elements(Scope(item, variables))):
+            for position, element in enumerate(source.elements(Scope(item, variables))):
                 scope = Scope(item, variables, element)
                 try:
-                    if self.fits(scope.get):
-                        found.append(self._contribution(encode_key(key), position, scope))
+                    if source.fits(scope.get):
+                        found.append(self._contribution(source, encode_key(key), position, scope))
                 except Missing:
                     continue
             self._check_sums(found)
@@ -107,25 +138,8 @@ class GroupRule(Rule):
         for (_, name), amount in sums.items():
             self._measures[name].within(amount)
 
-    def _elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
-        """The variable of `each` for each element; once, without a variable, where there is no `each`."""
-        if self._each is None:
-            yield {}
-            return
-        value = scope.need(self._each["path"])
-        seen = []
-        for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
-            if "M" not in element:
-                if normal(element) in seen:
-                    continue
-                seen.append(normal(element))
-            yield {self._each["variable"]: element}
-
-    def _contribution(self, source: str, position: int, scope: Scope) -> Contribution:
-        def variable(name: str) -> Value:
-            return {"S": self._bind[name].render(scope.need)} if name in self._bind else scope.need(name)
-
-        target = self.into.key(variable)
+    def _contribution(self, one: Source, source: str, position: int, scope: Scope) -> Contribution:
+        target = self.into.key(lambda name: one.variable(name, scope))
         if self.kind == "aggregate":
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
             return Contribution(target, source, position, amounts)

@@ -29,7 +29,7 @@ __all__ = ["Change", "change"]
 Document = dict[str, Any]
 
 _LEDGER = ("aggregate", "top", "latest")
-_COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into")
+_COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into", "other_sources")
 _TRIES = 60
 _MEASURED = re.compile(r"(?:(?:number|text)\()?([\w.]+)\)?")
 """An expression that is a path, perhaps in `number(…)` or `text(…)`."""
@@ -148,6 +148,8 @@ class _Draft:
             yield from (self._fewer_cases, self._cases_turned, self._prefixed)
         if kind == "embed":
             yield self._on_delete
+        if "other_sources" in rule:
+            yield from (self._fewer_sources, self._source_alone, self._other_where)
 
     # Attributes and variables
 
@@ -290,7 +292,7 @@ class _Draft:
             shown = {"by": self._any(paths), "order": order, "attributes": {f"{name}Kind": self._any(paths)}}
             if kind == "top":
                 shown |= {"as": f"{name}List", "limit": self._any([1, 2, 3])}
-        kept = {key: rule[key] for key in _COMMON}
+        kept = {key: rule[key] for key in _COMMON if key in rule}
         rule.clear()
         rule.update({**kept, "kind": kind, **shown})
         return f"it is {kind} of {shown}"
@@ -310,7 +312,9 @@ class _Draft:
 
     def _into(self, name: str, rule: Document) -> str | None:
         """Change the target to another entity that no rule reads (no cycles) and whose attributes are free."""
-        read = {one["from"] for one in self._rules.values()}
+        if "other_sources" in rule:
+            return None
+        read = {name for one in self._rules.values() for name in _sources(one)}
         made = {one["into"] for one in self._rules.values() if one["kind"] == "copy"}
         names = _written(rule)
         taken = {
@@ -327,6 +331,30 @@ class _Draft:
             if variable not in known and text is not None:
                 rule["bind"][variable] = text
         return f"into {rule['into']} by {rule['bind']}"
+
+    # Of several sources
+
+    def _fewer_sources(self, name: str, rule: Document) -> str | None:
+        """Without the last source."""
+        gone = rule["other_sources"].pop()
+        if not rule["other_sources"]:
+            del rule["other_sources"]
+        return f"{gone['from']} is no longer a source"
+
+    def _source_alone(self, name: str, rule: Document) -> str | None:
+        """Without the first source: the second one takes its place."""
+        gone, (first, *others) = rule["from"], rule.pop("other_sources")
+        rule.update(first)
+        if others:
+            rule["other_sources"] = others
+        return f"{gone} is no longer a source"
+
+    def _other_where(self, name: str, rule: Document) -> str | None:
+        """Another condition on the last source."""
+        other = rule["other_sources"][-1]
+        names = [path for path in self._attributes(other) if "." not in path]
+        other["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
+        return f"where of {other['from']} is {other['where']}"
 
     # Of indexes and embeds
 
@@ -365,7 +393,7 @@ class _EntityDraft(_Draft):
 
     def draw(self) -> Change | None:
         """One entity changes: how its items are recognised, their keys, or what is declared unique."""
-        names = {name for rule in self._rules.values() for name in (rule["from"], rule.get("into", rule["from"]))}
+        names = {n for rule in self._rules.values() for n in (*_sources(rule), rule.get("into", rule["from"]))}
         name = self._any(sorted(names))
         form = self._other["entities"][name]
         made = name in self._pools.created
@@ -394,6 +422,10 @@ class _EntityDraft(_Draft):
         if self._rng.random() < 0.5 and not made:
             return Change(self._other, self._document, f"{name}: {words}, reverted", expires=False)
         return Change(self._document, self._other, f"{name}: {words}", expires=False)
+
+
+def _sources(rule: Document) -> list[str]:
+    return [rule["from"], *(other["from"] for other in rule.get("other_sources", ()))]
 
 
 def _written(rule: Document) -> set[str]:

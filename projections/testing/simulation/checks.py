@@ -247,9 +247,9 @@ class Checks:
                             f"{_shown(values.get(name))} (rule {rule.name})"
                         )
 
-    def _settled(self, ended: Ended) -> list[tuple[str, Image]]:
-        """Return expired items, for each rule that keeps their contributions."""
-        found = []
+    def _settled(self, ended: Ended) -> list[tuple[str, Image, str]]:
+        """Return expired items with their tables, for each rule that keeps their contributions."""
+        found: list[tuple[str, Image, str]] = []
         for record in ended.expired:
             change = record["dynamodb"]
             table = record["eventSourceARN"].split("/")[1]
@@ -259,7 +259,7 @@ class Checks:
                 continue
             for rule in self._program.ledger_rules.get(item.entity.name, ()):
                 if rule.expired == "keep":
-                    found.append((rule.name, change["OldImage"]))
+                    found.append((rule.name, change["OldImage"], table))
         return found
 
     # Ranks

@@ -58,7 +58,7 @@ class Pools:
         self._values: dict[str, list[Value]] = {}
         self._reads: dict[str, dict[str, None]] = {name: {} for name in program.entities}
         self._elements: dict[str, dict[str, str]] = {name: {} for name in program.entities}
-        for rule in program.typed.rules.values():
+        for _, rule in program.typed.variants():
             self._rule(rule)
         for name, kind in program.entities.items():
             if kind.pattern is not None:
@@ -165,7 +165,7 @@ class Pools:
 
     def _bound(self) -> None:
         """What `bind` makes of the sources' values becomes variables of the targets, so that they meet."""
-        for rule in self._program.typed.rules.values():
+        for _, rule in self._program.typed.variants():
             into = self._program.entities[rule.into]
             if isinstance(rule, canonical.Embed):
                 source = self._program.entities[rule.source]
