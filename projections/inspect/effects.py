@@ -13,6 +13,7 @@ from projections.engine.plan import Plan, plan
 from projections.engine.records import decode, decode_all
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
+from projections.language.measures import EXTREMES
 from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, LedgerRule, PickRule, RankRule
@@ -134,7 +135,14 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
         amount = contributed.get("=" + measure.slot)
         if measure.function == "count" and measure.where is None:
             found[measure.name] = contributed["n"]
-        elif measure.function in ("min", "max"):
+        elif measure.by is not None:
+            held = [one for one in contributed.get("+", ()) if one.startswith(measure.slot + "|")]
+            if held:
+                chosen = min(held) if measure.function == "first" else max(held)
+                payload = change.after.payloads.get((rule.name, target, chosen), {})
+                if measure.name in payload:
+                    found[measure.name] = plain(payload[measure.name])
+        elif measure.function in EXTREMES:
             held = [one for one in contributed.get("+", ()) if one.startswith(measure.slot + "|")]
             if held:
                 chosen = min(held) if measure.function == "min" else max(held)

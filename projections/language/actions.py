@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language.digits import MOST_DIGITS
-from projections.language.expressions import SHORT_FORMS
 from projections.language.forms import (
     AttributeName,
     AttributesForm,
@@ -19,6 +18,7 @@ from projections.language.forms import (
     PathText,
     TemplateText,
 )
+from projections.language.measures import SHORT_FORMS
 
 __all__ = ["Aggregate", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,9 @@ from projections.language.access.mistakes import question_mistakes
 from projections.language.binding import each_variable, key_variables
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
-from projections.language.expressions import Measure
 from projections.language.extremes import declaration, extreme_type
 from projections.language.lost import NOTHING, Dependence, Lost
+from projections.language.measures import EXTREMES, PICKED, TYPED, Measure
 from projections.language.mistakes import Location, Mistake, no_entity
 from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
@@ -122,6 +123,15 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
         yield Mistake((*place, "expired"), message, at_key=True)
     if rule.expired == "keep" and rule.kind in ("top", "latest"):
         yield Mistake((*place, "expired"), f"{rule.kind} rules can only `retract` what has expired")
+    if rule.expired == "keep" and rule.aggregate is not None:
+        for attribute, form in rule.aggregate.set.items():
+            function = Measure.parse(attribute, form).function
+            if function in PICKED:
+                message = (
+                    f"{function} shows a value of an item that exists, so it cannot keep what has expired: move it to "
+                    f"a rule with `expired: retract`"
+                )
+                yield Mistake((*place, "aggregate", "set", attribute), message)
 
 
 def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -174,7 +184,9 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
     fixed = {name.split(".")[0] for name in constants}
     for attribute, inner in written(rule).items():
         where = (*place, *inner)
-        if attribute in key_names(table):
+        if "." in attribute:
+            yield Mistake(where, _dotted(rule, attribute), at_key=True)
+        elif attribute in key_names(table):
             yield Mistake(where, f"{attribute} is a key attribute of the table: rules cannot write it", at_key=True)
         elif attribute.startswith(rules.guard_prefix):
             message = (
@@ -187,13 +199,24 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
             yield from _typed(rules, rule, attribute, types[attribute], where)
 
 
+def _dotted(rule: Projection, attribute: str) -> str:
+    """Return the message for an attribute to write whose name has a dot. In names to read, a dot leads into a map."""
+    whole = re.sub(r"\.+(.)?", lambda found: (found[1] or "").upper(), attribute)
+    instead = (
+        f"; for a map from values to numbers, write {attribute.split('.')[0]}: counts(…)" if rule.aggregate else ""
+    )
+    return (
+        f"rules write whole attributes, not parts of a map: name the attribute without a dot, such as {whole}{instead}"
+    )
+
+
 def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    """Yield `min` and `max` that do not determine whether they compare numbers or text."""
+    """Yield measures that take one type and do not determine whether it is numbers or text."""
     if rule.aggregate is None or any(rules.table_of(name) not in rules.all_tables for name in rule.sources):
         return
     for attribute, form in rule.aggregate.set.items():
         measure = Measure.parse(attribute, form)
-        if measure.function not in ("min", "max") or extreme_type(rules, rule, measure) is not None:
+        if measure.function not in TYPED or extreme_type(rules, rule, measure) is not None:
             continue
         assert measure.expression is not None
         inner = () if isinstance(form, str) else (measure.function,)
@@ -207,7 +230,9 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
     elif rule.aggregate is not None:
         measure = Measure.parse(attribute, rule.aggregate.set[attribute])
-        if measure.function not in ("min", "max"):
+        if measure.function in PICKED:
+            return
+        if measure.function not in EXTREMES:
             if kind != "N":
                 yield Mistake(
                     where, f"{attribute} is a key of type {kind}, a {measure.function} is a number: declare it N"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 from projections.language.digits import Scale
+from projections.language.measures import EXTREMES, PICKED
 
 __all__ = [
     "FORMAT",
@@ -295,9 +296,16 @@ class Measure:
     function: str
     expression: str | None
     where: Pattern | None
+    round: int | None = None
+    """The digits after the decimal point that are published; None for all."""
+    by: str | None = None
+    """The path that `first` and `last` order by."""
 
     def to_document(self) -> dict[str, Any]:
-        return {"function": self.function, "expression": self.expression, "where": self.where}
+        """Return the measure as a document. What is as usual is left out, so that older documents stay the same."""
+        document = {"function": self.function, "expression": self.expression, "where": self.where}
+        more = {"round": self.round, "by": self.by}
+        return {**document, **{name: value for name, value in more.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,14 +328,24 @@ class Aggregate(_Rule):
         return tuple(self.set)
 
     @property
-    def extremes(self) -> tuple[Measure, ...]:
-        """The measures that need the members of a group: `min` and `max`."""
-        return tuple(measure for measure in self.set.values() if measure.function in ("min", "max"))
+    def ordered(self) -> tuple[Measure, ...]:
+        """The measures that need the members of a group: `min`, `max`, `first` and `last`."""
+        return tuple(measure for measure in self.set.values() if measure.function in (*EXTREMES, *PICKED))
 
     @property
     def members(self) -> int:
-        """The number of members: measures of the same values share one."""
-        return len({(measure.expression, str(measure.where)) for measure in self.extremes})
+        """The number of members: measures of the same values, or by the same order, share one."""
+        return len({_order(measure) for measure in self.ordered})
+
+    @property
+    def queries(self) -> int:
+        """The number of queries for members that a publish makes."""
+        return len({(_order(measure), measure.function in ("min", "first")) for measure in self.ordered})
+
+
+def _order(measure: Measure) -> tuple[str | None, bool, str]:
+    """Return what orders the members of a measure: measures with the same order share them."""
+    return measure.by or measure.expression, measure.by is None, str(measure.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from projections.language.arithmetic import Expression
 from projections.language.digits import Scale
 from projections.language.embeds import EmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
-from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
+from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import Measure as ParsedMeasure
 from projections.language.patterns import Pattern
 from projections.language.rules import (
     AggregateRule,
@@ -212,18 +213,24 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
     for name, parts in document.items():
         where, expression = parts["where"], parts["expression"]
         function = parts["function"]
-        long_form = {function: expression or True, **({"where": where} if where else {})}
+        more = {part: parts[part] for part in ("round", "by") if part in parts}
+        long_form = {function: expression or True, **more, **({"where": where} if where else {})}
         parsed = ParsedMeasure.parse(name, long_form)
         slot = name
-        if function in ("min", "max"):  # `min` and `max` of the same values share their members
+        if function in EXTREMES:  # `min` and `max` of the same values share their members
             slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
+        elif function in PICKED:  # as measures by the same order do
+            slot = slots.setdefault(json.dumps(["by", parts["by"], where], sort_keys=True), name)
         measures.append(
             Measure(
                 name=name,
                 function=function,
-                evaluate=parsed.expression.compile() if parsed.expression else None,
+                evaluate=parsed.expression.compile() if parsed.expression and function not in PICKED else None,
                 where=parsed.where.compile() if parsed.where else None,
                 slot=slot,
+                digits=parsed.digits,
+                path=parsed.expression.path if parsed.expression and function in PICKED else None,
+                by=parsed.by.path if parsed.by else None,
             )
         )
     return tuple(measures)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from projections.language import canonical, one_form
-from projections.language.expressions import Measure
+from projections.language.measures import TYPED, Measure
 from projections.language.shapes import attribute_map, cases, index_attributes, is_local, key_attributes, projected
 
 if TYPE_CHECKING:
@@ -123,15 +123,17 @@ def _each(rule: Projection) -> canonical.Each | None:
 
 
 def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.Measure:
-    """Return a measure. In `min` and `max`, text is always `text(path)`; any other expression is a number."""
+    """Return a measure. Where text is possible, it is always `text(path)`; any other expression is a number."""
     from projections.language.extremes import extreme_type  # it needs the models, which need this module
 
     measure = Measure.parse(name, form)
     expression = measure.expression
-    if expression is not None and measure.function in ("min", "max") and not expression.is_text:
+    if expression is not None and measure.function in TYPED and not expression.is_text:
         expression = expression.as_text() if extreme_type(rules, rule, measure) == "S" else expression
     return canonical.Measure(
         function=measure.function,
         expression=None if expression is None else expression.text,
         where=None if measure.where is None else one_form.pattern(measure.where.document),
+        round=measure.digits,
+        by=None if measure.by is None else measure.by.text,
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable, key_variables
-from projections.language.expressions import Measure
+from projections.language.measures import Measure
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Pattern, Test, compared_type
 from projections.language.shapes import key_attributes

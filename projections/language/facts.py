@@ -175,6 +175,7 @@ def where_text(rule: Rule) -> str | None:
 
 def measure_text(measure: Measure, source: str | None = None) -> str:
     """Return a measure in the words of the rule file, such as `max(stars) of Review where status is "published"`."""
-    text = f"{measure.function}({measure.expression})" if measure.expression else measure.function
+    more = [str(one) for one in (measure.expression, measure.by, measure.round) if one is not None]
+    text = f"{measure.function}({', '.join(more)})" if more else measure.function
     text += f" of {source}" if source else ""
     return f"{text} where {conditions(measure.where)}" if measure.where else text

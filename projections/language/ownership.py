@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable
-from projections.language.expressions import Measure
+from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern

@@ -154,7 +154,7 @@ def _action(rule: Rule) -> Any:
             measures = {
                 name: {
                     one.function: True if one.expression is None else one.expression,
-                    **({} if one.where is None else {"where": one.where}),
+                    **{part: value for part in ("round", "by", "where") if (value := getattr(one, part)) is not None},
                 }
                 for name, one in rule.set.items()
             }

@@ -22,6 +22,7 @@ from projections.language.contribution import (
 from projections.language.digits import Scale, level_of, range_of
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
+from projections.language.measures import EXTREMES, PICKED
 from projections.language.ordering import encode_order
 from projections.language.sizes import size
 from projections.language.values import CONTEXT, number_text
@@ -231,8 +232,11 @@ class LedgerRule(Rule):
     __slots__ = ()
 
     recorded = True
-    carries: ClassVar[bool] = True
-    """Whether members of its groups hold attributes of their sources."""
+
+    @property
+    def carries(self) -> bool:
+        """Whether members of its groups hold attributes of their sources."""
+        return True
 
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         return bool(self.contributions(item, refused)[0])
@@ -459,20 +463,25 @@ class IndexRule(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One attribute of an aggregate. `slot` is shared by measures over the same members."""
+    """One attribute of an aggregate. `slot` is shared by measures over the same members.
+
+    `digits` is how many digits after the decimal point are published, None for all. `path` and `by` are of `first` and
+    `last`: what is shown, and the order.
+    """
 
     name: str
     function: str
     evaluate: Callable[[Resolve], Decimal | str | None] | None
     where: Condition | None
     slot: str
+    digits: int | None = None
+    path: str | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateRule(LedgerRule):
     """Counters and other aggregates set on a target."""
-
-    carries = False
 
     measures: tuple[Measure, ...]
     shards: int
@@ -485,8 +494,12 @@ class AggregateRule(LedgerRule):
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         amounts: Contributed = {"n": 1}
+        held: dict[str, Image] = {}
         for measure in self.measures:
             if measure.where is not None and not measure.where(resolve):
+                continue
+            if measure.by is not None:
+                self._hold(measure, resolve, position, held)
                 continue
             if measure.evaluate is None:  # a count; without a condition it is n
                 if measure.where is not None:
@@ -495,7 +508,7 @@ class AggregateRule(LedgerRule):
             value = measure.evaluate(resolve)
             if value is None:
                 continue
-            if measure.function in ("min", "max"):
+            if measure.function in EXTREMES:
                 wire: Value = {"S": value} if isinstance(value, str) else {"N": number_text(value)}
                 amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
                 continue
@@ -506,14 +519,34 @@ class AggregateRule(LedgerRule):
             amounts["=" + measure.slot] = text
             if measure.function == "avg":
                 amounts["#" + measure.slot] = 1
-        return amounts, {}
+        for member, payload in held.items():
+            amounts.setdefault("+", {})[member] = member_digest(payload)
+        return amounts, held
+
+    def _hold(self, measure: Measure, resolve: Resolve, position: int, held: dict[str, Image]) -> None:
+        """Add what `first` or `last` shows to the attributes of its member, which measures of one order share."""
+        assert measure.by is not None
+        assert measure.path is not None
+        by = resolve(measure.by)
+        if by is None:
+            return
+        member = member_of(measure.slot, by, None if self.each is None else position)
+        value = resolve(measure.path)
+        held[member] = {**held.get(member, {}), **({measure.name: value} if value is not None else {})}
+
+    @property
+    def carries(self) -> bool:
+        return any(measure.by is not None for measure in self.measures)
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
         return tuple(
-            MemberQuery(f"{measure.function} {measure.slot}", measure.slot, measure.function == "max", 1)
-            for measure in self.measures
-            if measure.function in ("min", "max")
+            MemberQuery(query, slot, descending, 1)
+            for query, slot, descending in dict.fromkeys(
+                (f"{measure.function} {measure.slot}", measure.slot, measure.function in ("max", "last"))
+                for measure in self.measures
+                if measure.function in (*EXTREMES, *PICKED)
+            )
         )
 
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
@@ -523,15 +556,37 @@ class AggregateRule(LedgerRule):
                 count = totals.n if measure.where is None else int(totals.amounts.get("=" + measure.slot, 0))
                 values[measure.name] = {"N": str(count)}
             elif measure.function == "sum":
-                values[measure.name] = {"N": number_text(totals.amounts.get("=" + measure.slot, Decimal(0)))}
+                values[measure.name] = {
+                    "N": _rounded(totals.amounts.get("=" + measure.slot, Decimal(0)), 1, measure.digits)
+                }
             elif measure.function == "avg":
                 count = int(totals.amounts.get("#" + measure.slot, 0))
                 total = totals.amounts.get("=" + measure.slot, Decimal(0))
-                values[measure.name] = {"N": number_text(CONTEXT.divide(total, Decimal(count)))} if count else None
+                values[measure.name] = {"N": _rounded(total, count, measure.digits)} if count else None
+            elif measure.by is not None:
+                picked = members[f"{measure.function} {measure.slot}"]
+                values[measure.name] = picked[0].payload.get(measure.name) if picked else None
             else:
                 found = members[f"{measure.function} {measure.slot}"]
                 values[measure.name] = found[0].value if found else None
         return values
+
+
+def _rounded(total: Decimal, count: int, digits: int | None) -> str:
+    """Return a total divided by a number, as text. With `digits` it is rounded once, from the exact quotient."""
+    if digits is None:
+        return number_text(CONTEXT.divide(total, Decimal(count)) if count != 1 else total)
+    numerator, denominator = total.as_integer_ratio()
+    denominator *= count
+    whole, rest = divmod(numerator * 10**digits, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and whole % 2):  # half-even; the rest is never negative
+        whole += 1
+    return number_text(Decimal(f"{whole}E-{digits}"))
+
+
+def member_of(slot: str, by: Value, position: int | None) -> str:
+    """Return a member ordered by a value. Elements of one source can have the same value, so each has a position."""
+    return f"{slot}|{encode_order(by)}" + (f" {position:06d}" if position is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,7 +609,7 @@ class PickRule(LedgerRule):
         if by is None:
             return {}, {}
         payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
-        member = f"pick|{encode_order(by)}" + (f" {position:06d}" if self.each is not None else "")
+        member = member_of("pick", by, None if self.each is None else position)
         return {"n": 1, "+": {member: member_digest(payload)}}, {member: payload}
 
     @property

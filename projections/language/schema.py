@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from projections.language.expressions import FUNCTIONS, SHORT_FORMS
+from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
 from projections.language.models import KINDS, Rules
 
 __all__ = ["json_schema"]
@@ -129,16 +129,45 @@ def _long_form(function: str) -> JsonSchemaValue:
         count = {"description": "The number of source items.", "anyOf": [inside, {"const": True}]}
         properties: JsonSchemaValue = {"count": count, "where": where}
     else:
-        words = {"sum": "The sum", "avg": "The average", "min": "The least", "max": "The greatest"}
-        typed = function in ("min", "max")
-        forms = (
-            f"{'number(path), text(path)' if typed else 'a path, number(path)'}, or a calculation such as qty * price"
-        )
         properties = {
-            function: {**_EXPRESSION, "description": f"{words[function]} of {forms}."},
+            function: {**_EXPRESSION, "description": f"{_WORDS[function]} {_forms(function)}."},
             "where": where,
         }
-    return {"type": "object", "properties": properties, "required": [function], "additionalProperties": False}
+    required = [function]
+    if function in ROUNDED:
+        properties["round"] = _DIGITS
+    if function in PICKED:
+        properties["by"] = {
+            "type": "string",
+            "minLength": 1,
+            "description": "The path of the value that orders the items.",
+        }
+        required.append("by")
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+_WORDS = {
+    "sum": "The sum of",
+    "avg": "The average of",
+    "min": "The least",
+    "max": "The greatest",
+    "first": "Of the item with the least `by`:",
+    "last": "Of the item with the greatest `by`:",
+}
+_DIGITS = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": MOST_DIGITS,
+    "description": "The digits after the decimal point that are published; the ledger keeps the exact amount.",
+}
+
+
+def _forms(function: str) -> str:
+    if function in PICKED:
+        return "the value at a path, of any type"
+    if function in TYPED:
+        return "number(path), text(path), or a calculation such as qty * price"
+    return "a path, number(path), or a calculation such as qty * price"
 
 
 _MEASURE = {

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from projections.language.arithmetic import Expression
-from projections.language.expressions import Measure
+from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest

@@ -11,8 +11,8 @@ from guide import DOCS, Example, examples, headings, said
 from ruamel.yaml import YAML
 
 import projections
-from projections.language.expressions import FUNCTIONS
 from projections.language.findings import CODES
+from projections.language.measures import FUNCTIONS
 from projections.language.models import KINDS, Entity, Projection, Rules, Table
 from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES

@@ -109,6 +109,25 @@ RULES = {
         "from: Session, expired: keep, top: {into: Meta, as: l, by: at, limit: 1, attributes: [a]}",
         "r.expired: top rules can only `retract` what has expired",
     ),
+    "the last item's value that keeps what expired": (
+        "from: Session, expired: keep, aggregate: {into: Meta, set: {n: count, l: 'last(a, at)'}}",
+        "r.aggregate.set.l: last shows a value of an item that exists, so it cannot keep what has expired: move it to a "
+        "rule with `expired: retract`",
+    ),
+    "part of a map in an aggregate": (
+        "from: Like, aggregate: {into: Meta, set: {hist.five: count}}",
+        "r.aggregate.set.hist.five: rules write whole attributes, not parts of a map: name the attribute without a dot, "
+        "such as histFive; for a map from values to numbers, write hist: counts(…)",
+    ),
+    "part of a map in a copy": (
+        "from: Post, copy: {into: Meta, attributes: {author.name: name}}",
+        "r.copy.attributes.author.name: rules write whole attributes, not parts of a map: name the attribute without a dot, "
+        "such as authorName",
+    ),
+    "part of a map in a list": (
+        "from: Like, top: {into: Meta, as: newest.likes, by: at, limit: 1, attributes: [a]}",
+        "r.top.as: rules write whole attributes, not parts of a map: name the attribute without a dot, such as newestLikes",
+    ),
     "an index key that is not declared": (
         "from: Meta, index: {GSI1KPK: a}",
         'r.index.GSI1KPK: is not a key attribute of a declared index (did you mean "GSI1PK"?)',

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression, Takes
-from projections.language.expressions import Measure
+from projections.language.measures import Measure
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.values import lookup, number_text
 from projections.testing.oracle import expressions as oracle

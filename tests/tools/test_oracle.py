@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from projections.language.expressions import FUNCTIONS
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
+from projections.language.measures import FUNCTIONS
 from projections.language.ruleset import RuleSet
 from projections.testing.cases import read_cases
 from projections.testing.items import wire_item

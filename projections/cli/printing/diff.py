@@ -131,7 +131,7 @@ def _short(value: Any) -> str:
 
 def _measure(value: Any) -> str | None:
     """Return a measure in the notation of rules, `max(stars)`, or None for other values."""
-    if not isinstance(value, Mapping) or value.keys() != {"function", "expression", "where"}:
+    if not isinstance(value, Mapping) or not {"function", "expression", "where"} <= value.keys():
         return None
     return measure_text(Measure(**value))
 

@@ -15,7 +15,7 @@ from projections.init.inference.relations import Link
 from projections.init.inference.rows import Row, scalar
 from projections.init.inference.words import lower_camel, normal, pascal, plural, singular, words
 from projections.language.arithmetic import Expression
-from projections.language.expressions import Measure
+from projections.language.measures import Measure
 from projections.language.syntax import PATH
 from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 

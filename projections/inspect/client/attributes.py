@@ -10,6 +10,7 @@ from projections.language.access.plan import Plan
 from projections.language.access.questions import WritePattern
 from projections.language.arithmetic import Expression
 from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Latest, Rule, Top
+from projections.language.measures import EXTREMES, PICKED
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
 
@@ -63,8 +64,8 @@ def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attrib
     match rule:
         case Aggregate():
             for name, measure in rule.set.items():
-                text = measure.function in ("min", "max") and str(measure.expression).startswith("text(")
-                yield name, Attribute("str" if text else "Decimal")
+                text = measure.function in EXTREMES and str(measure.expression).startswith("text(")
+                yield name, Attribute("Any" if measure.function in PICKED else "str" if text else "Decimal")
         case Top():
             yield rule.list_name, Attribute("list", list_of=tuple(rule.attributes))
         case Index():

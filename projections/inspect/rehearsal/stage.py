@@ -30,6 +30,7 @@ from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.invocation import Invocation
 from projections.language.digits import is_range
 from projections.language.keys import decode_key, encode_key
+from projections.language.measures import EXTREMES, PICKED
 from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
 from projections.language.rules import AggregateRule
@@ -212,10 +213,10 @@ def _adopt_groups(
 
 
 def _extremes(rule: AggregateRule, image: Image) -> list[str]:
-    """The least and greatest values that an item shows, as members."""
+    """The least and greatest values that an item shows, as members. What `first` and `last` ordered by is not shown."""
     found = []
     for measure in rule.measures:
-        if measure.function in ("min", "max") and measure.name in image:
+        if measure.function in EXTREMES and measure.name in image:
             with suppress(BadInput):  # no value that the rule could have written
                 found.append(f"{measure.slot}|{encode_order(image[measure.name])}")
     return found
@@ -226,7 +227,7 @@ def _totals(rule: AggregateRule, image: Image, n: Decimal) -> dict[str, Value]:
     totals: dict[str, Value] = {}
     for measure in rule.measures:
         shown = image.get(measure.name)
-        if shown is None or "N" not in shown or measure.function in ("min", "max"):
+        if shown is None or "N" not in shown or measure.function in (*EXTREMES, *PICKED):
             continue
         if measure.function == "avg":  # of as many values as there are contributions, for all that can be known
             totals["#" + measure.slot] = {"N": number_text(n)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.language.canonical import Aggregate, Document, Latest
+from projections.language.measures import EXTREMES, PICKED
 from projections.language.patterns import Pattern, Test, compared_type
 
 __all__ = ["compares_as_number", "is_number"]
@@ -22,7 +23,9 @@ def is_number(document: Document, entity: str, name: str) -> bool:
     for rule in document.rules.values():
         if isinstance(rule, Aggregate) and rule.into == entity and name in rule.set:
             measure = rule.set[name]
-            return measure.function not in ("min", "max") or not str(measure.expression).startswith("text(")
+            if measure.function in PICKED:
+                return rule.source != entity and is_number(document, rule.source, str(measure.expression))
+            return measure.function not in EXTREMES or not str(measure.expression).startswith("text(")
         if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and rule.source != entity:
             return is_number(document, rule.source, rule.attributes[name])
     return compares_as_number(Pattern.parse(declared.match or {}), name)

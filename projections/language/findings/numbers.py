@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.entities import attribute_types
-from projections.language.expressions import Measure
 from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.findings.reads import reads, tests
+from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
 from projections.language.patterns import Equals, compared_type
 from projections.language.shapes import attribute_map
@@ -84,7 +84,9 @@ class Numbers:
             for attribute, form in rule.aggregate.set.items():
                 measure = Measure.parse(attribute, form)
                 expression = measure.expression
-                extreme = measure.function in ("min", "max")
+                extreme = measure.function in TYPED
+                if measure.function in PICKED:
+                    continue  # see _carried
                 if not extreme or extreme_type(self._facts.rules, rule, measure) == "N":
                     negative = expression is not None and expression.is_negative and measure.function != "avg"
                     function = "negative" if negative else measure.function
@@ -117,8 +119,12 @@ class Numbers:
                 for attribute, form in rule.aggregate.set.items():
                     measure = Measure.parse(attribute, form)
                     expression = measure.expression
-                    extreme = measure.function in ("min", "max")
-                    if expression is None or (extreme and extreme_type(self._facts.rules, rule, measure) != "N"):
+                    extreme = measure.function in TYPED
+                    if (
+                        expression is None
+                        or measure.function in PICKED
+                        or (extreme and extreme_type(self._facts.rules, rule, measure) != "N")
+                    ):
                         continue
                     for factor in expression.factors:
                         if not factor.from_text:
@@ -170,5 +176,8 @@ def _carried(rule: Projection) -> dict[str, str]:
     """Return target attribute → source path of the values that a rule copies."""
     if rule.copy_ is not None:
         return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
+    if rule.aggregate is not None:
+        measures = [Measure.parse(name, form) for name, form in rule.aggregate.set.items()]
+        return {one.name: one.expression.path or "" for one in measures if one.function in PICKED and one.expression}
     action = rule.latest or rule.embed
     return attribute_map(action.attributes) if action is not None else {}

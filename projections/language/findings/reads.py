@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable, key_variables
-from projections.language.expressions import FUNCTIONS, Measure
+from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
@@ -87,9 +87,10 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
     elif rule.aggregate is not None:
         for attribute, form in rule.aggregate.set.items():
             at = _expression_place(form, (*place, "aggregate", "set", attribute))
-            expression = Measure.parse(attribute, form).expression
-            for path in expression.names if expression is not None else ():
-                yield Read(name, source, path, at, _offset(form, path))
+            measure = Measure.parse(attribute, form)
+            for part in (measure.expression, measure.by):
+                for path in part.names if part is not None else ():
+                    yield Read(name, source, path, at, _offset(form, path))
     elif rule.rank is not None:
         for path in Expression.parse(rule.rank.by).names:
             yield Read(name, source, path, (*place, "rank", "by"), _offset(rule.rank.by, path))

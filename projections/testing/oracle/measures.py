@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import Any, TypeAlias
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.language.keys import Value
 from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import EXACT, Missing, Unfit, addable, mean, plain, storable
+from projections.testing.oracle.values import EXACT, Missing, Unfit, addable, mean, number, plain, size, storable
 
-__all__ = ["Amount", "Measure", "order", "ordered"]
+__all__ = ["MEMBER_BYTES", "Amount", "Measure", "Picked", "rank"]
 
 Amount: TypeAlias = Decimal | str
+
+
+class Picked(NamedTuple):
+    """A value that `first` or `last` may show, with what orders it."""
+
+    by: tuple[int, Decimal, str]
+    value: Value | None
+
+
+MEMBER_BYTES = 300_000
+_HALF_EVEN = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
 
 def order(amount: Amount) -> tuple[int, Decimal, str]:
@@ -29,18 +40,34 @@ def ordered(value: str) -> str:
     return value
 
 
+def rank(value: Value) -> tuple[int, Decimal, str]:
+    """What a value is ordered by. Raises Unfit."""
+    return order(ordered(value["S"])) if "S" in value else order(number(value))
+
+
 class Measure:
     """One attribute of an `aggregate`."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._function = document["function"]
         self._expression = Expression.parse(document["expression"]) if document["expression"] else None
+        self._digits = document.get("round")
+        self._by = document["by"].strip("'\"") if "by" in document else None
+        self._path = (document["expression"] or "").strip().strip("'\"")
         self._fits = pattern(document["where"])
 
-    def amount(self, scope: Scope) -> Amount | None:
+    def amount(self, scope: Scope) -> Amount | Picked | None:
         """Return the amount that the source adds, None if it adds nothing. Raises Unfit."""
         if not self._fits(scope.get):
             return None
+        if self._by is not None:
+            by = scope.get(self._by)
+            if by is None:
+                return None
+            value = scope.get(self._path)
+            if value is not None and size(value) > MEMBER_BYTES - 300:
+                raise Unfit("more than a member holds")
+            return Picked(rank(by), value)
         if self._function == "count":
             return Decimal(1)
         try:
@@ -65,9 +92,13 @@ class Measure:
             return ordered(str(self._expression.value(scope)["S"]))
         return self._expression.number(scope)
 
-    def result(self, amounts: Sequence[Amount | None]) -> Value | None:
-        """The value of the attribute, None for an absent one."""
-        present = [amount for amount in amounts if amount is not None]
+    def result(self, given: Sequence[tuple[Amount | Picked | None, str, int]]) -> Value | None:
+        """The value of the attribute, None for an absent one, from amounts with their sources and positions in them."""
+        if self._by is not None:
+            picked = [(one.by, source, position, one) for one, source, position in given if isinstance(one, Picked)]
+            choose = min if self._function == "first" else max
+            return choose(picked, key=lambda one: one[:3])[3].value if picked else None
+        present = [amount for amount, _, _ in given if amount is not None and not isinstance(amount, Picked)]
         if self._function in ("min", "max"):
             if not present:
                 return None
@@ -78,5 +109,9 @@ class Measure:
             assert isinstance(amount, Decimal)
             total = EXACT.add(total, amount)
         if self._function == "avg":
-            return {"N": plain(mean(total, len(present)))} if present else None
-        return {"N": plain(total)}
+            return {"N": plain(self._rounded(mean(total, len(present))))} if present else None
+        return {"N": plain(self._rounded(total))}
+
+    def _rounded(self, number: Decimal) -> Decimal:
+        """A result to the digits after the point that are shown, half-even."""
+        return number if self._digits is None else number.quantize(Decimal(1).scaleb(-self._digits), context=_HALF_EVEN)

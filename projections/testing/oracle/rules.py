@@ -10,18 +10,18 @@ from typing import Any
 from projections.language.keys import Image, ItemKey, Value, encode_key
 from projections.testing.oracle.entities import Entity
 from projections.testing.oracle.expressions import Expression
-from projections.testing.oracle.measures import Measure, order, ordered
+from projections.testing.oracle.measures import MEMBER_BYTES, Measure, rank
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import Template, numeric
-from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, number, size, text, wire
+from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, size, text, wire
 
 __all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "RankRule", "Rule", "rule"]
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
 
-LIST_BYTES, MEMBER_BYTES = 32_768, 300_000
+LIST_BYTES = 32_768
 """The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
 
 _Document = Mapping[str, Any]
@@ -143,7 +143,7 @@ class GroupRule(Rule):
         if self.kind == "aggregate":
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
             return Contribution(target, source, position, amounts)
-        by = () if self._by is None else _by(scope.need(self._by))
+        by = () if self._by is None else rank(scope.need(self._by))
         content = self._content(scope)
         if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
             raise Unfit("more attributes than a member holds")
@@ -167,7 +167,10 @@ class GroupRule(Rule):
             least = min(given, key=lambda one: (one.source, one.position))
             return {**least.content, **self.into.constants}
         if self.kind == "aggregate":
-            results = {n: m.result([one.content[n] for one in given]) for n, m in self._measures.items()}
+            results = {
+                name: measure.result([(one.content[name], one.source, one.position) for one in given])
+                for name, measure in self._measures.items()
+            }
             return {name: value for name, value in results.items() if value is not None}
         ranked = sorted(given, key=lambda one: (one.by, one.source, one.position), reverse=self._descending)
         if self.kind == "latest":
@@ -218,12 +221,6 @@ def _list(value: Value) -> list[Value]:
     if any(element.keys().isdisjoint(("S", "N", "M")) for element in elements):
         raise Unfit(f"elements that are neither texts nor numbers nor maps: {value}")
     return elements
-
-
-def _by(value: Value) -> tuple[Any, ...]:
-    if "S" in value:
-        return order(ordered(value["S"]))
-    return order(number(value))
 
 
 class IndexRule(Rule):

@@ -17,7 +17,6 @@ from random import Random
 from typing import Any
 
 from projections.errors import ProjectionsError
-from projections.language.expressions import FUNCTIONS
 from projections.language.program import Program
 from projections.language.syntax import LanguageError
 from projections.language.templates import Template
@@ -31,6 +30,8 @@ Document = dict[str, Any]
 _LEDGER = ("aggregate", "top", "latest")
 _COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into", "other_sources")
 _TRIES = 60
+_FUNCTIONS = ("sum", "avg", "min", "max")
+"""The functions of random measures. A further one would change the histories of all seeds."""
 _MEASURED = re.compile(r"(?:(?:number|text)\()?([\w.]+)\)?")
 """An expression that is a path, perhaps in `number(…)` or `text(…)`."""
 
@@ -211,7 +212,7 @@ class _Draft:
         names = [path for path in self._attributes(rule) if "." not in path]
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
         if paths and self._rng.random() < 0.7:
-            function = self._any(FUNCTIONS[1:])
+            function = self._any(_FUNCTIONS)
             return {"function": function, "expression": self._typed(function, self._any(paths)), "where": where}
         return {"function": "count", "expression": None, "where": where}
 
@@ -284,7 +285,7 @@ class _Draft:
         if kind == "aggregate":
             measures = [self._measure({**rule, "set": {}})]
             if self._rng.random() < 0.5:
-                path, function = self._any(paths), self._any(FUNCTIONS[1:])
+                path, function = self._any(paths), self._any(_FUNCTIONS)
                 measures.append({"function": function, "expression": self._typed(function, path), "where": None})
             shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
         else:

@@ -17,6 +17,7 @@ from projections.language import canonical
 from projections.language.arithmetic import Expression
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
+from projections.language.measures import TYPED
 from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Numeric, Pattern, Test
 from projections.language.program import Program
 from projections.language.templates import Template
@@ -149,7 +150,10 @@ class Pools:
             self._pattern(source, variable, measure.where)
         if not measure.expression:
             return
-        ordered = measure.function in ("min", "max")
+        if measure.by is not None:
+            self._read(source, variable, measure.by)
+            self._add(measure.by, [{"N": "1"}, {"N": "2.5"}, {"S": "a"}, {"S": "b"}])
+        ordered = measure.function in TYPED
         for factor in Expression.parse(measure.expression, "extreme" if ordered else "number").factors:
             self._read(source, variable, factor.path)
             texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
