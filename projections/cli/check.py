@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -123,7 +123,10 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "source_key": " or ".join(dict.fromkeys(entity_key(document, source) for source in rule.sources)),
             "key": key_text(document, rule),
             "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
-            "mode": rule.mode,
+            "mode": document.mode(name),
+            "description": document.about_rule(name).description,
+            "owner": document.about_rule(name).owner,
+            "tags": [*document.about_rule(name).tags],
             "path": path_of(document, name).document(),
             "from_attributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
             "after": list(before[name]),
@@ -193,6 +196,8 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
             row["key"],
         )
     )
+    for text in _about(row):
+        out.print(styled("  [dim]{}[/]", text))
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["from_attributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
@@ -205,6 +210,16 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     _print_findings(out, findings, "  ")
     if not findings:
         out.print()
+
+
+def _about(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is said about a rule."""
+    if row["description"]:
+        yield row["description"]
+    said = [f"owner: {row['owner']}"] if row["owner"] else []
+    said += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
+    if said:
+        yield "; ".join(said)
 
 
 def _print_findings(

@@ -38,15 +38,16 @@ class Path:
 
 
 def path_of(document: Document, name: str) -> Path:
-    """Return the path of a rule. In shadow mode it does not publish."""
+    """Return the path of a rule. In shadow mode and if it is disabled, it does not publish."""
     path = _live_path(document, name)
     if document.rules[name].mode != "shadow":
         return path
     if path.name == "rank":  # it never publishes
         return path
+    silent = "disabled: it" if document.about_rule(name).disabled else "in shadow mode, it"
     if path.shared is None and path.name != "claimed copy":
-        return Path(path.name, "in shadow mode, it writes nothing", 0)
-    how = path.how.partition(", then ")[0] + "; in shadow mode, it publishes nothing"
+        return Path(path.name, f"{silent} writes nothing", 0)
+    how = path.how.partition(", then ")[0] + f"; {silent} publishes nothing"
     return Path(path.name, how, path.alone - 1, path.shared)
 
 

@@ -11,7 +11,7 @@ Patterns (`where`, `match`) are documents here, and templates and expressions ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 from projections.language.digits import Scale
@@ -19,6 +19,7 @@ from projections.language.measures import EXTREMES, PICKED
 
 __all__ = [
     "FORMAT",
+    "About",
     "Aggregate",
     "Case",
     "Constant",
@@ -520,14 +521,43 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What people say about a table, an entity or a rule. No value and no fingerprint depends on it.
+
+    A rule that is `disabled` has the mode `shadow`: this is what to call it.
+    """
+
+    description: str | None = None
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
+    disabled: bool = False
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> About:
+        return cls(**{**document, "tags": tuple(document.get("tags", ()))})
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what is given as a document."""
+        parts = {"description": self.description, "owner": self.owner, "tags": [*self.tags], "disabled": self.disabled}
+        return {name: value for name, value in parts.items() if value}
+
+
+NOTHING = About()
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """Valid rules with all defaults. Tables, entities and rules are by name, in the order of the file."""
+    """Valid rules with all defaults. Tables, entities and rules are by name, in the order of the file.
+
+    `about` has descriptions by part (`tables`, `entities`, `projections`) and name.
+    """
 
     guard_prefix: str
     tables: Mapping[str, Table]
     entities: Mapping[str, Entity]
     rules: Mapping[str, Rule]
     retired: Mapping[str, str]
+    about: Mapping[str, Mapping[str, About]] = field(default_factory=dict)
 
     def variants(self) -> Iterator[tuple[str, Rule]]:
         """Yield each rule with its name, once for each of its sources."""
@@ -543,9 +573,24 @@ class Document:
             {name: Entity.from_document(entity) for name, entity in document["entities"].items()},
             {name: rule_of(rule) for name, rule in document["projections"].items()},
             document["retired"],
+            {
+                part: {name: About.from_document(one) for name, one in entries.items()}
+                for part, entries in document.get("about", {}).items()
+            },
         )
 
+    def about_rule(self, name: str) -> About:
+        """Return what is said about a rule."""
+        return self.about.get("projections", {}).get(name, NOTHING)
+
+    def mode(self, name: str) -> str:
+        """Return the mode of a rule in words: `live`, `shadow` or `disabled`."""
+        return "disabled" if self.about_rule(name).disabled else self.rules[name].mode
+
     def to_document(self) -> dict[str, Any]:
+        about = {
+            part: {name: one.to_document() for name, one in entries.items()} for part, entries in self.about.items()
+        }
         return {
             "format": FORMAT,
             "guard_prefix": self.guard_prefix,
@@ -553,4 +598,5 @@ class Document:
             "entities": {name: entity.to_document() for name, entity in self.entities.items()},
             "projections": {name: rule.to_document() for name, rule in self.rules.items()},
             "retired": dict(self.retired),
+            **({"about": about} if about else {}),
         }

@@ -5,6 +5,7 @@ Its JSON is deployed, and fingerprints are computed from it: rule files with the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from projections.language import canonical, one_form
@@ -25,7 +26,21 @@ def typed(rules: Rules) -> canonical.Document:
         entities={name: _entity(entity, rules.table_of(name) or "") for name, entity in rules.entities.items()},
         rules={name: _rule(rules, rule) for name, rule in rules.projections.items()},
         retired=dict(rules.retired),
+        about=dict(_about(rules)),
     )
+
+
+def _about(rules: Rules) -> Iterator[tuple[str, dict[str, canonical.About]]]:
+    """Yield the descriptions of tables, entities and rules, as far as there are any."""
+    tables = {name: canonical.About(table.description) for name, table in rules.all_tables.items()}
+    entities = {name: canonical.About(entity.description) for name, entity in rules.entities.items()}
+    said = {
+        name: canonical.About(rule.description, rule.owner, tuple(dict.fromkeys(rule.tags)), not rule.enabled)
+        for name, rule in rules.projections.items()
+    }
+    for part, abouts in (("tables", tables), ("entities", entities), ("projections", said)):
+        if given := {name: one for name, one in abouts.items() if one != canonical.NOTHING}:
+            yield part, given
 
 
 def _table(table: Table) -> canonical.Table:
@@ -72,7 +87,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         "each": first.each,
         "other_sources": tuple(others),
         "expired": rule.expired,
-        "mode": rule.mode,
+        "mode": rule.mode if rule.enabled else "shadow",
     }
     if copy := rule.copy_:
         from projections.language.binding import claimed  # it needs the models, which need this module

@@ -34,6 +34,7 @@ __all__ = [
     "NAME",
     "PREFIX",
     "SEPARATOR",
+    "TAG",
     "Aggregate",
     "Copy",
     "Embed",
@@ -51,13 +52,17 @@ KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "embed")
 NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 PREFIX = r"^[^A-Za-z0-9\s]\S*$"
 SEPARATOR = r"^[^{}]$"
+TAG = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 
 Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
+Tag = Annotated[str, StringConstraints(max_length=64, pattern=TAG)]
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class Table(Model):
     """A DynamoDB table: its key attributes, its indexes, and which attribute expires items."""
 
+    description: Prose | None = Field(default=None, description="What the table holds, for readers.")
     key: KeyForm = Field(
         description="The key attributes: `[PK, SK]` for strings, `{PK: S, SK: N}` for other types; or only one."
     )
@@ -78,6 +83,7 @@ class Table(Model):
 class Entity(Model):
     """A kind of item: how it is recognised, and the variables in its key."""
 
+    description: Prose | None = Field(default=None, description="What its items are, for readers.")
     table: str | None = Field(
         default=None, description="The table that holds its items; required if there are several tables."
     )
@@ -143,6 +149,16 @@ class Projection(Model):
         default="live",
         description="`shadow`: maintain the ledger but write nothing to the tables, so that `verify` can compare.",
     )
+    description: Prose | None = Field(default=None, description="What the rule is for, for readers.")
+    owner: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Who is responsible for the rule: a team, an address, a channel."
+    )
+    tags: list[Tag] = Field(default=[], description="Names of groups of rules, for `--select tag:x`.")
+    enabled: bool = Field(
+        default=True,
+        description="`false`: the rule writes nothing to the tables, and what it wrote stays as it is. The ledger is "
+        "maintained, as in shadow mode.",
+    )
     copy_: Copy | None = Field(default=None, description="A denormalized copy under another key.")
     aggregate: Aggregate | None = Field(default=None, description="Counters, sums and extremes.")
     top: Top | None = Field(default=None, description="The first few source items as a list.")
@@ -170,6 +186,11 @@ class Projection(Model):
     def kind(self) -> str:
         """Which of `KINDS` the rule is."""
         return next(kind for kind in KINDS if getattr(self, "copy_" if kind == "copy" else kind) is not None)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the rule writes to the tables."""
+        return self.enabled and self.mode == "live"
 
     @property
     def action(self) -> Copy | Aggregate | Top | Latest | Rank | Embed | None:

@@ -16,7 +16,7 @@ from projections.language.templates import Template
 
 __all__ = [
     *("EXISTS", "REST", "attribute_chains", "chains", "cycle_mistakes", "follows"),
-    *("ownership_mistakes", "written"),
+    *("inputs", "ownership_mistakes", "written"),
 ]
 
 Node: TypeAlias = tuple[str, str]
@@ -161,13 +161,22 @@ def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
 
 def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
     """Return for each rule the rules that write, or create, what it reads, in the order of the file."""
+    return {name: tuple(others) for name, others in inputs(rules).items()}
+
+
+def inputs(rules: Rules) -> dict[str, dict[str, tuple[Node, ...]]]:
+    """Return for each rule the rules that write, or create, what it reads, in the order of the file, with what that is."""
     flows = _all_flows(rules)
     writers: dict[Node, set[str]] = {}
     for name, pairs in flows.items():
         for _, write in pairs:
             writers.setdefault(write, set()).add(name)
-    found = {name: {writer for read, _ in pairs for writer in writers.get(read, ())} for name, pairs in flows.items()}
-    return {name: tuple(other for other in rules.projections if other in found[name]) for name in rules.projections}
+    found: dict[str, dict[str, tuple[Node, ...]]] = {}
+    for name in rules.projections:
+        reads = dict.fromkeys(read for read, _ in flows[name])
+        given = {other: tuple(one for one in reads if other in writers.get(one, ())) for other in rules.projections}
+        found[name] = {other: nodes for other, nodes in given.items() if nodes}
+    return found
 
 
 def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:

@@ -48,6 +48,8 @@ class Program:
         self.document = document
         self.guard_prefix: str = document["guard_prefix"]
         self.retired: dict[str, str] = dict(document["retired"])
+        self.about: Mapping[str, Mapping[str, Any]] = document.get("about", {}).get("projections", {})
+        """By rule: its description, owner and tags, and whether it is disabled, as far as they are given."""
         compiled = Compiled(document)
         self.tables, self.entities, self.rules = compiled.tables, compiled.entities, compiled.rules
         self.variants = compiled.variants
@@ -64,6 +66,10 @@ class Program:
         from projections.language.canonical import Document
 
         return Document.from_document(self.document)
+
+    def disabled(self, rule: str) -> bool:
+        """Return whether a rule has `enabled: false`. Then its mode is `shadow`."""
+        return bool(self.about.get(rule, {}).get("disabled"))
 
     def guard(self, rule: str) -> str:
         """Return the name of the attribute that holds a rule's guard."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from projections.language.access.questions import Query
 from projections.language.canonical import (
+    About,
     Aggregate,
     Attributes,
     Constant,
@@ -42,9 +43,16 @@ def written(document: Document) -> dict[str, Any]:
         **({"table": tables[SINGLE]} if single else {"tables": tables}),
         "guard_prefix": document.guard_prefix,
         "entities": {name: _entity(entity) for name, entity in document.entities.items()},
-        "projections": {name: rule_form(rule) for name, rule in document.rules.items()},
+        "projections": {
+            name: {**_about(document.about_rule(name)), **rule_form(rule)} for name, rule in document.rules.items()
+        },
         "retired": dict(document.retired),
     }
+
+
+def _about(about: About) -> dict[str, Any]:
+    form = {name: value for name, value in about.to_document().items() if name != "disabled"}
+    return {**form, "enabled": False} if about.disabled else form
 
 
 def merged(data: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:

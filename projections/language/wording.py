@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import NAME, PREFIX, SEPARATOR, Rules
+from projections.language.models import NAME, PREFIX, SEPARATOR, TAG, Rules
 from projections.language.shapes import shown
 from projections.language.syntax import nearest, suggest
 
@@ -27,6 +27,7 @@ _PATTERNS = {
     NAME: "a name has letters, digits, _ and -, and begins with a letter",
     PREFIX: "expected text that begins with a sign such as ~ or _",
     SEPARATOR: "expected one character, no brace",
+    TAG: "a tag has letters, digits and . _ - /, and begins with a letter or a digit",
 }
 
 

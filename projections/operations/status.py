@@ -26,13 +26,13 @@ from projections.engine.registry import (
     WITHOUT,
     Registry,
     RegistrySnapshot,
-    RuleState,
 )
 from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
 from projections.operations.backfill.progress import MOST_SECONDS, Progress, Run
+from projections.operations.verify.scope import DISABLED
 
 __all__ = [
     "ACT",
@@ -124,12 +124,12 @@ def _command(text: str, stack: str | None) -> str:
 
 def states(
     program: Program, snapshot: RegistrySnapshot, definition: Callable[[str], Mapping[str, Any] | None]
-) -> dict[str, RuleState]:
-    """Return the state of each rule in the registry, `shadow` for those that publish nothing.
+) -> dict[str, str]:
+    """Return the state of each rule in the registry, `shadow` or `disabled` for those that publish nothing.
 
     The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.
     """
-    found = {name: known.state for name, known in snapshot.rules.items()}
+    found: dict[str, str] = {name: known.state for name, known in snapshot.rules.items()}
     for name, known in snapshot.rules.items():
         if known.state != LIVE:
             continue
@@ -139,7 +139,7 @@ def states(
         else:
             mode = ((definition(name) or {}).get("rule") or {}).get("mode")
         if mode == SHADOW:
-            found[name] = SHADOW
+            found[name] = DISABLED if program.disabled(name) else SHADOW
     return found
 
 
@@ -180,25 +180,37 @@ def rules(
         )
     elif snapshot.program != program.fingerprint:
         yield from _not_active(program, snapshot, deployed, backfill)
+    for name, rule in program.rules.items():
+        known_as = snapshot.active.get(name)
+        if program.disabled(name) and (deployed or (known_as is not None and known_as.fingerprint == rule.fingerprint)):
+            says = f"disabled: it publishes nothing, and what it wrote stays{_about(program, name)}"
+            yield Finding(f"rule {name}", FINE, says)
     for name, known in sorted(snapshot.rules.items()):
-        rule = program.rules.get(name)
         plain, _, former = name.partition("@")
+        about, current = _about(program, plain), program.rules.get(name)
         if known.state == FILLING:
-            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, rule)}", f"Run {backfill}.")
+            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, current)}{about}", f"Run {backfill}.")
         elif known.state == RETIRING:
             says = f"{'values of its former version' if former else 'retired: its values'} are not removed yet"
             if known.fingerprint == WITHOUT:
                 says = "records that functions without this rule processed are not corrected yet"
             todo = f"Run {backfill}; with --allow-delete if it reports withheld deletions."
-            yield Finding(f"rule {plain}", LOOK, says, todo)
+            yield Finding(f"rule {plain}", LOOK, says + about, todo)
     for name, tried in sorted(snapshot.provisional(program).items()):
         worked = "without this rule" if tried.fingerprint == WITHOUT else "with another version of this rule"
         yield Finding(
             f"rule {name}",
             ACT,
-            f"functions have worked {worked}, which is not active",
+            f"functions have worked {worked}, which is not active{_about(program, name)}",
             f"Run {backfill} with the rules that you want to keep: it corrects what the other functions recorded.",
         )
+
+
+def _about(program: Program, rule: str) -> str:
+    """Return the owner and the description of a rule, for the end of a sentence about it; empty without them."""
+    about = program.about.get(rule, {})
+    owner = f" (owner: {about['owner']})" if "owner" in about else ""
+    return f"{owner}: {about['description']}" if "description" in about else owner
 
 
 def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
@@ -212,9 +224,11 @@ def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
 def _not_active(program: Program, snapshot: RegistrySnapshot, deployed: bool, backfill: str) -> Iterator[Finding]:
     subject = "deployed rules" if deployed else "rule file"
     known = snapshot.active
+    changed = [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint]
+    silent = [name for name in changed if deployed and program.disabled(name)]  # no backfill is needed for that
     kinds = {
         "new": [name for name in program.rules if name not in known],
-        "changed": [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint],
+        "changed": [name for name in changed if name not in silent],
         "retired": [name for name in program.retired if name in known],
     }
     differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
@@ -222,7 +236,8 @@ def _not_active(program: Program, snapshot: RegistrySnapshot, deployed: bool, ba
     todo = f"Run {backfill} to activate them."
     if not deployed:
         todo = f"Deploy these rules, then run {backfill}. Or name the deployed rule file with --rules."
-    yield Finding(subject, LOOK, says, todo)
+    if differs or not silent:
+        yield Finding(subject, LOOK, says, todo)
     if missing := sorted(name for name in known if name not in program.rules and name not in program.retired):
         yield Finding(
             subject,

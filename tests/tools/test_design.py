@@ -400,7 +400,7 @@ def test_indexes_name_their_queries_and_writers(good: Design) -> None:
 def test_rule_in_shadow_mode_writes_nothing() -> None:
     document = changed({"projections/posts/mode": "shadow"})
     design = designed(document)
-    assert [one.shadow for one in design.attributes if one.rule == "posts"] == [True]
+    assert [one.mode for one in design.attributes if one.rule == "posts"] == ["shadow"]
     assert "never: the rule is in shadow mode" in markdown(design)
 
 

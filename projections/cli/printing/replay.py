@@ -108,8 +108,9 @@ def print_replay(replay: Replay, program: Program, asked: Sequence[Asked] = (), 
     for key in sorted(set(replay.before) - set(replay.after)):
         out.print(styled("[red]- {}[/]  removed", key_words(key)))
     if replay.after and not shown:
-        shadow = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
-        why = "all rules are in shadow mode" if shadow else "no rule applies to these events"
+        silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
+        modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
+        why = f"all rules are {modes}" if silent else "no rule applies to these events"
         out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)
     for one in asked:

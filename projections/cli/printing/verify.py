@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from projections.cli.printing.progress import Bar
 from projections.inspect.explain.words import encoded_words, json_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
+from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, state) if rule else styled("[bold cyan]all rules[/]"))
+        about = one.scope.program.about.get(rule, {})
+        owner = [f"owner: {about['owner']}"] if "owner" in about else []
+        said = "; ".join([state, *owner, *([about["description"]] if "description" in about else [])])
+        out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else styled("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more: raise --show, or use --json", "dim")])
         print_grid(out, rows)
@@ -191,6 +195,9 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
     shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
     if shadows:
         yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
+    if idle := [name for name, state in scope.states.items() if state == DISABLED]:
+        what = "not compared" if scope.offline else "only the ledger was compared"
+        yield f"Disabled, so {what}, and not the values that they wrote: {', '.join(idle)}."
     if scope.keeping and share is None:
         names = ", ".join(scope.keeping)
         yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."

@@ -164,6 +164,9 @@ def _writers(design: Design) -> Iterator[Block]:
     yield table(("Entity", "Attributes", "Written by", "Up to date"), map(_attributes_of, design.attributes))
 
 
+_SILENT = {"shadow": "never: the rule is in shadow mode", "disabled": "no longer: the rule is disabled"}
+
+
 def _attributes_of(one: Attributes) -> Sequence[Cell]:
     if one.rule is None:
         return cell(Code(one.entity)), (listed(one.values),), cell("the application"), cell("with the write")
@@ -171,7 +174,7 @@ def _attributes_of(one: Attributes) -> Sequence[Cell]:
         cell(Code(one.entity)),
         tuple(line(Code(name), " = " if how else "", Code(how) if how else "") for name, how in one.values.items()),
         cell("rule ", Code(one.rule)),
-        cell("never: the rule is in shadow mode") if one.shadow else (after(one.chain),),
+        (after(one.chain),) if one.mode == "live" else cell(_SILENT[one.mode]),
     )
 
 

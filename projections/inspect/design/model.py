@@ -61,14 +61,15 @@ class Attributes:
     """Attributes of an entity with one writer: `rule`, or None for the application.
 
     `values` has for each attribute how the rule makes it, in the words of the rule file. `chain` are the rules, one after
-    the other, that run between the application's write and the attributes. In shadow mode the rule writes nothing.
+    the other, that run between the application's write and the attributes. In the mode `shadow` or
+    `disabled` the rule writes nothing.
     """
 
     entity: str
     rule: str | None
     values: Mapping[str, str]
     chain: tuple[str, ...] = ()
-    shadow: bool = False
+    mode: str = "live"
 
 
 @dataclass(frozen=True, slots=True)

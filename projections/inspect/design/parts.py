@@ -121,7 +121,7 @@ def attributes(rules: Rules, document: Document, shapes: Shapes, queries: Sequen
             chain = chains.get((name, REST if attribute == EVERY else attribute), (origin.rule,))
             groups.setdefault((origin.rule, chain), {})[attribute] = origin.how
         for (rule, chain), values in groups.items():
-            yield Attributes(name, rule, values, chain, document.rules[rule].mode == "shadow")
+            yield Attributes(name, rule, values, chain, document.mode(rule))
 
 
 def _own(

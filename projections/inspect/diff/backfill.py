@@ -69,6 +69,8 @@ def reasons(change: Change) -> list[str]:
         return ["it is new, and has not processed existing items"]
     if change.status != "changed":
         return []
+    if change.only_disabled:
+        return []
     found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
     return found or [_NOTHING_WRONG]
 

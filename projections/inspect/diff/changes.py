@@ -61,6 +61,11 @@ class Change:
         return None not in (self.target_before, self.target_after) and self.target_before != self.target_after
 
     @property
+    def only_disabled(self) -> bool:
+        """Whether the rule differs only in that it is disabled now."""
+        return [(part.name, part.after) for part in self.parts] == [("mode", "disabled")]
+
+    @property
     def rule_now(self) -> Rule:
         """The rule, or its last version if it was removed."""
         rule = self.after or self.before
@@ -88,7 +93,7 @@ def changes(old: Document, new: Document) -> list[Change]:
         before = old.rules.get(name)
         if before is None:
             found.append(Change(name, "new", None, after, None, target(new, name)))
-        elif parts := tuple(_parts(old, new, before, after)):
+        elif parts := tuple(_parts(old, new, name, before, after)):
             found.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
     for name, before in old.rules.items():
         if name not in new.rules:
@@ -98,8 +103,10 @@ def changes(old: Document, new: Document) -> list[Change]:
     return found
 
 
-def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[Part]:
-    yield from _different(before.to_document(), after.to_document())
+def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -> Iterator[Part]:
+    mode = Part("mode", old.mode(name), new.mode(name))
+    for part in _different(before.to_document(), after.to_document()):
+        yield mode if part.name == "mode" else part
     if old.guard_prefix != new.guard_prefix:
         yield Part("guard_prefix", old.guard_prefix, new.guard_prefix, True)
     for one, other in dict.fromkeys(((before.source, after.source), (before.into, after.into))):
@@ -108,7 +115,7 @@ def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[
             for field, value in old.entities[one].to_document().items():
                 if not _same(value, fields[field]):
                     yield Part(f"{one}.{field}", value, fields[field], True)
-    tables = {old.entities[name].table for name in (before.source, before.into)}
+    tables = {old.entities[entity].table for entity in (before.source, before.into)}
     for table in sorted(tables & new.tables.keys()):
         was, is_now = old.tables[table].to_document(), new.tables[table].to_document()
         for field in _OF_TABLES:

@@ -127,6 +127,11 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
                 f"A removed rule must be retired: `retired: {{{name}: keep}}` keeps its values, which no rule updates any "
                 f"more; `retired: {{{name}: remove}}` removes them."
             )
+    elif change.only_disabled:
+        advice = (
+            "What it wrote stays as it is. No backfill is needed now; run one when you enable the rule, to publish what "
+            "changes meanwhile."
+        )
     elif change.status == "changed":
         advice = left_behind(old, change)
     needs = change.status in ("new", "changed")

@@ -54,6 +54,8 @@ def _snapshot(read: Readings, report: Derived) -> Derived:
     notes = report.notes
     if state == FILLING and not publishes:
         notes = ("the rule is filling: nothing is published until its backfill is complete",)
+    elif read.program.disabled(report.rule.name):
+        notes = ("the rule is disabled: it publishes nothing, so these values are as they were then",)
     elif state == SHADOW:
         notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
     return replace(report, state=state, publishes=publishes, notes=notes)

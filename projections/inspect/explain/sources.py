@@ -70,7 +70,8 @@ class RuleReport:
 def source_report(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleReport:
     """Return the effect of a rule on a record whose old or new image belongs to the rule's source entity."""
     if rule.mode == SHADOW and not rule.recorded:
-        return RuleReport.of(rule, "source", "", "is in shadow mode: it writes nothing")
+        silent = "is disabled" if program.disabled(rule.name) else "is in shadow mode"
+        return RuleReport.of(rule, "source", "", f"{silent}: it writes nothing")
     match rule:
         case IndexRule():
             return _index(program, rule, new)
@@ -130,7 +131,8 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     else:
         what = f"changes its contribution to {_targets(changed)}"
     if rule.mode == SHADOW:
-        what += " in the ledger; nothing is published, because the rule is in shadow mode"
+        silent = "disabled" if program.disabled(rule.name) else "in shadow mode"
+        what += f" in the ledger; nothing is published, because the rule is {silent}"
     effect = "bad input" if judged.bad else "changes"
     reasons = judged.reasons if judged.bad or not after else ()
     if record.new is None and not settles:

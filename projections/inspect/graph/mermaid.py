@@ -35,7 +35,8 @@ def _entity(graph: Graph, entity: Entity) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    return f"<b>{_escaped(rule.name)}</b><br/>{rule.kind}: {_escaped(rule.gist)}"
+    mode = f" ({rule.mode})" if rule.mode != "live" else ""
+    return f"<b>{_escaped(rule.name)}</b>{mode}<br/>{rule.kind}: {_escaped(rule.gist)}"
 
 
 _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){}'}

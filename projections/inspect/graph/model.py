@@ -73,6 +73,9 @@ class Rule:
     cases: tuple[tuple[str | None, Key], ...]
     writes: tuple[tuple[str, str], ...]
     mode: str
+    description: str | None
+    owner: str | None
+    tags: tuple[str, ...]
     expired: str | None
     path: Path
     after: tuple[str, ...]
@@ -135,7 +138,10 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 indexes=indexes_fed(document, rule),
                 cases=_cases(rule),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
-                mode=rule.mode,
+                mode=document.mode(name),
+                description=document.about_rule(name).description,
+                owner=document.about_rule(name).owner,
+                tags=document.about_rule(name).tags,
                 expired=rule.expired,
                 path=path_of(document, name),
                 after=before[name],

@@ -75,11 +75,16 @@ def mark(findings: Sequence[Finding]) -> str:
 
 
 def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
-    shadow = '<span class="badge">shadow: publishes nothing</span>' if rule.mode == "shadow" else ""
+    silent = f'<span class="badge">{rule.mode}: publishes nothing</span>' if rule.mode != "live" else ""
     yield (
-        f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{shadow}</p>'
+        f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{silent}</p>'
         f'<h2 id="{rule_id(rule.name)}-title">{escape(rule.name)}</h2><p class="lead">{escape(rule.sentence)}</p>'
     )
+    if rule.description:
+        yield f'<p class="about">{escape(rule.description)}</p>'
+    said = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
+    if any(text for _, text in said):
+        yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in said if text)
     onto = "From and onto" if rule.inside else "From"
     yield f"<h3>{onto} {_link(rule.source)}</h3>{key_rows(graph.entities[rule.source].key)}"
     if rule.where:

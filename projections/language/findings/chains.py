@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import LONG_CHAIN
+from projections.language.findings.kinds import LONG_CHAIN, READS_DISABLED
+from projections.language.ownership import EXISTS, inputs
 from projections.language.ownership import chains as chains_of
 
 __all__ = ["chains"]
@@ -15,7 +16,8 @@ _LONG = 3
 
 
 def chains(facts: Facts) -> Iterator[Remark]:
-    """Yield a remark for each rule at the end of a chain of three or more."""
+    """Yield remarks about rules at the end of a chain of three or more, and about those that read from a disabled rule."""
+    yield from _disabled(facts)
     for name, chain in chains_of(facts.rules).items():
         if len(chain) < _LONG:
             continue
@@ -27,3 +29,22 @@ def chains(facts: Facts) -> Iterator[Remark]:
             "if that is too slow, read from the source of the first rule instead",
             at_key=True,
         )
+
+
+def _disabled(facts: Facts) -> Iterator[Remark]:
+    if all(rule.enabled for rule in facts.projections.values()):
+        return
+    for name, given in inputs(facts.rules).items():
+        for other, nodes in given.items():
+            if facts.projections[other].enabled or not facts.projections[name].publishes:
+                continue
+            entity = facts.projections[other].into
+            names = [f"{entity}.{attribute}" for _, attribute in nodes if attribute != EXISTS]
+            what = ", ".join(names) if names else f"{entity} items"
+            yield Remark(
+                READS_DISABLED,
+                ("projections", name),
+                f"reads {what}, which rule {other} no longer keeps up to date, because it is disabled",
+                f"enable {other}, disable {name} as well, or accept that {name} derives from values of the past",
+                at_key=True,
+            )

@@ -287,6 +287,22 @@ projections:
 """,
     depends=_WRITERS,
 )
+READS_DISABLED = Kind(
+    "reads-disabled",
+    ("warning",),
+    summary="A rule reads what a disabled rule wrote.",
+    why="A disabled rule writes nothing: the values that it wrote stay as they were. A rule that reads them derives its "
+    "values from the past, and nothing from items that do not have them.",
+    fix="Enable the other rule, or disable this rule as well.",
+    example="""\
+projections:
+  loved: {from: Like, enabled: false, aggregate: {into: Meta, set: {loved: count}}}
+  total:
+    from: Meta
+    bind: {what: "{post}"}
+    aggregate: {into: Total, set: {loved: sum(loved)}}
+""",
+)
 
 # Targets
 

@@ -61,7 +61,7 @@ def _few_values(fields: list[Field], place: Location, what: str) -> Iterator[Rem
 def _written_once(facts: Facts, name: str) -> Iterator[Remark]:
     """Yield a remark about a rule whose index keys never change."""
     rule = facts.projections[name]
-    if rule.index is None or rule.mode == "shadow" or facts.made_by_rules(rule.source):
+    if rule.index is None or not rule.publishes or facts.made_by_rules(rule.source):
         return
     variables = {*facts.variables(rule.source)}
     forms = cases(rule.index)

@@ -209,11 +209,13 @@ def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program
 
 
 def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
-    """Return the attributes that current rules write on an item; None for all."""
+    """Return the attributes that current rules write on an item; None for all.
+
+    Rules in shadow mode count as well: what a rule wrote before it was disabled stays.
+    """
     if item is None:
         return frozenset()
-    rules = [today.copy_rule_into.get(item.entity.name), *today.ledger_rules_into.get(item.entity.name, ())]
-    if any(rule is not None and rule.copies_all for rule in rules):
+    if any(rule.copies_all and rule.into is item.entity for rule in today.rules.values()):
         return None
     return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
 

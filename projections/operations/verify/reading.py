@@ -252,7 +252,7 @@ class Reading:
 
     def _group(self, image: Image, page: Page, wrong: list[str]) -> None:
         rule, target = group_of(image)
-        if rule in self._scope.recorded and not is_range(target):
+        if rule in self._scope.published and not is_range(target):
             kept = {name: value for name, value in image.items() if name not in ("pk", "key")}
             page.view(_view(rule, target), GROUP_ROW, subject_text(TARGET, rule, target), kept)
         if rule not in self._scope.grouped or "order" in image:
@@ -285,7 +285,7 @@ class Reading:
         for image in held:
             page.post(partition, text, member_digest(image), -1)
         rule = self._scope.rule(name)
-        if rule is not None and name in self._scope.recorded:
+        if rule is not None and name in self._scope.published:
             first = [_shortened(image) for image in _first(rule, held)]
             page.view("P" + partition[1:], MEMBERS_ROW, "", first)
 

@@ -12,7 +12,10 @@ from projections.language.program import Program, grouped
 from projections.language.rules import LedgerRule, Rule
 from projections.operations.verify.drift import Drift, with_sides
 
-__all__ = ["Scope"]
+__all__ = ["DISABLED", "Scope"]
+
+DISABLED = "disabled"
+"""The state of a rule with `enabled: false`, in place of `shadow`."""
 
 
 class Scope:
@@ -21,7 +24,8 @@ class Scope:
     `snapshot` is the registry, None if there is none yet: then no rule has written anything, the tables are compared with
     what the rules would write, and `offline` is true.
 
-    For a filling rule, only groups are compared with entries: its backfill projects the items that it has not read yet.
+    For a filling rule, only groups are compared with entries: its backfill projects the items that it has not read yet. For
+    a disabled rule the ledger is compared, and not what the rule wrote, which stays as it was.
     """
 
     def __init__(self, program: Program, snapshot: RegistrySnapshot | None, names: Iterable[str] = ()) -> None:
@@ -34,16 +38,21 @@ class Scope:
             raise UsageError(f"no rule is called {name!r}; there are {', '.join(program.rules)}")
         rules = [rule for rule in program.rules.values() if not chosen or rule.name in chosen]
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
-        """By name: `live`, `shadow` or `filling`."""
+        """By name: `live`, `shadow`, `disabled` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != FILLING}
+        idle = {name for name in seen if self.states[name] == DISABLED}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
         self.grouped = frozenset(rule.name for rule in recorded) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
-        self.recorded = frozenset(rule.name for rule in recorded if rule.name in seen)
-        """The rules whose contributions are compared with items, and whose groups with targets, if they write to any."""
+        kept = [rule for rule in recorded if rule.name in (seen - idle if self.offline else seen)]
+        self.recorded = frozenset(rule.name for rule in kept)
+        """The rules whose contributions are compared with items."""
+        self.recorded_from = frozenset(source.name for rule in kept for source in rule.sources)
+        """The source entities of these rules."""
+        seen -= idle
         publishing = [rule for rule in recorded if rule.name in seen]
-        self.recorded_from = frozenset(source.name for rule in publishing for source in rule.sources)
-        """The source entities of the rules whose contributions are compared."""
+        self.published = frozenset(rule.name for rule in publishing)
+        """The rules whose groups are compared with targets, if they write to any."""
         self.published_into = grouped((rule for rule in publishing if rule.writes_items), lambda rule: rule.into.name)
         """By target entity."""
         copies = [rule for name, rule in program.guarded_copies.items() if name in seen]
@@ -68,6 +77,8 @@ class Scope:
         """Whether the ledger has to be read."""
 
     def _state(self, rule: Rule) -> str:
+        if self.program.disabled(rule.name):
+            return DISABLED
         if self.snapshot is not None:
             return self.snapshot.state(rule)
         return SHADOW
@@ -78,7 +89,7 @@ class Scope:
 
     def shadow(self, rule: Rule) -> bool:
         """Return whether the rule writes nothing, so that its items have no guards."""
-        return self.states[rule.name] == SHADOW
+        return self.states[rule.name] in (SHADOW, DISABLED)
 
     def writes(self, rule: Rule) -> bool:
         """Return whether a rule is verified here, and publishes."""

@@ -136,7 +136,7 @@ def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
             yield Subject(SOURCE, "", source_of(image))
         elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
             rule, target = group_of(image)
-            if rule in scope.recorded:
+            if rule in scope.published:
                 yield Subject(TARGET, rule, target)
             if rule in scope.grouped and REBUILDING in image:
                 yield Subject(REBUILD, rule, target)
