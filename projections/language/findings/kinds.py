@@ -302,6 +302,7 @@ projections:
     bind: {what: "{post}"}
     aggregate: {into: Total, set: {loved: sum(loved)}}
 """,
+    depends=_WRITERS,
 )
 
 # Targets
