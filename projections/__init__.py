@@ -24,6 +24,7 @@ TYPE_CHECKING = False  # as type checkers take a variable of this name for true:
 if TYPE_CHECKING:
     from projections import aws, testing
     from projections.access.answers import Answer
+    from projections.access.ranks import Ranked, Ranking, ScoreCount
     from projections.api import (
         BackfillResult,
         RedriveResult,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         load,
         loads,
         plan,
+        ranking,
         redrive,
         status,
         verify,
@@ -70,9 +72,12 @@ __all__ = [
     "Misconfigured",
     "Problem",
     "ProjectionsError",
+    "Ranked",
+    "Ranking",
     "RedriveResult",
     "RuleSet",
     "RulesError",
+    "ScoreCount",
     "Store",
     "StoreError",
     "Transient",
@@ -88,6 +93,7 @@ __all__ = [
     "load",
     "loads",
     "plan",
+    "ranking",
     "redrive",
     "status",
     "testing",
@@ -101,6 +107,7 @@ _ELSEWHERE = {
     "Finding": "language.findings",
     "ItemExplanation": "inspect.explain.facts",
     "LedgerStatus": "operations.status",
+    **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranks"),
     "RuleSet": "language.ruleset",
     "Store": "engine.store",
     **dict.fromkeys(

@@ -18,6 +18,7 @@ from projections.language.ruleset import RuleSet
 
 if TYPE_CHECKING:
     from projections.access.answers import Answer
+    from projections.access.ranks import Ranking
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
     from projections.inspect.effects import Effect
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "loads",
     "plan",
+    "ranking",
     "redrive",
     "status",
     "verify",
@@ -123,6 +125,17 @@ def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] |
 
     planned = planner.plan(rules.program.typed, rules.query(name))
     return answer_to(rules.program, planned, parameters or {}, reader_of(store))
+
+
+def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -> Ranking:
+    """Return the ranking of a board, by a rule of the kind `rank`: its methods read the ledger.
+
+    `board` has plain values for the variables in the key of the rule's `into`. Reads the registry. Raises UsageError for
+    another rule, or other variables.
+    """
+    from projections.access.ranks import ranking_of
+
+    return ranking_of(rules.program, store, rule, board)
 
 
 # Operations

@@ -25,9 +25,9 @@ from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import RankRule
 from projections.language.syntax import suggest
-from projections.language.values import wire
+from projections.language.values import number_text, plain, wire
 
-__all__ = ["Ranked", "Ranking", "ScoreCount", "ranking_of"]
+__all__ = ["Ranked", "Ranking", "ScoreCount", "check_board", "ranking_of"]
 
 _MOST_TRIES = 3
 
@@ -53,6 +53,13 @@ class Ranked:
         """The percentage of scores that are equal or worse; None on a board without scores."""
         return Decimal(100 * (self.total - self.rank + 1)) / self.total if self.total else None
 
+    def document(self) -> dict[str, Any]:
+        """Return the JSON. The percentile has at most 4 decimal places."""
+        percentile = None if self.percentile is None else float(round(self.percentile, 4))
+        counts = {"rank": self.rank, "equal": self.equal, "total": self.total}
+        score = plain({"N": number_text(self.score)})
+        return {"score": score, **counts, "percentile": percentile, "complete": self.complete}
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreCount:
@@ -61,6 +68,10 @@ class ScoreCount:
     count: int
     total: int
     complete: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return {"count": self.count, "total": self.total, "complete": self.complete}
 
 
 class Ranking:
@@ -239,6 +250,17 @@ def _number(value: _Score, what: str) -> Decimal:
 def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, Any]) -> Ranking:
     """Return the ranking of the board with these key variables, by a `rank` rule. Reads the registry.
 
+    Raises UsageError as `check_board`.
+    """
+    rule, key = check_board(program, name, board)
+    item = store.get(REGISTRY)
+    complete = item is None or RegistrySnapshot.read(item).state(rule) == LIVE
+    return Ranking(store, rule, key, complete=complete)
+
+
+def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[RankRule, str]:
+    """Return a `rank` rule, and the encoded key of the board with these key variables.
+
     Raises UsageError for an unknown rule, and for other variables than those of the board's key.
     """
     ranks = [rule.name for rule in program.rules.values() if isinstance(rule, RankRule)]
@@ -246,14 +268,6 @@ def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, An
     if not isinstance(rule, RankRule):
         known = f"it is a rule of the kind {rule.kind}" if rule is not None else "there is no such rule"
         raise UsageError(f"{name}: {known}{suggest(name, ranks)}. Rules with ranks: {', '.join(ranks) or 'none'}")
-    key = board_key(rule, board)
-    item = store.get(REGISTRY)
-    complete = item is None or RegistrySnapshot.read(item).state(rule) == LIVE
-    return Ranking(store, rule, key, complete=complete)
-
-
-def board_key(rule: RankRule, board: Mapping[str, Any]) -> str:
-    """Return the encoded key of a board. Raises UsageError."""
     variables = list(dict.fromkeys(name for pattern in rule.into.patterns for name in pattern.names))
     for name in board:
         if name not in variables:
@@ -267,4 +281,4 @@ def board_key(rule: RankRule, board: Mapping[str, Any]) -> str:
     except BadInput as error:
         raise UsageError(str(error)) from None
     assert key is not None
-    return encode_key(key)
+    return rule, encode_key(key)

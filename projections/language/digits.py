@@ -70,7 +70,7 @@ class Scale(NamedTuple):
         """Return the score of these parts."""
         text = "".join(parts)
         whole = int(text[1:]) - 10 ** (self.levels * WIDTH) if text.startswith("-") else int(text)
-        return Decimal(whole).scaleb(-self.decimals)
+        return Decimal(number_text(Decimal(whole).scaleb(-self.decimals)))
 
     def group(self, board: str, parts: Sequence[str]) -> str:
         """Return the name of the group of scores that begin with these parts, by the encoded key of the board."""

@@ -87,6 +87,14 @@ def asked(path: Path) -> str:
     )
 
 
+def ranked(path: Path) -> str:
+    """The rules with a board."""
+    board = {"key": {"PK": "BOARD#{board}", "SK": "META"}}
+    rank = {"from": "Like", "bind": {"board": "{mood}"}, "rank": {"into": "Board", "by": "weight", "digits": 3}}
+    entities, projections = {**RULES["entities"], "Board": board}, {**RULES["projections"], "ranks": rank}
+    return rules(path / "ranked.yaml", entities=entities, projections=projections)
+
+
 def acting(text: str) -> list[str]:
     """The characters that a terminal would act on, or not show."""
     return [character for character in text if character != "\n" and unicodedata.category(character) in ACTING]
@@ -220,6 +228,16 @@ LIVE: dict[str, Scene] = {
         [asked(path), "--markdown"],
         [asked(path), "--html"],
         [EVIL],
+    ],
+    "rank": lambda place, path: [
+        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--score", "5"],
+        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--at", "1", "--json"],
+        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--score", EVIL],
+        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--percentile", EVIL],
+        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--between", EVIL, EVIL],
+        ["ranks", "--rules", ranked(path), "--board", f"{EVIL}={EVIL}"],
+        ["ranks", "--rules", ranked(path), "--board", EVIL],
+        [EVIL, "--rules", ranked(path)],
     ],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],
 }
