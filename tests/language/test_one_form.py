@@ -138,6 +138,12 @@ def test_the_usual_texts_are_the_canonical_ones() -> None:
         assert one_form.pattern(pattern) == pattern
 
 
+def test_what_only_queries_read_changes_no_rule() -> None:
+    texts = [RULES % USUAL, (RULES % USUAL).replace("match: {kind: [a]}", "match: {kind: [a]}, required: [at]")]
+    for before, after in (texts, reversed(texts)):
+        assert not difference(loads(before).canonical(), loads(after).canonical()).findings
+
+
 # --- generated texts ---
 
 _SPACES = st.sampled_from(["", "", " ", "  "])

@@ -90,8 +90,8 @@ def _test(test: Test, names: Names) -> Iterator[str]:
     yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
     for one in alternatives:
         if isinstance(one, Compares):
-            terms = [f"_compares(one, {literal(sign)}, {_operand(other, names)})" for sign, other in one.bounds]
-            yield f"any({' and '.join(terms)} for one in _elements({value}))"
+            bounds = [f"({literal(sign)}, {_operand(other, names)})" for sign, other in one.bounds]
+            yield f"_compares({', '.join([value, *bounds])})"
     for one in alternatives:
         if isinstance(one, AnythingBut):
             excluded = " or ".join(_scalars(list(one.excluded), value))

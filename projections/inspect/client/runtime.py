@@ -147,16 +147,25 @@ def _any_number(value: Any, fits: Callable[[Decimal], bool]) -> bool:
     )
 
 
-def _compares(value: Any, sign: str, other: Any) -> bool:
-    """Return whether two numbers, or two texts, compare like this."""
-    if not any(
-        isinstance(value, kind) and isinstance(other, kind) for kind in (Decimal, str)
-    ):
+def _compares(value: Any, *bounds: tuple[str, Any]) -> bool:
+    """Return whether a value, or an element of it, is within all these bounds."""
+    return any(
+        all(_within_bound(element, sign, other) for sign, other in bounds)
+        for element in _elements(value)
+    )
+
+
+def _within_bound(value: Any, sign: str, other: Any) -> bool:
+    """Return whether two numbers, or two texts, compare like this; others do not."""
+    of_number = isinstance(other, Decimal | int) and not isinstance(other, bool)
+    numbers = isinstance(value, Decimal) and of_number
+    if not numbers and not (isinstance(value, str) and isinstance(other, str)):
         return False
     if sign == "!=":
         return bool(value != other)
-    above, equal = value > other, "=" in sign and value == other
-    return bool(equal or (sign[0] == ">" and above) or (sign[0] == "<" and value < other))
+    if "=" in sign and value == other:
+        return True
+    return bool(value > other if sign[0] == ">" else sign[0] == "<" and value < other)
 
 
 def _part(value: str, separator: str | None = "#") -> str:

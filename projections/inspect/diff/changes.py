@@ -113,6 +113,8 @@ def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -
         if one == other:  # another entity is reported as a part already
             fields = new.entities[one].to_document()
             for field, value in old.entities[one].to_document().items():
+                if field == "required":  # only for the planner of queries
+                    continue
                 if not _same(value, fields[field]):
                     yield Part(f"{one}.{field}", value, fields[field], True)
     tables = {old.entities[entity].table for entity in (before.source, before.into)}

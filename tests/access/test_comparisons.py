@@ -1,0 +1,162 @@
+"""Comparisons in queries: what follows from them, and what readers and generated modules return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+import pytest
+from generated import module_of, simple, table_of
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+
+from projections.access.answers import answer_to
+from projections.access.readers import StoreReader
+from projections.api import loads
+from projections.inspect.client import client_of
+from projections.language.access.implication import Known, excludes, implies, known_present
+from projections.language.access.planner import plan
+from projections.language.patterns import Pattern
+from projections.language.syntax import LanguageErrors
+from projections.language.values import wire
+from projections.testing.oracle.patterns import pattern as oracle
+from projections.testing.scenario import Scenario
+
+WHERES: tuple[Mapping[str, Any], ...] = (
+    {"n": {">": "{m}"}},
+    {"n": [{"=": "{m}"}, {"<": 0}]},
+    {"n": {"!=": "{m}"}},
+    {"n": {"!=": 2}},
+    {"n": {">=": 1, "<=": "{m}"}},
+    {"n": {"!=": "b"}, "m": [{"exists": True}]},
+    {"n": {"<": "z", ">=": "{at.day}"}},
+    {"at.day": {"<": "2026-02"}},
+    {"at": {"day": {">=": "{post}"}}},
+    {"post": [{"<": "{n}"}, {"=": "{at.day}"}]},
+    {"n": [{">": "{{b}}"}]},
+    {"n": [{">": "{m}"}, {"exists": False}], "$or": [{"m": {"<": 5}}, {"m": {">=": "b"}}]},
+)
+VALUES: tuple[Any, ...] = (None, 1, 2, Decimal("2.5"), "b", "{b}", ["a", 2], {"a", "c"})
+
+
+@pytest.fixture(scope="module")
+def items() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for n, m in product(VALUES, VALUES):
+        values = {"n": n, "m": m, "at": [{"day": "2026-01"}, {"day": 3}, {}, "x"][len(found) % 4]}
+        number = len(found)
+        key = {"PK": "BLOG#b", "SK": f"POST#{['2026', 'b', 'c'][number % 3]}{number}"}
+        found.append({**key, **{name: value for name, value in values.items() if value is not None}})
+    return found
+
+
+def test_readers_and_generated_modules_compare_as_the_language_does(items: list[dict[str, Any]]) -> None:
+    rules = {
+        "table": {"key": ["PK", "SK"]},
+        "entities": {"Post": {"key": {"PK": "BLOG#{blog}", "SK": "POST#{post}"}}},
+        "queries": {f"q{n}": {"find": "Post", "by": ["blog"], "where": where} for n, where in enumerate(WHERES)},
+    }
+    loaded = loads(json.dumps({**rules, "projections": {}}))
+    scenario = Scenario(loaded)
+    scenario.given(*items)
+    client = client_of(loaded, "rules.yaml")
+    module = module_of(client.text)
+    images = scenario._store.items("main")
+    with mock_aws():
+        table = table_of(None, loaded.program.tables["main"], images)
+        for number, where in enumerate(WHERES):
+            name = f"q{number}"
+            fits = oracle(where)
+            expected = []
+            for image in images:
+                values = {"post": {"S": image["SK"]["S"].removeprefix("POST#")}, **image}
+                values |= {f"at.{one}": value for one, value in image.get("at", {}).get("M", {}).items()}
+                if fits(values.get):
+                    expected.append(image["SK"]["S"])
+            planned = plan(loaded.program.typed, loaded.queries[name])
+            read = answer_to(scenario.program, planned, {"blog": "b"}, StoreReader(scenario._store))
+            assert sorted(item["SK"] for item in read) == sorted(expected), where
+            found = [simple(item) for item in getattr(module, client.functions[name])(table, blog="b")]
+            assert sorted(item["SK"] for item in found) == sorted(expected), where
+            assert 0 < len(expected) < len(images), where
+
+
+# --- what follows from comparisons ---
+
+_OPERAND = st.sampled_from([1, 2, 2.5, "a", "b", "{x}", "{y}"])
+_COMPARED = st.dictionaries(st.sampled_from(["<", "<=", ">", ">=", "=", "!="]), _OPERAND, min_size=1, max_size=2)
+_OTHER = st.sampled_from(
+    ["a", 2, {"exists": True}, {"exists": False}, {"prefix": "a"}, {"anything-but": [2]}, {"numeric": [">=", 2]}]
+)
+_TEST = st.lists(st.one_of(_COMPARED, _COMPARED, _OTHER), min_size=1, max_size=2)
+_PATTERN = st.dictionaries(st.sampled_from(["a", "x"]), _TEST, min_size=1, max_size=2)
+_SCALAR = st.sampled_from([None, 1, 2, Decimal("2.5"), 3, "a", "ab", "b", "c"])
+_ITEM = st.tuples(_SCALAR, _SCALAR, _SCALAR, st.booleans())
+
+
+def parsed(document: Mapping[str, Any]) -> Pattern | None:
+    try:
+        return Pattern.parse(document)
+    except LanguageErrors:  # bounds that contradict each other
+        return None
+
+
+@given(_PATTERN, _PATTERN, st.lists(_ITEM, min_size=10, max_size=10))
+def test_what_follows_from_a_pattern_holds_for_all_items(one: Any, other: Any, values: list[Any]) -> None:
+    held, wanted = parsed(one), parsed(other)
+    if held is None or wanted is None:
+        return
+    lists = Known((held,), frozenset(), frozenset())
+    scalars = Known((held,), frozenset(), frozenset("axy"))
+    for *content, many in values:
+        item = {
+            name: wire([value] if many else value)
+            for name, value in zip("axy", content, strict=True)
+            if value is not None
+        }
+        if not held.matches(item.get):
+            continue
+        known = lists if many else scalars
+        assert wanted.matches(item.get) or not implies(known, wanted)
+        assert not wanted.matches(item.get) or not excludes(known, wanted)
+        assert all(name in item for name in "axy" if known_present(known, name))
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        ({"a": {"<": "b"}}, {"a": {"<": "c"}}),
+        ({"a": {"<": "b"}}, {"a": {"!=": "b"}}),
+        ({"a": {"<=": "b"}}, {"a": {"!=": "c"}}),
+        ({"a": {">": 5}}, {"a": {">=": 5}}),
+        ({"a": {">": 5}}, {"a": {"!=": 5}}),
+        ({"a": {">": 5, "<": "{x}"}}, {"a": [{"numeric": [">", 4]}]}),
+        ({"a": {"=": "{x}"}}, {"a": {">=": "{x}"}}),
+        ({"a": {"<": "{x}"}}, {"a": {"!=": "{x}"}}),
+        ({"a": {"<": "{x}"}}, {"x": [{"exists": True}]}),
+        ({"a": "b"}, {"a": {">": "a", "<": "c"}}),
+    ],
+)
+def test_the_planner_knows_what_follows(held: Any, wanted: Any) -> None:
+    assert implies(Known((Pattern.parse(held),), frozenset(), frozenset()), Pattern.parse(wanted))
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        ({"a": {"<": "b"}}, {"a": {">=": "b"}}),
+        ({"a": {"<": "b"}}, {"a": {">": 5}}),
+        ({"a": {"<": "{x}"}}, {"a": {">=": "{x}"}}),
+        ({"a": {"=": "{x}"}}, {"a": {"!=": "{x}"}}),
+        ({"a": 5}, {"a": {"!=": 5}}),
+    ],
+)
+def test_the_planner_knows_what_cannot_be(held: Any, wanted: Any) -> None:
+    known, other = Pattern.parse(held), Pattern.parse(wanted)
+    assert excludes(Known((known,), frozenset(), frozenset("ax")), other)
+    assert excludes(Known((other,), frozenset(), frozenset("ax")), known)
+    assert not excludes(Known((known,), frozenset(), frozenset()), other)
