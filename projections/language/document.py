@@ -110,7 +110,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         return canonical.Latest(**common, by=latest.by, order=latest.order, attributes=attribute_map(latest.attributes))
     if rank := rule.rank:
         numbers: dict[str, Any] = {"digits": rank.digits, "decimals": rank.decimals, "shards": rank.shards}
-        return canonical.Rank(**common, by=rank.by, order=rank.order, **numbers)
+        return canonical.Rank(**common, by=one_form.expression(rank.by), order=rank.order, **numbers)
     if embed := rule.embed:
         attributes = attribute_map(embed.attributes)
         return canonical.Embed(
@@ -147,7 +147,7 @@ def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.
         expression = expression.as_text() if extreme_type(rules, rule, measure) == "S" else expression
     return canonical.Measure(
         function=measure.function,
-        expression=None if expression is None else expression.text,
+        expression=None if expression is None else one_form.expression(expression.text, "extreme"),
         where=None if measure.where is None else one_form.pattern(measure.where.document),
         round=measure.digits,
         by=None if measure.by is None else measure.by.text,

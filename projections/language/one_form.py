@@ -2,7 +2,8 @@
 
 Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
 are in a list, what EventBridge's operators can express is written with them, and whole numbers are integers. In templates,
-arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes.
+arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions,
+there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation, Takes
 from projections.language.patterns import Compares, Equals, Named, Numeric, comparison, is_comparison
 from projections.language.pipes import Pipe
+from projections.language.syntax import PATH
 from projections.language.templates import Field, Template
+from projections.language.values import number_text
 
-__all__ = ["constant", "pattern", "template", "templates"]
+__all__ = ["constant", "expression", "pattern", "template", "templates"]
 
 _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
@@ -60,6 +64,62 @@ def _pipe(pipe: Pipe) -> str:
 def _argument(text: str) -> str:
     if _BARE.fullmatch(text):
         return text
+    return _quoted(text)
+
+
+def expression(text: str, takes: Takes = "number") -> str:
+    """Return the canonical text of an expression without mistakes."""
+    node = _folded(Expression.parse(text, takes).node)
+    return _written(node, 0)
+
+
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}
+"""How closely operators bind their operands."""
+
+
+def _folded(node: Node) -> Node:
+    """Return a tree in which `-` before a number is part of the number."""
+    if not isinstance(node, Operation):
+        return node
+    inner = tuple(map(_folded, node.inner))
+    if node.name == "negate" and isinstance(inner[0], Constant) and isinstance(inner[0].value, Decimal):
+        return Constant(-inner[0].value)
+    return Operation(node.name, inner, node.places)
+
+
+def _written(node: Node, around: int) -> str:
+    """Return the text of a tree. It is in parentheses if the operator around it binds more closely."""
+    if isinstance(node, Constant):
+        return number_text(node.value) if isinstance(node.value, Decimal) else _quoted(node.value)
+    if isinstance(node, Factor):
+        path = _path(node.path)
+        return f"number({path})" if node.from_text else f"text({path})" if node.as_text else path
+    own = _BINDING.get(node.name)
+    if own is None:
+        return f"{node.name}({', '.join(_arguments(node))})"
+    if node.name == "negate":
+        text = "-" + _written(node.inner[0], own)
+    else:
+        left, right = node.inner
+        text = f"{_written(left, own)} {node.name} {_written(right, own + 1)}"
+    return f"({text})" if own < around else text
+
+
+def _arguments(node: Operation) -> Iterable[str]:
+    for one in node.inner:
+        text = _written(one, 0)
+        in_quotes = not isinstance(one, Constant) and text[0] in "'\""
+        yield f"({text})" if node.name == "coalesce" and in_quotes else text  # without parentheses, it would be a text
+    if node.name == "round":
+        yield str(node.places)
+
+
+def _path(path: str) -> str:
+    plain = PATH.fullmatch(path) and "-" not in path and not path[0].isdigit()
+    return path if plain else _quoted(path)
+
+
+def _quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.errors import BadInput
 from projections.inspect.diff.difference import difference
 from projections.language import one_form
+from projections.language.arithmetic import Expression
 from projections.language.loader import loads
 from projections.language.patterns import Pattern
 from projections.language.program import Program
+from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.templates import Template
+from projections.language.values import wire
 
 RULES = """\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
@@ -27,7 +32,7 @@ projections:
     from: Post
     where: %(where)s
     bind: {day: %(bind)s}
-    aggregate: {into: Day, set: {some: {count: {where: %(where)s}}}}
+    aggregate: {into: Day, set: {some: {count: {where: %(where)s}}, total: "sum(%(sum)s)", most: "max(number(%(most)s))"}}
   copies: {from: Post, copy: {into: Copy, values: {text: %(bind)s, number: %(number)s, list: [{n: %(number)s}]}}}
   keys: {from: Child, index: [{where: %(where)s, GSI1PK: %(bind)s, GSI1SK: "{child}"}]}
   parents: {from: Post, embed: {into: Child, match: {user: "%(key)s", post: "%(post)s"}, attributes: {title: title}}}
@@ -40,6 +45,8 @@ USUAL = {
     "bind": "'{at|date(%Y-%m)}'",
     "number": "1",
     "post": "{post}",
+    "sum": "price",
+    "most": "price",
 }
 
 
@@ -68,6 +75,18 @@ SAME = [
     ("number", "5", "5.0"),
     ("number", "-2", "-2.0"),
     ("match", "5", "5.0"),
+    ("sum", "a*b", "a * b"),
+    ("sum", " price ", "price"),
+    ("sum", "2 * price", "2.0*price"),
+    ("sum", "-price", "- (price)"),
+    ("sum", "-2 * price", "- 2.0 * price"),
+    ("sum", "a + b * c", "(a+(b*c))"),
+    ("sum", "a / 2 - 1", "(a/2)-1"),
+    ("sum", "round(a / b, 2)", "round( a/b,2 )"),
+    ("sum", "coalesce(a, 0)", "coalesce(a,0.0)"),
+    ("sum", "number(a) * b", "number( a )*b"),
+    ("sum", "a", "'a'"),
+    ("most", "price", " 'price' "),
     ("where", "{a: 5}", "{a: 5.0}"),
     ("where", "{a: [{numeric: ['>', 5]}]}", "{a: [{numeric: ['>', 5.0]}]}"),
     ("where", "{a: [{numeric: ['>', 5]}]}", "{a: {'>': 5}}"),
@@ -91,6 +110,11 @@ DIFFERENT = [
     ("number", "1", "true"),
     ("number", "1", "1.5"),
     ("where", "{a: 5}", "{a: '5'}"),
+    ("sum", "a - (b - c)", "a - b - c"),
+    ("sum", "a * (b + c)", "a * b + c"),
+    ("sum", "a", "number(a)"),
+    ("sum", "a * 'b-c'", "a * b - c"),
+    ("sum", "round(a, 2)", "round(a, 1)"),
     ("where", "{a: 1}", "{a: true}"),
     ("where", "{a: {'>': 5}}", "{a: {'>=': 5}}"),
     ("where", "{a: {'>': 5}}", "{a: {'>': '5'}}"),
@@ -113,7 +137,7 @@ def test_the_same_rules_in_other_words_have_one_fingerprint(part: str, one: str,
 @pytest.mark.parametrize(("part", "one", "other"), DIFFERENT)
 def test_rules_with_other_meanings_have_other_fingerprints(part: str, one: str, other: str) -> None:
     before, after = fingerprints(document(**{part: one})), fingerprints(document(**{part: other}))
-    for name in ["copies"] if part == "number" else ["days", "keys"]:
+    for name in {"number": ["copies"], "sum": ["days"]}.get(part, ["days", "keys"]):
         assert before[name] != after[name]
     assert difference(document(**{part: one}), document(**{part: other})).findings
 
@@ -129,6 +153,17 @@ def test_the_usual_texts_are_the_canonical_ones() -> None:
         "{line.sku|upper|truncate(2)}",
     ):
         assert one_form.template(text) == text
+    for text in (
+        "a * b",
+        "-owed",
+        "2 * line.price",
+        "number(x)",
+        "text(x)",
+        "coalesce(a, 'x')",
+        "(a + b) / 2",
+        "'a-b'",
+    ):
+        assert one_form.expression(text, "value") == text
     for pattern in (
         {"a": "x"},
         {"a": ["x", 5, None, True]},
@@ -194,6 +229,67 @@ def test_spaces_and_quotes_do_not_change_the_canonical_text(texts: tuple[str, st
     assert Template.parse(canonical).parts == Template.parse(one).parts
 
 
+_PLAIN = st.sampled_from(["a", "b.c", "'d-e'", '"d-e"', "2", "2.0", ".5", "number(a)", "number( 'd-e' )"])
+
+
+@st.composite
+def _two_expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, str, int]:
+    """Two texts of one expression, and how closely its operator binds."""
+    kind = draw(st.sampled_from(["path", "binary", "binary", "negate", "call"])) if depth else "path"
+    space = [draw(_SPACES) for _ in range(4)]
+    if kind == "path":
+        text = draw(_PLAIN)
+        return text, space[0] + text + space[1], 4
+
+    def operand(least: int) -> tuple[str, str]:
+        one, other, binds = draw(_two_expressions(depth - 1))
+        if binds < least:
+            return f"({one})", f"({other})"
+        return one, f"({other})" if draw(st.booleans()) else other
+
+    if kind == "negate":
+        one, other = operand(4)
+        return f"-{one}", f"{space[0]}-{space[1]}{other}", 3
+    if kind == "call":
+        one, other = operand(0)
+        function, rest = draw(st.sampled_from([("abs", ""), ("round", "2"), ("max", "a"), ("coalesce", "'x y'")]))
+        more = (f", {rest}", f"{space[0]},{space[1]}{rest}{space[2]}") if rest else ("", "")
+        if function == "coalesce" and one[0] in "'\"":
+            one, other = f"({one})", f"({other})"  # without parentheses, it would be a text
+        return f"{function}({one}{more[0]})", f"{function} ({other}{more[1]}){space[3]}", 4
+    sign = draw(st.sampled_from("+-*/"))
+    own = 1 if sign in "+-" else 2
+    left, right = operand(own), operand(own + 1)
+    before = " " if sign == "-" else space[0]  # a name may contain a dash
+    return f"{left[0]} {sign} {right[0]}", f"{left[1]}{before}{sign}{space[1]}{right[1]}", own
+
+
+@given(_two_expressions())
+def test_spaces_and_parentheses_do_not_change_the_canonical_expression(texts: tuple[str, str, int]) -> None:
+    one, other, _ = texts
+    try:
+        Expression.parse(one, "value")
+    except LanguageError:  # text in a calculation, or nothing that is read
+        return
+    canonical = one_form.expression(one, "value")
+    assert one_form.expression(other, "value") == canonical
+    assert one_form.expression(canonical, "value") == canonical
+    again, before = Expression.parse(canonical, "value"), Expression.parse(one, "value")
+    assert again.factors == before.factors
+    for values in ((3, 4, 5), (Decimal("0.5"), -2, 7), (0, 1, None)):
+        items = {
+            name: wire(value) for name, value in zip(("a", "b.c", "d-e"), values, strict=True) if value is not None
+        }
+        assert result(again, items) == result(before, items)
+
+
+def result(expression: Expression, items: dict[str, Any]) -> Any:
+    try:
+        return expression.compile_value()(items.get)
+    except BadInput:
+        return "bad input"
+
+
 _OPERANDS = st.sampled_from([1, 2.0, 2.5, "{b}", "{ b }", "{c.d}", "x", "{{b}}", "2026-01-01"])
 _VALUES = st.sampled_from(
     [
@@ -217,7 +313,7 @@ def test_the_canonical_pattern_means_what_the_written_one_does(form: dict[str, A
     written = {"a": form}
     try:
         pattern = Pattern.parse(written)
-    except Exception:
+    except LanguageErrors:  # bounds that contradict each other
         return
     canonical = one_form.pattern(written)
     assert canonical is not None
