@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.pipes import Pipe, UnfitError, chain
@@ -43,6 +43,7 @@ class Template:
     parts: tuple[str | Field, ...]
 
     @classmethod
+    @lru_cache(maxsize=4096)  # analyses parse the same few texts thousands of times
     def parse(cls, text: str) -> Template:
         """Parse a template. Raises LanguageError with the offset of the mistake."""
         return cls(text, tuple(_parts(text)))
@@ -279,6 +280,7 @@ class KeyPattern:
         self.literal_prefix = template.literal_prefix
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def parse(cls, text: str, separator: str = "#") -> KeyPattern:
         """Parse a key template. Raises LanguageError, also if a text could be read in two ways."""
         if len(separator) != 1:
@@ -321,6 +323,11 @@ class KeyPattern:
             else:
                 elements.append(_Run(part.name, part.star))
         return elements
+
+    @property
+    def form(self) -> _Form:
+        """Its literal texts, and for each variable whether it has a star: patterns of one form match the same texts."""
+        return tuple(part if isinstance(part, str) else part.star for part in self.parts)
 
     def _ambiguity(self, text: str, first: Mapping[str, str], second: Mapping[str, str]) -> str:
         ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in (first, second)]
@@ -455,18 +462,37 @@ def _reading(elements: list[_Element], text: str, states: list[int]) -> dict[str
     return variables
 
 
+_Form: TypeAlias = tuple[str | bool, ...]
+
+
+def _elements(form: _Form) -> list[_Element]:
+    """Return the characters and runs of a form."""
+    elements: list[_Element] = []
+    for part in form:
+        if isinstance(part, str):
+            elements += part
+        else:
+            elements.append(_Run("", part))
+    return elements
+
+
 def overlap(a: KeyPattern, b: KeyPattern) -> str | None:
     """Return a shortest text that both patterns match; None if there is none."""
-    ours, theirs = a.elements, b.elements
     shorter = min(len(a.literal_prefix), len(b.literal_prefix))
     if a.literal_prefix[:shorter] != b.literal_prefix[:shorter]:
         return None
-    alphabet = _alphabet((ours, a.separator), (theirs, b.separator))
+    return _overlap(a.form, a.separator, b.form, b.separator)
+
+
+@lru_cache(maxsize=16_384)  # the planner compares the same few patterns thousands of times
+def _overlap(one: _Form, separator: str, other: _Form, other_separator: str) -> str | None:
+    ours, theirs = _elements(one), _elements(other)
+    alphabet = _alphabet((ours, separator), (theirs, other_separator))
 
     def follow(state: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
         for character in alphabet:
-            for one in _steps(ours, state[0], character, a.separator):
-                for other in _steps(theirs, state[1], character, b.separator):
+            for one in _steps(ours, state[0], character, separator):
+                for other in _steps(theirs, state[1], character, other_separator):
                     yield character, (one, other)
 
     found = _shortest((0, 0), follow, (len(ours), len(theirs)))

@@ -10,7 +10,7 @@ from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import NEVER_FITS
 from projections.language.findings.numbers import Numbers
-from projections.language.findings.reads import Tested, patterns, tests
+from projections.language.findings.reads import Tested, patterns
 from projections.language.mistakes import Location
 from projections.language.patterns import Affix, Alternative, Compares, Equals, compared_type, is_comparison
 from projections.language.syntax import LanguageError
@@ -23,7 +23,7 @@ __all__ = ["conditions"]
 def conditions(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each condition whose alternatives all have the wrong type, or that has a name as text."""
     numbers = Numbers(facts)
-    for tested in tests(facts.rules):
+    for tested in facts.tests:
         number = numbers.number(tested.entity, tested.test.name)
         text = numbers.text(tested.entity, tested.test.name)
         alternatives = tested.test.alternatives

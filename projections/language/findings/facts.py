@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from projections.language.binding import each_variable, key_variables
 from projections.language.entities import attribute_types, listed_values
+from projections.language.findings.reads import Read, Tested, reads, tests
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules, Table
@@ -145,6 +146,16 @@ class Facts:
         """The variables of keys that the application writes. They are short, because keys are."""
         own = (entity for entity in self.rules.entities if not self.made_by_rules(entity))
         return frozenset(name for entity in own for name in self.variables(entity))
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        """All names that rules read on items."""
+        return tuple(reads(self.rules))
+
+    @cached_property
+    def tests(self) -> tuple[Tested, ...]:
+        """All conditions of rules."""
+        return tuple(tests(self.rules))
 
     # Who creates what.
 

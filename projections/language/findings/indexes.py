@@ -9,7 +9,6 @@ from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import HALF_AN_INDEX_KEY, NOT_PROJECTED, UNREACHABLE_CASE, Severity
 from projections.language.findings.names import known_attributes
-from projections.language.findings.reads import reads
 from projections.language.ownership import written
 from projections.language.shapes import cases, index_attributes, key_attributes
 
@@ -87,6 +86,6 @@ def _others(facts: Facts, key: KeySet) -> set[str]:
         if (rule.into == entity and name != key.rule) or (rule.into == entity and rule.copy_ is not None):
             found |= written(rule).keys()
     if known_attributes(facts, entity) is None:
-        found |= {read.root for read in reads(facts.rules) if read.entity == entity}
+        found |= {read.root for read in facts.reads if read.entity == entity}
         found |= set(facts.variables(entity))
     return found

@@ -9,7 +9,7 @@ from projections.language.entities import attribute_types
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, UNKNOWN_ATTRIBUTE
-from projections.language.findings.reads import Read, reads
+from projections.language.findings.reads import Read
 from projections.language.ownership import written
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.syntax import suggest
@@ -20,7 +20,7 @@ __all__ = ["names"]
 def names(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about names that rules read and write."""
     yield from _never_recognised(facts)
-    found = list(reads(facts.rules))
+    found = list(facts.reads)
     unknown = [read for read in found if _is_unknown(facts, read)]
     of_others = {(read.place, read.root) for read in found if read not in unknown}
     unknown = [read for read in unknown if not _is_optional(read) or (read.place, read.root) not in of_others]

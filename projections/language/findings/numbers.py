@@ -11,7 +11,6 @@ from projections.language.arithmetic import Expression
 from projections.language.entities import attribute_types
 from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
-from projections.language.findings.reads import reads, tests
 from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
 from projections.language.patterns import Equals, compared_type
@@ -136,12 +135,12 @@ class Numbers:
                     if not factor.from_text:
                         for source in rule.sources:
                             found.setdefault((source, factor.path), f"rule {name} ranks it")
-        for tested in tests(self._facts.rules):
+        for tested in self._facts.tests:
             for one in tested.test.alternatives:
                 if compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal)):
                     node = (tested.entity, tested.test.name)
                     found.setdefault(node, f"rule {tested.rule} compares it as a number")
-        for read in reads(self._facts.rules):
+        for read in self._facts.reads:
             if read.field is not None and any(pipe.name in ("pad", "invert") for pipe in read.field.pipes):
                 found.setdefault((read.entity, read.name), f"rule {read.rule} pads it")
         return found
@@ -150,7 +149,7 @@ class Numbers:
     def _times(self) -> frozenset[Node]:
         return frozenset(
             (read.entity, read.name)
-            for read in reads(self._facts.rules)
+            for read in self._facts.reads
             if read.field is not None and any(pipe.name in ("date", "ms") for pipe in read.field.pipes)
         )
 

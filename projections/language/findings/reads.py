@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,18 +48,21 @@ class Tested:
 
 def reads(rules: Rules) -> Iterator[Read]:
     """Yield all names that rules read on items. For elements of `each` that is the path of the list."""
+    tested: dict[str, list[Tested]] = {}
+    for one in tests(rules):
+        tested.setdefault(one.rule, []).append(one)
     for name, rule in rules.variants():
         variable = each_variable(rule)
-        for read in _reads(rules, name, rule):
+        for read in _reads(rules, name, rule, tested.get(name, [])):
             if read.root != variable:
                 yield read
 
 
-def _reads(rules: Rules, name: str, rule: Projection) -> Iterator[Read]:
+def _reads(rules: Rules, name: str, rule: Projection, own: Sequence[Tested]) -> Iterator[Read]:
     place: Location = ("projections", name)
     source = rule.source
-    for tested in tests(rules):
-        if tested.rule == name and tested.entity == source:
+    for tested in own:
+        if tested.entity == source:
             for position, read in enumerate(tested.test.names):
                 yield Read(name, tested.entity, read, tested.place, at_key=position == 0)
     for variable, text in rule.bind.items():
