@@ -183,7 +183,7 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
     mode = styled(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
-    target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
+    target = "on the same item" if row["kind"] in ("index", "compute") else f"→ {row['into']}"
     out.print(
         styled(
             "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",

@@ -1,20 +1,24 @@
-"""Index attributes: key attributes of indexes on the source item itself.
+"""Index attributes and computed attributes: what rules write on their source items themselves.
 
 No version is needed: the condition of the write is that every attribute that the rules and `match` read still has the value
 that they read. If one of them has changed, a newer record is on its way, and leads to another write.
+
+Rules of one entity may read what the others write. They are applied again to what they wrote, until nothing changes, so that
+one write makes all of it: `check` refuses rules that depend on their own results.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Update, Value
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Role, Update, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
-from projections.language.rules import IndexRule
+from projections.language.rules import ItemRule
 from projections.language.values import differing
 
 __all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]
@@ -29,47 +33,62 @@ class IndexWrite(NamedTuple):
     values: dict[str, Value | None]
     reads: dict[str, Value | None]
     rules: tuple[str, ...]
+    kind: Role
     sequences: Records = ()
     """The sequence number of the item's newest record; none if a refresh makes the write."""
 
 
-def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
+def index_attributes(rule: ItemRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
     """Return the attributes that a rule sets on an item, None to remove one, and why the rule cannot be evaluated.
 
-    If it cannot be evaluated, the item is not in the rule's index.
+    If it cannot be evaluated, it does not apply to the item.
     """
     try:
         return rule.desired(item), None
     except BadInput as problem:
-        return dict.fromkeys((name for name, _, _ in rule.attributes), None), str(problem)
+        return rule.without(item), str(problem)
 
 
 def index_write(
     program: Program, item: Item, sequences: Records = ()
 ) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
-    """Return the write that corrects the index attributes of an item, None if they are right; and the rules that fail."""
-    values: dict[str, Value | None] = {}
-    reads: dict[str, Value | None] = {}
-    problems: list[tuple[str, str]] = []
-    names: list[str] = []
-    for rule in program.index_rules.get(item.entity.name, ()):
-        desired, problem = index_attributes(rule, item)
-        if problem is not None:
-            problems.append((rule.name, problem))
-        wrong = differing(item.image, desired)
-        if wrong:
-            values.update(wrong)
-            names.append(rule.name)
-            reads.update((name, item.image.get(name)) for name in rule.reads)
+    """Return the write that corrects what rules write on an item itself, None if it is right; and the rules that fail."""
+    rules = program.item_rules.get(item.entity.name, ())
+    desired, problems = _desired(rules, item)
+    written = item
+    for _ in range(program.item_chains.get(item.entity.name, 0)):
+        wrong = differing(written.image, desired)
+        if not wrong:
+            break
+        image = {name: value for name, value in {**written.image, **wrong}.items() if value is not None}
+        written = Item(item.entity, item.key, item.variables, image)
+        desired, problems = _desired(rules, written)
+    values = differing(item.image, desired)
     if not values:
         return None, problems
-    return IndexWrite(item.key, item.entity, item.image, values, reads, tuple(names), sequences), problems
+    writing = [rule for rule in rules if not values.keys().isdisjoint(rule.owned())]
+    reads = {name: item.image.get(name) for rule in writing for name in rule.reads}
+    kind: Role = "index" if all(rule.kind == "index" for rule in writing) else "compute"
+    names = tuple(rule.name for rule in writing)
+    return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences), problems
+
+
+def _desired(rules: Sequence[ItemRule], item: Item) -> tuple[dict[str, Value | None], list[tuple[str, str]]]:
+    """Return the attributes of all rules on an item, and the rules that cannot be evaluated."""
+    values: dict[str, Value | None] = {}
+    problems: list[tuple[str, str]] = []
+    for rule in rules:
+        desired, problem = index_attributes(rule, item)
+        values.update(desired)
+        if problem is not None:
+            problems.append((rule.name, problem))
+    return values, problems
 
 
 def index_update(items: ApplicationItems, write: IndexWrite) -> Update:
     """Return the update of an item on which every attribute that the rules and `match` read is as it was read."""
     read = [as_read(name, value) for name, value in sorted(write.reads.items())]
-    why = Purpose("index", write.rules, "", write.sequences)
+    why = Purpose(write.kind, write.rules, "", write.sequences)
     return items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
 
 

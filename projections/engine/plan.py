@@ -137,7 +137,7 @@ def plan(
             release = release_of(program, guards, record, old, new)
             if release is not None:
                 releases.append(release)
-    indexes = _indexes(program, recognised, reject) if program.index_rules else ()
+    indexes = _indexes(program, recognised, reject) if program.item_rules else ()
     return Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, rejected, ignored)
 
 
@@ -150,7 +150,7 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
         newest[record.key] = (record, new)
         oldest.setdefault(record.key, old)
     for record, item in newest.values():
-        if item is None or item.entity.name not in program.index_rules:
+        if item is None or item.entity.name not in program.item_rules:
             continue
         write, problems = index_write(program, item, (record.sequence,))
         if write is not None:
@@ -286,12 +286,14 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         for attribute in rule.owned(image):
             if attribute in image:
                 values.setdefault(attribute, []).append((mark, image[attribute]))
-    for index in program.index_rules.get(name, ()):
+    for index in program.item_rules.get(name, ()):
+        if not index.removes:
+            continue  # what it set stays
         for attribute, value in index_attributes(index, left)[0].items():
             # the rule's, though it may show what other attributes said before
             known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
             values.setdefault(attribute, []).extend(known)
-        if any(attribute in values for attribute, _, _ in index.attributes):
+        if any(attribute in values for attribute in index.owned()):
             setters.append(index.name)
     if guards.created(record.key, image):
         held[guards.mark] = image[guards.mark]

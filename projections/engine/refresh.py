@@ -232,7 +232,7 @@ class Refresher:
     def _derived(self, items: Sequence[Item], deadline: Deadline) -> None:
         """Refresh the copies of items, their index attributes, and the attributes of their parents."""
         self._failures.isolated(items, partial(self._refresh_copies, deadline), _key_of)
-        indexed = [item for item in items if item.entity.name in self._program.index_rules]
+        indexed = [item for item in items if item.entity.name in self._program.item_rules]
         self._failures.isolated(indexed, partial(self._refresh_indexes, deadline), _key_of)
         self._failures.isolated(items, partial(self._refresh_children, deadline), _key_of)
 

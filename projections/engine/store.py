@@ -118,8 +118,8 @@ Records: TypeAlias = tuple[str, ...]
 
 Role = Literal[
     "entry", "forget", "group", "member", "extreme", "shards", "rebuild", "sweep", "note", "fence", "wait", "registry",
-    "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index", "release", "restore",
-    "delete", "other",
+    "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index", "compute", "release",
+    "restore", "delete", "other",
 ]  # fmt: skip
 """The kind of a write; `inspect.rehearsal.roles.ROLES` has each in words."""
 

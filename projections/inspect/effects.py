@@ -23,7 +23,7 @@ from projections.local.replay import logical_names
 __all__ = ["Effect", "EffectKind", "effects"]
 
 EffectKind: TypeAlias = Literal[
-    "contribution", "retain", "copy", "index", "push", "pull", "refresh", "release", "quarantine"
+    "contribution", "retain", "copy", "index", "compute", "push", "pull", "refresh", "release", "quarantine"
 ]
 
 
@@ -37,6 +37,7 @@ class Effect:
     | retain | nothing more: `source` expired, and its contribution to `target` stays (`expired: keep`) | None |
     | copy | the copy of `source` under `target` | its attributes |
     | index | index attributes of `target`, which is the source itself | None for each that is removed |
+    | compute | computed attributes of `target`, which is the source itself, and its index attributes | the same |
     | push | the attributes of `source` onto all its children | None |
     | pull | the attributes of the parent onto `target` | None |
     | refresh | values of `target` that another writer changed or removed | None |
@@ -75,7 +76,7 @@ def _effects(program: Program, made: Plan) -> Iterator[Effect]:
     for one in made.indexes:
         key_text = encode_key(one.key)
         values = {name: None if value is None else plain(value) for name, value in one.values.items()}
-        yield Effect("index", one.rules, key_text, key_text, values)
+        yield Effect("index" if one.kind == "index" else "compute", one.rules, key_text, key_text, values)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
     for rule, key in made.pulls:

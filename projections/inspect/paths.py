@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from projections.language.canonical import Aggregate, Copy, Document, Index, Latest, Rank, Top
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Index, Latest, Rank, Top
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
 
@@ -63,6 +63,9 @@ def _live_path(document: Document, name: str) -> Path:
             return _ledger("latest", 1, 1)
         case Rank():
             return _rank(rule)
+        case Compute():
+            once = ", once" if rule.once else ", if a value changes"
+            return Path("compute", f"1 conditional write on the item itself{once}", 1)
         case Index():
             indexes = indexes_fed(document, rule)
             entries = f"1 entry in {' and 1 in '.join(indexes)}"

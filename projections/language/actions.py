@@ -1,4 +1,4 @@
-"""The action of a rule, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `rank`, `embed`."""
+"""The action of a rule, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `rank`, `compute`, `embed`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from projections.language.digits import MOST_DIGITS
 from projections.language.forms import (
     AttributeName,
     AttributesForm,
+    ComputedForm,
     ConstantForm,
     CopyForm,
     ExpressionText,
@@ -20,7 +21,7 @@ from projections.language.forms import (
 )
 from projections.language.measures import SHORT_FORMS
 
-__all__ = ["Aggregate", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
+__all__ = ["Aggregate", "Compute", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
 
 Order = Literal["desc", "asc"]
 
@@ -61,6 +62,19 @@ class Aggregate(Model):
     )
     shards: Annotated[int, Field(ge=1, le=100)] = Field(
         default=1, description="The number of ledger items that hold the totals of one target, 1 to 100."
+    )
+
+
+class Compute(Model):
+    """Attributes of the source item, computed from its other attributes."""
+
+    set: Annotated[dict[AttributeName, ComputedForm], Field(min_length=1)] = Field(
+        description="Attribute → template (text with `{`), expression, `{value: …, where: {…}}`, `{constant: …}`, or a list "
+        "of such cases; the first that matches applies."
+    )
+    once: bool = Field(
+        default=False,
+        description="Set the attributes only where they are absent, and never change or remove them afterwards.",
     )
 
 

@@ -101,16 +101,16 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
         )
         yield Mistake((*place, "from"), message)
         return
-    instead = {"index": "its target is the source item itself", "embed": "its `match` selects the children"}
+    itself = "its target is the source item itself"
+    instead = {"index": itself, "compute": itself, "embed": "its `match` selects the children"}
     if rule.kind in instead:
+        a_kind = f"{'a' if rule.kind == 'compute' else 'an'} {rule.kind}"
         for name, given in (("each", rule.each), ("bind", rule.bind)):
             if given:
-                yield Mistake(
-                    (*place, name), f"an {rule.kind} rule cannot have `{name}`: {instead[rule.kind]}", at_key=True
-                )
+                yield Mistake((*place, name), f"{a_kind} rule cannot have `{name}`: {instead[rule.kind]}", at_key=True)
         if rule.expired is not None:
             instead_of = "use `on_delete`" if rule.kind == "embed" else "the item itself is deleted"
-            yield Mistake((*place, "expired"), f"an {rule.kind} rule cannot have `expired`: {instead_of}", at_key=True)
+            yield Mistake((*place, "expired"), f"{a_kind} rule cannot have `expired`: {instead_of}", at_key=True)
         return
     sources = {name: rules.entities[name].expires for name in rule.sources if name in rules.entities}
     expiring = [name for name, expires in sources.items() if expires]
@@ -143,7 +143,7 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
     if rule.index is not None:
         yield from _index(rule, table, place)
         return
-    if rule.kind == "embed":
+    if rule.kind in ("embed", "compute"):
         return
     variables = key_variables(rules.entities[rule.into])
     for name, at in {name: variant.place("bind") for variant in rule.variants for name in variant.bind}.items():
@@ -228,6 +228,8 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
     """Yield results of the wrong type for the key of an index."""
     if rule.top is not None:
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
+    elif rule.compute is not None:
+        yield Mistake(where, f"{attribute} is a key attribute of an index: set it with an `index` rule", at_key=True)
     elif rule.aggregate is not None:
         measure = Measure.parse(attribute, rule.aggregate.set[attribute])
         if measure.function in PICKED:
@@ -266,10 +268,13 @@ def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]
                 yield Mistake(where, typed(attribute, types[attribute]))
 
 
+_CREATE_NOTHING = ("rank", "index", "compute", "embed")
+
+
 def _derived(rules: Rules, lost: Lost) -> Iterator[Mistake]:
     """Yield derived entities that nothing creates."""
     created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
-    created |= {rule.target for rule in lost.rules if rule.target is not None and rule.kind not in ("index", "embed")}
+    created |= {rule.target for rule in lost.rules if rule.target is not None and rule.kind not in _CREATE_NOTHING}
     unknown = any(rule.target is None for rule in lost.rules)
     for name, entity in rules.entities.items():
         if entity.derived and name not in created and not unknown:

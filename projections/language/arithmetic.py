@@ -600,7 +600,9 @@ class _Parser:
         if not self.text.startswith(")", self.position):
             if self.position < len(self.text) and not function:
                 raise self._misplaced()
-            raise LanguageError(f"{function}( is not closed: {instead}", at)
+            ends = self.position == len(self.text) and function in OPERATIONS
+            comma = "; between { and }, YAML needs quotes around a text that contains a comma" if ends else ""
+            raise LanguageError(f"{function}( is not closed: {instead}{comma}", at)
         self.position += 1
         self._skip()
 

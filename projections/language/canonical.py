@@ -22,6 +22,8 @@ __all__ = [
     "About",
     "Aggregate",
     "Case",
+    "Compute",
+    "Computed",
     "Constant",
     "Copy",
     "Document",
@@ -457,6 +459,41 @@ class Index(_Rule):
         return tuple(dict.fromkeys(name for case in self.cases for name in case.set))
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """One case of a computed attribute: `kind` is template, expression or constant."""
+
+    kind: str
+    value: Any
+    where: Pattern | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Computed:
+        (kind,) = document.keys() - {"where"}
+        return cls(kind, document[kind], document.get("where"))
+
+    def to_document(self) -> dict[str, Any]:
+        return {self.kind: self.value} | ({"where": self.where} if self.where is not None else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute(_Rule):
+    """`set` has the cases of each attribute; the first that matches applies."""
+
+    kind = "compute"
+
+    set: Mapping[str, tuple[Computed, ...]]
+    once: bool = False
+
+    def _action(self) -> dict[str, Any]:
+        cases = {name: [case.to_document() for case in cases] for name, cases in self.set.items()}
+        return {"set": cases} | ({"once": True} if self.once else {})
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return tuple(self.set)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed(_Rule):
     kind = "embed"
@@ -478,7 +515,7 @@ class Embed(_Rule):
         return tuple(self.attributes)
 
 
-Rule: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Embed
+Rule: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Compute | Embed
 
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
@@ -517,6 +554,9 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
             return Rank(**common, **{name: document[name] for name in ("by", "digits", "decimals", "order", "shards")})
         case "index":
             return Index(**common, cases=tuple(Case(case["where"], case["set"]) for case in document["cases"]))
+        case "compute":
+            computed = {name: tuple(map(Computed.from_document, cases)) for name, cases in document["set"].items()}
+            return Compute(**common, set=computed, once=document.get("once", False))
     return Embed(**common, **{name: document[name] for name in ("match", "attributes", "on_delete")})
 
 

@@ -19,9 +19,11 @@ from projections.language.patterns import Pattern
 from projections.language.rules import (
     AggregateRule,
     ClaimedCopyRule,
+    ComputeRule,
     Condition,
     CopyRule,
     Each,
+    Evaluate,
     GuardedCopyRule,
     IndexRule,
     Measure,
@@ -32,7 +34,7 @@ from projections.language.rules import (
     owned_on,
 )
 from projections.language.templates import KeyPattern, Template
-from projections.language.values import wire
+from projections.language.values import Resolver, Value, wire
 
 __all__ = ["Compiled", "fingerprint_of"]
 
@@ -113,6 +115,8 @@ class Compiled:
         match document["kind"]:
             case "index":
                 return _index(common, document)
+            case "compute":
+                return _compute(common, document)
             case "copy":
                 return self._copy(common, document)
             case "aggregate":
@@ -205,6 +209,46 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
         attributes=tuple((name, *limits[name]) for name in names),
         reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
     )
+
+
+def _compute(common: dict[str, Any], document: Mapping[str, Any]) -> ComputeRule:
+    key = common["source"].schema.key_attributes
+    once: bool = document.get("once", False)
+    reads = set(Pattern.parse(document["where"]).names if document["where"] else ())
+    values = []
+    for name, cases in document["set"].items():
+        compiled = []
+        for case in cases:
+            evaluate, names = _computed(case)
+            pattern = Pattern.parse(case["where"]) if case.get("where") else None
+            reads.update(names, pattern.names if pattern else ())
+            compiled.append((pattern.compile() if pattern else None, evaluate))
+        values.append((name, tuple(compiled)))
+    roots = {path.split(".", 1)[0] for path in reads} - set(key)
+    return ComputeRule(
+        **common,
+        values=tuple(values),
+        once=once,
+        reads=frozenset(roots.union(document["set"] if once else ())),  # a value is set only where there is none
+    )
+
+
+def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
+    """Return a function for the value of a case, and the names that it reads."""
+    if "constant" in case:
+        constant = wire(case["constant"])
+        return lambda resolve: constant, ()
+    if "template" in case:
+        template = Template.parse(case["template"])
+        render = template.compile()
+
+        def evaluate(resolve: Resolver) -> Value | None:
+            text = render(resolve)
+            return None if text is None else {"S": text}
+
+        return evaluate, template.names
+    expression = Expression.parse(case["expression"], "value")
+    return expression.compile_value(), expression.names
 
 
 def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from projections.language import canonical, one_form
 from projections.language.measures import TYPED, Measure
-from projections.language.shapes import attribute_map, cases, index_attributes, is_local, key_attributes, projected
+from projections.language.shapes import (
+    attribute_map,
+    cases,
+    computed_cases,
+    index_attributes,
+    is_local,
+    key_attributes,
+    projected,
+)
 
 if TYPE_CHECKING:
     from projections.language.models import Entity, Projection, Rules, Table
@@ -116,6 +124,10 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         return canonical.Embed(
             **common, match=one_form.templates(embed.match), attributes=attributes, on_delete=embed.on_delete
         )
+    if compute := rule.compute:
+        computed = {name: _computed(form) for name, form in compute.set.items()}
+        return canonical.Compute(**common, set=computed, once=compute.once)
+
     return canonical.Index(
         **common,
         cases=tuple(
@@ -126,6 +138,20 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
 
 def _value(value: Any) -> str | canonical.Constant:
     return one_form.template(value) if isinstance(value, str) else canonical.Constant(one_form.constant(value))
+
+
+def _computed(form: Any) -> tuple[canonical.Computed, ...]:
+    found = []
+    for _, where, kind, content in computed_cases(form):
+        value = (
+            one_form.constant(content)
+            if kind == "constant"
+            else one_form.template(content)
+            if kind == "template"
+            else content.strip()
+        )
+        found.append(canonical.Computed(kind, value, one_form.pattern(where)))
+    return tuple(found)
 
 
 def _each(rule: Projection) -> canonical.Each | None:

@@ -6,6 +6,7 @@ Each question is answered here once, for check, explain, diff, graph and replay.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 
 from projections.language.canonical import (
     Aggregate,
+    Compute,
+    Computed,
     Constant,
     Copy,
     Document,
@@ -29,6 +32,7 @@ from projections.language.patterns import Pattern, describe
 __all__ = [
     "EVERY",
     "Origin",
+    "computed_text",
     "conditions",
     "copied",
     "creates",
@@ -117,6 +121,9 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
             for target in rule.written:
                 templates = [case.set[target] for case in rule.cases if target in case.set]
                 yield target, " or ".join(dict.fromkeys(templates))
+        case Compute():
+            for target, cases in rule.set.items():
+                yield target, " or ".join(dict.fromkeys(computed_text(case) for case in cases))
         case Top():
             yield rule.list_name, f"{rule.limit} of {source} by {rule.by}"
         case Latest():
@@ -125,6 +132,11 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
         case Embed():
             for target, path in rule.attributes.items():
                 yield target, f"{source}.{path}"
+
+
+def computed_text(case: Computed) -> str:
+    """Return what a case computes, in the words of the rule file."""
+    return json.dumps(case.value, ensure_ascii=False, default=str) if case.kind == "constant" else str(case.value)
 
 
 # --- keys ---

@@ -16,6 +16,7 @@ from projections.language.shapes import (
     check_attribute_list,
     check_by,
     check_case_list,
+    check_computed,
     check_condition,
     check_constant,
     check_copied,
@@ -37,6 +38,7 @@ __all__ = [
     "AttributesForm",
     "ByForm",
     "CaseForm",
+    "ComputedForm",
     "ConditionForm",
     "ConstantForm",
     "CopyForm",
@@ -185,6 +187,22 @@ CaseForm = Annotated[
     WithJsonSchema(
         {"anyOf": [_CASE, {"type": "array", "minItems": 1, "items": {**_CASE, "properties": {"where": _PATTERN}}}]}
     ),
+]
+_COMPUTED_CASE = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {
+            "type": "object",
+            "properties": {"value": {"type": "string", "minLength": 1}, "constant": {}, "where": _PATTERN},
+            "anyOf": [{"required": ["value"]}, {"required": ["constant"]}],
+            "additionalProperties": False,
+        },
+    ]
+}
+ComputedForm = Annotated[
+    str | dict[str, Any] | list[Any],
+    _checked(check_computed),
+    WithJsonSchema({"anyOf": [*_COMPUTED_CASE["anyOf"], {"type": "array", "minItems": 1, "items": _COMPUTED_CASE}]}),
 ]
 MeasureForm = Annotated[str | dict[str, Any], _checked(check_measure), WithJsonSchema(_MEASURE)]
 ByForm = Annotated[

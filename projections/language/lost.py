@@ -160,7 +160,7 @@ def _lost_rule(name: str, rule: Any, known: Mapping[str, Any]) -> LostRule:
     kind = kinds[0] if len(kinds) == 1 else None
     action = form.get(kind) if kind is not None else None
     target = action.get("into") if isinstance(action, dict) else None
-    if kind == "index" and certain and len(listed) == 1:
+    if kind in ("index", "compute") and certain and len(listed) == 1:
         target = listed[0]
     target = target if isinstance(target, str) and target in known else None
     return LostRule(name, frozenset(listed) if certain else None, target, kind)

@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language import document
-from projections.language.actions import Aggregate, Copy, Embed, Latest, Model, Rank, Top
+from projections.language.actions import Aggregate, Compute, Copy, Embed, Latest, Model, Rank, Top
 from projections.language.canonical import Document
 from projections.language.forms import (
     AttributeName,
@@ -36,6 +36,7 @@ __all__ = [
     "SEPARATOR",
     "TAG",
     "Aggregate",
+    "Compute",
     "Copy",
     "Embed",
     "Entity",
@@ -47,7 +48,7 @@ __all__ = [
     "Top",
 ]
 
-KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "embed")
+KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 PREFIX = r"^[^A-Za-z0-9\s]\S*$"
@@ -121,7 +122,10 @@ class Entity(Model):
 
 
 class Projection(Model):
-    """One rule: its sources, and exactly one of `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `embed`."""
+    """One rule: its sources, and one action.
+
+    That is `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `compute` or `embed`.
+    """
 
     from_: SourcesForm = Field(
         description="The entity whose items the rule reads; for aggregate, top, latest and rank also a list of entities, or "
@@ -169,6 +173,9 @@ class Projection(Model):
         description="Keys of sparse indexes on the source item itself: one mapping, or a list of cases, each with "
         "`where`; the first that matches applies.",
     )
+    compute: Compute | None = Field(
+        default=None, description="Attributes of the source item itself, computed from its other attributes."
+    )
     embed: Embed | None = Field(default=None, description="Attributes of a parent kept in every child.")
 
     @model_validator(mode="after")
@@ -194,8 +201,13 @@ class Projection(Model):
 
     @property
     def action(self) -> Copy | Aggregate | Top | Latest | Rank | Embed | None:
-        """The rule's action; None for an `index`, whose target is the source."""
+        """The rule's action; None for an `index` or `compute`, whose target is the source."""
         return self.copy_ or self.aggregate or self.top or self.latest or self.rank or self.embed
+
+    @property
+    def on_source(self) -> bool:
+        """Whether the target is the source item itself."""
+        return self.index is not None or self.compute is not None
 
     @property
     def into(self) -> str:

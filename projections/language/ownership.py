@@ -11,7 +11,7 @@ from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern
-from projections.language.shapes import attribute_map, cases
+from projections.language.shapes import attribute_map, cases, computed_names
 from projections.language.templates import Template
 
 __all__ = [
@@ -43,6 +43,8 @@ def written(rule: Projection) -> dict[str, Location]:
     if rule.index is not None:
         keys = [(name, ("index", *place, name)) for place, _, templates in cases(rule.index) for name in templates]
         return dict(reversed(keys))  # the first place of each
+    if rule.compute is not None:
+        return {name: ("compute", "set", name) for name in rule.compute.set}
     action = rule.latest or rule.embed
     return _listed(action.attributes, (rule.kind, "attributes")) if action is not None else {}
 
@@ -138,7 +140,7 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
     """
     ways = attribute_chains(rules)
     return {
-        name: max(((*ways.get(read, ()), name) for read, _ in pairs), key=len, default=(name,))
+        name: max((_longer(rules, ways.get(read, ()), name) for read, _ in pairs), key=len, default=(name,))
         for name, pairs in _all_flows(rules).items()
     }
 
@@ -153,10 +155,18 @@ def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
 
     def way_to(node: Node) -> tuple[str, ...]:
         if node not in known:
-            known[node] = max(((*way_to(read), name) for read, name in into.get(node, ())), key=len, default=())
+            ways = (_longer(rules, way_to(read), name) for read, name in into.get(node, ()))
+            known[node] = max(ways, key=len, default=())
         return known[node]
 
     return {node: way_to(node) for node in into}
+
+
+def _longer(rules: Rules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return a chain with one more rule. Rules that write on their source items themselves do so in one write."""
+    rule, last = rules.projections[name], rules.projections[way[-1]] if way else None
+    together = last is not None and last.on_source and rule.on_source and last.from_ == rule.from_
+    return (*way[:-1], name) if together else (*way, name)
 
 
 def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
@@ -198,7 +208,7 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     variable = each_variable(rule)
     always = {EXISTS, *_common(rules, rule)}
     creates = rule.copy_ is not None or (
-        rule.kind not in ("embed", "rank", "index") and rules.entities[rule.into].derived
+        rule.kind not in ("embed", "rank") and not rule.on_source and rules.entities[rule.into].derived
     )
     computed = _computed(rule)
     if rule.aggregate is not None or rule.index is not None:
@@ -222,7 +232,7 @@ def _common(rules: Rules, rule: Projection) -> set[str]:
         names.add(form["ancestors"] if isinstance(form, dict) else form)
     if rule.embed is not None:
         names |= _templates(rule.embed.match.values())
-    for template in rules.entities[rule.into].key.values() if rule.index is None else ():
+    for template in rules.entities[rule.into].key.values() if not rule.on_source else ():
         names |= set(Template.parse(template).names) - set(rule.bind)
     return names - set(_key_names(rules, rule))
 
@@ -248,6 +258,8 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
         return {target: {rule.latest.by, source} for target, source in attribute_map(rule.latest.attributes).items()}
     if rule.embed is not None:
         return {target: {source} for target, source in attribute_map(rule.embed.attributes).items()}
+    if rule.compute is not None:
+        return {name: computed_names(form) for name, form in rule.compute.set.items()}
     every = cases(rule.index)
     wheres = _patterns([where for _, where, _ in every])
     return {

@@ -20,7 +20,7 @@ from projections.language.contribution import (
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
-from projections.language.rules import AggregateRule, GuardedCopyRule, IndexRule, LedgerRule, RankRule, Rule, owned_on
+from projections.language.rules import AggregateRule, GuardedCopyRule, ItemRule, LedgerRule, RankRule, Rule, owned_on
 
 if TYPE_CHECKING:
     from projections.language import canonical
@@ -169,9 +169,9 @@ class Program:
         return self._of_kind(GuardedCopyRule)
 
     @cached_property
-    def indexes(self) -> Mapping[str, IndexRule]:
-        """By name: the rules for index attributes."""
-        return self._of_kind(IndexRule)
+    def on_items(self) -> Mapping[str, ItemRule]:
+        """By name: the rules that write on their source items themselves."""
+        return self._of_kind(ItemRule)
 
     @cached_property
     def embeds(self) -> Mapping[str, EmbedRule]:
@@ -217,9 +217,19 @@ class Program:
         return {rule.into.name: rule for rule in writing(self.guarded_copies.values())}
 
     @cached_property
-    def index_rules(self) -> Mapping[str, tuple[IndexRule, ...]]:
-        """By the entity whose items they index."""
-        return grouped(writing(self.indexes.values()), lambda rule: rule.source.name)
+    def item_rules(self) -> Mapping[str, tuple[ItemRule, ...]]:
+        """By source entity: the rules that write on its items themselves."""
+        return grouped(writing(self.on_items.values()), lambda rule: rule.source.name)
+
+    @cached_property
+    def item_chains(self) -> Mapping[str, int]:
+        """By entity whose `item_rules` read what they write: the greatest number of steps until nothing changes."""
+        found = {}
+        for entity, rules in self.item_rules.items():
+            written = [name for rule in rules for name in rule.owned()]
+            if any(not rule.reads.isdisjoint(written) for rule in rules):
+                found[entity] = len(written) + 1
+        return found
 
     @cached_property
     def copies_with_match(self) -> Mapping[Entity, GuardedCopyRule]:

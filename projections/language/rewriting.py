@@ -15,6 +15,8 @@ from projections.language.canonical import (
     About,
     Aggregate,
     Attributes,
+    Compute,
+    Computed,
     Constant,
     Copy,
     Document,
@@ -149,11 +151,24 @@ def query_form(query: Query) -> dict[str, Any]:
     return {name: value for name, value in form.items() if value}
 
 
+def _computed(cases: tuple[Computed, ...]) -> Any:
+    forms = []
+    for case in cases:
+        form = {"constant" if case.kind == "constant" else "value": case.value}
+        forms.append(form if case.where is None else {**form, "where": case.where})
+    if len(forms) > 1:
+        return forms
+    return forms[0]["value"] if [*forms[0]] == ["value"] else forms[0]
+
+
 def _action(rule: Rule) -> Any:
     match rule:
         case Index():
             cases = [{**({"where": case.where} if case.where else {}), **case.set} for case in rule.cases]
             return cases if len(cases) > 1 or rule.cases[0].where else cases[0]
+        case Compute():
+            computed = {name: _computed(cases) for name, cases in rule.set.items()}
+            return {"set": computed, **({"once": True} if rule.once else {})}
         case Copy():
             values = {name: one.value if isinstance(one, Constant) else one for name, one in rule.values.items()}
             attributes = "all" if rule.attributes is None else dict(rule.attributes)

@@ -32,9 +32,11 @@ __all__ = [
     "RANK_LEVELS_IN_SHARDS",
     "AggregateRule",
     "ClaimedCopyRule",
+    "ComputeRule",
     "CopyRule",
     "GuardedCopyRule",
     "IndexRule",
+    "ItemRule",
     "LedgerRule",
     "Measure",
     "Member",
@@ -49,6 +51,7 @@ __all__ = [
 
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
+Evaluate = Callable[[Resolve], Value | None]
 
 RANK_LEVELS_IN_SHARDS = 2
 """How many levels of a `rank` are in shards: the groups of a later one are each a small part of a board."""
@@ -414,27 +417,86 @@ class ClaimedCopyRule(CopyRule, LedgerRule):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRule(Rule):
-    """Key attributes of indexes, on the source item itself: the first case that matches applies."""
+class ItemRule(Rule):
+    """A rule that writes attributes of the source item itself, computed from its other attributes. It needs no guard."""
 
     has_guard = False
+
+    reads: frozenset[str]
+    """The top-level attributes that the written values depend on. A write is conditional on them."""
+
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        return any(value is not None for value in self.desired(item, refused).values())
+
+    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
+        """Return each of the rule's attributes with its value; None if it should be absent. Raises BadInput."""
+        raise NotImplementedError
+
+    def without(self, item: Item) -> dict[str, Value | None]:
+        """Return the same for an item to which the rule does not apply."""
+        return dict.fromkeys(self.owned())
+
+    @property
+    def removes(self) -> bool:
+        """Whether it removes its attributes from items to which it does not apply any more."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRule(ItemRule):
+    """Attributes of the source item, each computed by the first of its cases that matches."""
+
+    values: tuple[tuple[str, tuple[tuple[Condition | None, Evaluate], ...]], ...]
+    once: bool
+    """Whether it sets attributes only where they are absent, and never changes or removes them."""
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.values)
+
+    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
+        values = self.without(item)
+        resolve = resolver(item)
+        if not self.fits(resolve, refused):
+            return values
+        for name, cases in self.values:
+            if values[name] is None:
+                values[name] = self._computed(cases, resolve)
+                if values[name] is None and refused is not None:
+                    refused(("set", name), resolve)
+        return values
+
+    def _computed(self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve) -> Value | None:
+        """Return the value of an attribute; None without one. Bad input makes only this attribute absent."""
+        try:
+            for where, evaluate in cases:
+                if where is None or where(resolve):
+                    return evaluate(resolve)
+        except BadInput:
+            pass
+        return None
+
+    def without(self, item: Item) -> dict[str, Value | None]:
+        return {name: item.image.get(name) if self.once else None for name, _ in self.values}
+
+    @property
+    def removes(self) -> bool:
+        return not self.once
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRule(ItemRule):
+    """Key attributes of indexes, on the source item itself: the first case that matches applies."""
 
     cases: tuple[tuple[Condition | None, tuple[tuple[str, Render], ...]], ...]
     indexes: tuple[tuple[frozenset[str], ...], ...]
     """For each case: of every index that it writes, the attributes that it sets. They are written together or not at all."""
     attributes: tuple[tuple[str, str, int], ...]
     """Name, type and size limit of each attribute that any case sets."""
-    reads: frozenset[str]
-    """The top-level attributes that the written values depend on."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _, _ in self.attributes)
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
-        return any(value is not None for value in self.desired(item, refused).values())
-
     def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
-        """Return each of the rule's attributes with its value; None if it should be absent."""
         values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
         resolve = resolver(item)
         if not self.fits(resolve, refused):

@@ -24,6 +24,7 @@ __all__ = [
     "check_attribute_list",
     "check_by",
     "check_case_list",
+    "check_computed",
     "check_condition",
     "check_constant",
     "check_copied",
@@ -38,6 +39,8 @@ __all__ = [
     "check_sources",
     "check_table_key",
     "check_template",
+    "computed_cases",
+    "computed_names",
     "index_attributes",
     "is_local",
     "key_attributes",
@@ -351,6 +354,75 @@ def check_expression(value: Any) -> list[Mistake]:
     if not isinstance(value, str):
         return [Mistake((), f"expected an expression such as score, found {shown(value)}")]
     return syntax(lambda: Expression.parse(value))
+
+
+_COMPUTED = ("value", "constant", "where")
+
+
+def check_computed(value: Any) -> list[Mistake]:
+    if not isinstance(value, list):
+        return _computed(value, ())
+    if not value:
+        return [Mistake((), "is empty: add at least one case")]
+    found = [problem for index, case in enumerate(value) for problem in _computed(case, (index,))]
+    for index, case in enumerate(value[:-1]):
+        if isinstance(case, str) or (isinstance(case, dict) and "where" not in case):
+            found.append(Mistake((index,), "without `where` it always matches: the cases after it never apply"))
+    return found
+
+
+def _computed(value: Any, path: Location) -> list[Mistake]:
+    if isinstance(value, str):
+        return _template_or_expression(value, path)
+    if not isinstance(value, dict):
+        message = f"expected a template or an expression, found {shown(value)}; for a fixed value write {{constant: …}}"
+        return [Mistake(path, message)]
+    found = [
+        Mistake(
+            (*path, name), f"unknown{suggest(str(name), _COMPUTED)}: a case has {', '.join(_COMPUTED)}", at_key=True
+        )
+        for name in value
+        if name not in _COMPUTED
+    ]
+    if ("value" in value) == ("constant" in value):
+        both = "has both `value` and `constant`: remove one" if "value" in value else "add `value` or `constant`"
+        found.append(Mistake(path, both))
+    elif "value" in value:
+        found += _template_or_expression(value["value"], (*path, "value"))
+    else:
+        found += syntax(lambda: wire(value["constant"]), (*path, "constant"))
+    return found + (check_pattern(value["where"], (*path, "where")) if "where" in value else [])
+
+
+def _template_or_expression(value: Any, path: Location) -> list[Mistake]:
+    if not isinstance(value, str) or not value.strip():
+        return [Mistake(path, f"expected a template or an expression, found {shown(value)}")]
+    return syntax(lambda: Template.parse(value) if "{" in value else Expression.parse(value, "value"), path)
+
+
+def computed_cases(form: Any) -> list[tuple[Location, dict[str, Any] | None, str, Any]]:
+    """Return (place, where, kind, content) of each case of a computed attribute.
+
+    The kind is template, expression or constant. `place` is that of the content, which is text except for a constant.
+    """
+    if isinstance(form, list):
+        return [((i, *place), *rest) for i, case in enumerate(form) for place, *rest in computed_cases(case)]
+    if isinstance(form, str):
+        return [((), None, "template" if "{" in form else "expression", form)]
+    if "constant" in form:
+        return [(("constant",), form.get("where"), "constant", form["constant"])]
+    [(place, _, kind, text)] = computed_cases(form["value"])
+    return [(("value", *place), form.get("where"), kind, text)]
+
+
+def computed_names(form: Any) -> set[str]:
+    """Return the names that the cases of a computed attribute read, with those in their conditions."""
+    found: set[str] = set()
+    for _, where, kind, content in computed_cases(form):
+        found.update(Pattern.parse(where).names if where else ())
+        if kind != "constant":
+            found.update((Template.parse(content) if kind == "template" else Expression.parse(content, "value")).names)
+    return found
 
 
 def check_measure(value: Any) -> list[Mistake]:

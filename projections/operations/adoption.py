@@ -59,9 +59,10 @@ class Adoption:
     def by_hand(self, rule: str, key: ItemKey, image: Image) -> bool:
         """Return whether the application maintains a rule's attributes on an item.
 
-        Index attributes have no guard: they are the rule's if a version of it was live.
+        Attributes that rules write on their source items themselves have no guard: they are the rule's if a version of it
+        was live.
         """
-        if rule in self._program.indexes:
+        if rule in self._program.on_items:
             return rule not in self._known
         return rule in self._program.rules and self._guards.read(rule, key, image) is None
 

@@ -9,7 +9,7 @@ from projections.language.access.numbers import is_number
 from projections.language.access.plan import Plan
 from projections.language.access.questions import WritePattern
 from projections.language.arithmetic import Expression
-from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Latest, Rule, Top
+from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
 from projections.language.measures import EXTREMES, PICKED
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
@@ -71,12 +71,23 @@ def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attrib
         case Index():
             for name in rule.written:
                 yield name, Attribute(TYPES[kinds.get(name, "S")])
+        case Compute():
+            for name, cases in rule.set.items():
+                types = {_computed_type(case) for case in cases}
+                yield name, Attribute(types.pop() if len(types) == 1 else "Any")
         case Copy():
             for name in rule.written:
                 yield name, Attribute("str" if isinstance(rule.values.get(name), str) else "Any")
         case Latest() | Embed():
             for name in rule.written:
                 yield name, Attribute("Any")
+
+
+def _computed_type(case: Computed) -> str:
+    if case.kind == "template":
+        return "str"
+    kind = Expression.parse(case.value, "value").type if case.kind == "expression" else None
+    return {"N": "Decimal", "S": "str", None: "Any"}[kind]
 
 
 def _read(document: Document, entity: str) -> Iterator[str]:
@@ -96,6 +107,14 @@ def _read_by(rule: Rule) -> Iterator[str]:
             for measure in rule.set.values():
                 yield from Pattern.parse(measure.where or {}).names
                 yield from Expression.parse(measure.expression, "value").names if measure.expression else ()
+        case Compute():
+            for one in (case for cases in rule.set.values() for case in cases):
+                yield from Pattern.parse(one.where or {}).names
+                if one.kind != "constant":
+                    parsed = (
+                        Template.parse(one.value) if one.kind == "template" else Expression.parse(one.value, "value")
+                    )
+                    yield from parsed.names
         case Index():
             for case in rule.cases:
                 yield from Pattern.parse(case.where or {}).names

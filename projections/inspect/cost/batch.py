@@ -184,7 +184,7 @@ def spent(rehearsal: Rehearsal) -> BatchCost:
                     cost.entry_bytes = max(cost.entry_bytes, float(item_size(action.after)))
                 if role.kind == "publish":
                     published.setdefault(role.rules[0], set()).add(role.about)
-                if role.kind in ("publish", "index"):
+                if role.kind in ("publish", "index", "compute"):
                     taken[role.about] += action.units.table
             cost.records += sum(a.write.key.table != LEDGER and a.outcome == DONE for a in request.actions)
         cost.row += max(groups.values(), default=0)

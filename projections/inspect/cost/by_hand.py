@@ -20,7 +20,7 @@ from projections.language.program import Program
 
 __all__ = ["ByHand", "by_hand"]
 
-_WRITES = ("publish", "copy", "index", "embed", "delete")
+_WRITES = ("publish", "copy", "index", "compute", "embed", "delete")
 
 
 @dataclass(slots=True)

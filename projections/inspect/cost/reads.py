@@ -54,6 +54,12 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
             forms[factor.path] = ("text" if factor.as_text else "number", 0)
             yield factor.path
 
+    def computed(text: str) -> Iterator[str]:
+        parsed = Expression.parse(text, "value")
+        forms.update(dict.fromkeys(parsed.calculated, ("number", 0)))
+        forms.update({factor.path: ("text", 0) for factor in parsed.factors if factor.as_text})
+        yield from parsed.names
+
     match rule:
         case canonical.Index():
             types = {n: kind for keys in program.tables[program.entities[rule.source].table].indexes.values()
@@ -74,10 +80,15 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
         case canonical.Copy():
             values.update((rule.attributes or {}).values())
             values.update(templates(value for value in rule.values.values() if isinstance(value, str)))
+        case canonical.Compute():
+            for one in (case for cases in rule.set.values() for case in cases):
+                where.update(_names(one.where))
+                if one.kind != "constant":
+                    values.update(templates([one.value]) if one.kind == "template" else computed(one.value))
         case canonical.Embed():
             values.update(rule.attributes.values())
             target.update(templates(rule.match.values()))
-    if not isinstance(rule, canonical.Index | canonical.Embed):
+    if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
         target.update(templates(rule.bind.values()))
         target.update(n for p in program.entities[rule.into].patterns for n in p.names if n not in rule.bind)
     if rule.each:
@@ -162,7 +173,8 @@ class Shapes:
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with the paths of the source that they are carried over from."""
-    return {} if isinstance(rule, canonical.Index | canonical.Aggregate | canonical.Rank) else rule.attributes or {}
+    kinds = canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank
+    return {} if isinstance(rule, kinds) else rule.attributes or {}
 
 
 def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:

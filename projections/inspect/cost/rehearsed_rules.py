@@ -19,7 +19,7 @@ from projections.language.arithmetic import Expression
 from projections.language.entity import Resolve
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, IndexRule, RankRule, Rule
+from projections.language.rules import AggregateRule, ComputeRule, IndexRule, RankRule, Rule
 
 __all__ = ["DIGITS", "RehearsedRules", "whole_number"]
 
@@ -90,6 +90,8 @@ class RehearsedRules:
                 changes["bind"] = tuple((variable, self._bound(rule, reads, variable)) for variable in names)
             if isinstance(rule, IndexRule):
                 changes["cases"] = ((None, rule.cases[0][1]),)
+            if isinstance(rule, ComputeRule):
+                changes["values"] = tuple((attribute, ((None, cases[0][1]),)) for attribute, cases in rule.values)
             if isinstance(rule, AggregateRule):
                 assert isinstance(written, canonical.Aggregate)
                 changes["measures"] = tuple(

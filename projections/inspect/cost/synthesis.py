@@ -249,7 +249,7 @@ class Synthesis:
                     self._add_children(name, rule, number)
             elif (
                 rule.source == entity
-                and not isinstance(rule, canonical.Index)
+                and not isinstance(rule, canonical.Index | canonical.Compute)
                 and self._shapes.reads[name, rule.source].changed_by(edited)
             ):
                 for target, new, written in self._reached(name, rule, number, edited, path):
@@ -308,7 +308,7 @@ class Synthesis:
         self._children = numbers.stop
         kind, written = self._original.entities[entity], frozenset(rule.written)
         reading = [n for n, r in self._shapes.variants if r.source == entity and self._assumed.share(n)]
-        reading = [n for n in reading if not isinstance(self._shapes.rules[n], canonical.Index)]
+        reading = [n for n in reading if not isinstance(self._shapes.rules[n], canonical.Index | canonical.Compute)]
         alone = entity == rule.into and not any(self._shapes.reads[n, entity].changed_by(written) for n in reading)
         shown = {n: self._values.value(rule.source, path, parent, edited=False) for n, path in rule.attributes.items()}
         for number in numbers:
@@ -316,7 +316,7 @@ class Synthesis:
             if alone:  # no rule has to know it, but those that keep it in indexes
                 image |= shown
                 item = Item(kind, kind.schema.key(kind.table, image), self._texts(entity, number, given), image)
-                for index in self.program.index_rules.get(entity, ()):
+                for index in self.program.item_rules.get(entity, ()):
                     image |= {n: value for n, value in index.desired(item).items() if value is not None}
                 self.seeds.append((kind.table, self.padded(entity, image)))
                 continue

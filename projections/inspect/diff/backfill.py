@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from projections.inspect.diff.changes import Change, Part
-from projections.language.canonical import Aggregate, Document, Embed, Index, Rank
+from projections.language.canonical import Aggregate, Compute, Document, Embed, Index, Rank
 from projections.language.embeds import children_of
 from projections.language.facts import creates, indexes_fed
 from projections.language.syntax import LanguageError
@@ -33,6 +33,7 @@ _REASONS: Mapping[str, str] = {
     "values": _WHAT,
     "set": _WHAT,
     "cases": _WHAT,
+    "once": "values are corrected now, or no longer",
     "by": _ORDER,
     "order": _ORDER,
     "digits": "scores are divided into other digits",
@@ -123,13 +124,15 @@ def cost(document: Document, name: str) -> Cost:
       item are read and it is written once; if rules create the target, it is read first, and everything is read twice.
       With shards, their number is recorded once per target, in a transaction that checks the process's lease: four units.
     - Guarded copy: the copy and its source are read, and both again after it was created; one write.
-    - Index: one write, and one to each index.
+    - Index: one write, and one to each index. Compute: one write.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
     """
     rule = document.rules[name]
     source = f"{rule.source} items"
     if isinstance(rule, Index):
         return Cost(source, 0, 0, 1000 + 1000 * len(indexes_fed(document, rule)), 0)
+    if isinstance(rule, Compute):
+        return Cost(source, 0, 0, 1000, 0)
     if isinstance(rule, Embed):
         return Cost(f"{rule.into} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
     if not rule.recorded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.inspect.diff.changes import Change
-from projections.language.canonical import Copy, Document, Index
+from projections.language.canonical import Compute, Copy, Document, Index
 from projections.language.facts import creates
 
 __all__ = ["deletions", "left_behind"]
@@ -17,7 +17,8 @@ def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
     others = any(
-        rule.into == entity and name != change.rule and not isinstance(rule, Index) for name, rule in new.rules.items()
+        rule.into == entity and name != change.rule and not isinstance(rule, Index | Compute)
+        for name, rule in new.rules.items()
     )
     if others and not isinstance(change.before, Copy):
         made += " that no other rule contributes to"
@@ -45,7 +46,9 @@ def left_behind(old: Document, change: Change) -> str:
         return ""
     if not creates(old, change.before):
         return (
-            f"Its values stay on items that are not recognised as {entity} any more." if change.kind != "index" else ""
+            f"Its values stay on items that are not recognised as {entity} any more."
+            if change.kind not in ("index", "compute")
+            else ""
         )
     if change.before.recorded:
         return ""

@@ -16,7 +16,7 @@ from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.readings import Readings
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
-from projections.language.rules import CopyRule, IndexRule, LedgerRule, Member
+from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
 from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
 from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, TARGET
 
@@ -35,7 +35,7 @@ def derived(read: Readings) -> tuple[Derived, ...]:
         if copy is not None:
             found[copy.name] = _from_source(read, copy)
         found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
-        found |= {rule.name: _from_itself(read, rule) for rule in program.index_rules.get(name, ())}
+        found |= {rule.name: _from_itself(read, rule) for rule in program.item_rules.get(name, ())}
     for rule in read.scope.copy_into.values():  # its `match` attributes or its kind changed
         if rule.name not in found and any(read.drifts(rule.name, COPY)):
             found[rule.name] = _from_source(read, rule)
@@ -202,11 +202,11 @@ def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image |
     return ""
 
 
-def _from_itself(read: Readings, rule: IndexRule) -> Derived:
-    """Return index attributes, which depend only on the item's own attributes and need no guard."""
+def _from_itself(read: Readings, rule: ItemRule) -> Derived:
+    """Return what a rule writes on its source item: it depends on the item's own attributes, and needs no guard."""
     assert read.item is not None
     judged, drifts = verdict(read.program, rule, read.item), tuple(read.drifts(rule.name, INDEX))
-    attributes = attributes_of([name for name, _, _ in rule.attributes], read.image, drifts)
+    attributes = attributes_of([*rule.owned()], read.image, drifts)
     more = f"computed from {', '.join(sorted(rule.reads))} of the item itself" if rule.reads else ""
     problem = "; ".join(judged.reasons) if judged.bad else _problem(drifts)
     notes = () if judged.bad else judged.reasons

@@ -44,6 +44,7 @@ class BatchReport:
             ("copy", "copy"),
             ("embed", "child"),
             ("index", "index write"),
+            ("compute", "computed write"),
             ("delete", "deletion"),
         ):
             single = [

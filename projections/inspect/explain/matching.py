@@ -5,17 +5,18 @@ The compiled rule decides, and names each of its parts that does not apply (`Ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from projections.errors import BadInput
 from projections.language import canonical
+from projections.language.arithmetic import Expression
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item, Resolve, resolver
 from projections.language.keys import Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import IndexRule, Rule
+from projections.language.rules import ComputeRule, IndexRule, Rule
 from projections.language.templates import Template
 from projections.language.values import shown
 
@@ -52,6 +53,9 @@ def _incomplete(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]
     for place, resolve in parts[-1:]:
         if isinstance(rule, IndexRule) and place[-1] == "set":
             yield from _words(program, rule, place, resolve)
+    for place, resolve in parts:
+        if isinstance(rule, ComputeRule):
+            yield from _words(program, rule, place, resolve)
 
 
 def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -> Iterator[str]:
@@ -77,6 +81,8 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             else:
                 lacks = _missing(_names(cases[number].set.values()), resolve)
                 yield f"{prefix}it applies, but the item has no {' and no '.join(lacks)}"
+        case canonical.Compute(set=computed), ("set", str(attribute)):
+            yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
         case canonical.Embed(attributes=attributes), ("attributes",):
             yield f"the item does not have {' or '.join(attributes.values())}"
         case _, ("each",) if typed.each is not None:
@@ -94,6 +100,28 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             yield from _lacks("`values`", _names(text for text in values.values() if isinstance(text, str)), resolve)
         case _:
             raise NotImplementedError(place)
+
+
+def _uncomputed(cases: Sequence[canonical.Computed], resolve: Resolve) -> str:
+    """Return why a computed attribute has no value."""
+    try:
+        for case in cases:
+            if case.where is None or Pattern.parse(case.where).matches(resolve):
+                return _valueless(case, resolve)
+    except BadInput as problem:
+        return str(problem)
+    return "no case applies"
+
+
+def _valueless(case: canonical.Computed, resolve: Resolve) -> str:
+    if case.kind == "template":
+        Template.parse(case.value).render(resolve)  # raises BadInput for a wrong value
+        lacks = _missing(_names([case.value]), resolve)
+    else:
+        expression = Expression.parse(case.value, "value")
+        expression.compile_value()(resolve)
+        lacks = _missing(expression.needs, resolve) or ([] if expression.needs else _missing(expression.names, resolve))
+    return f"the item has no {' and no '.join(lacks)}" if lacks else f"{case.value} divides by zero"
 
 
 def _lacks(what: str, names: Iterable[str], resolve: Resolve) -> Iterator[str]:

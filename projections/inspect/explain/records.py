@@ -20,7 +20,7 @@ from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item
 from projections.language.program import Program
-from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
+from projections.language.rules import GuardedCopyRule, ItemRule, LedgerRule, Rule
 from projections.language.values import same
 
 __all__ = ["RecordReport", "record_report"]
@@ -86,7 +86,7 @@ def _released(program: Program, record: Record, old: Item | None, new: Item | No
     release = release_of(program, Guards(program, None), record, old, new)
     for name in release.rules if release is not None else ():
         rule = program.rules[name]
-        role: Role = "source" if rule.kind == "index" else "child" if rule.kind == "embed" else "target"
+        role: Role = "source" if isinstance(rule, ItemRule) else "child" if rule.kind == "embed" else "target"
         what = "removes the rule's attributes, each only if it still has the rule's value"
         reason = f"it is no longer {an(rule.into.name)}"
         yield RuleReport.of(rule, role, "releases", what, (reason,))

@@ -21,7 +21,7 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import CopyRule, GuardedCopyRule, IndexRule, LedgerRule, Rule
+from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule
 from projections.language.values import changed_attributes
 
 __all__ = ["Role", "RuleReport", "contribution_words", "source_report"]
@@ -73,7 +73,7 @@ def source_report(program: Program, rule: Rule, record: Record, old: Item | None
         silent = "is disabled" if program.disabled(rule.name) else "is in shadow mode"
         return RuleReport.of(rule, "source", "", f"{silent}: it writes nothing")
     match rule:
-        case IndexRule():
+        case ItemRule():
             return _index(program, rule, new)
         case EmbedRule():
             return _push(program, rule, old, new)
@@ -202,22 +202,25 @@ def _image_words(image: Image | None) -> str:
     return short(", ".join(f"{name} {value_words(value, 30)}" for name, value in sorted(image.items())), 160)
 
 
-def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
+def _index(program: Program, rule: ItemRule, new: Item | None) -> RuleReport:
     item = _of(rule, new)
     if item is None:
-        return RuleReport.of(rule, "source", "", "nothing to do: the item was deleted, with its index entries")
+        return RuleReport.of(rule, "source", "", "nothing to do: the item was deleted")
     judged = verdict(program, rule, item)
-    names = {name for name, _, _ in rule.attributes}
+    names = set(rule.owned())
     write, _ = index_write(program, item)
     wrong = {n: value for n, value in write.values.items() if n in names} if write is not None else {}
     if not wrong:
         if not judged.applies:
             return _none(rule, judged)
-        return RuleReport.of(rule, "source", "", "the index attributes are up to date")
+        what = (
+            "the index attributes are up to date" if rule.kind == "index" else "the computed attributes are up to date"
+        )
+        return RuleReport.of(rule, "source", "", what, judged.reasons if judged.applies else ())
     words = [
         f"{name} = {value_words(value)}" if value is not None else f"without {name}" for name, value in wrong.items()
     ]
-    effect = "bad input" if judged.bad else "indexes"
+    effect = "bad input" if judged.bad else "indexes" if rule.kind == "index" else "computes"
     what = f"updates the item: {', '.join(words)}"
     return RuleReport.of(rule, "source", effect, what, judged.reasons)
 

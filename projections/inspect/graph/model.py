@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from projections.inspect.paths import Path, path_of
-from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Top
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Top
 from projections.language.canonical import Rule as CanonicalRule
 from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key
 from projections.language.findings import Finding
@@ -24,6 +24,7 @@ COLOURS = {
     "top": "#00796b",
     "latest": "#9a5800",
     "index": "#bf1a66",
+    "compute": "#5d4037",
     "embed": "#2e7d1f",
 }
 """The colours of kinds of rules in Mermaid and DOT."""
@@ -203,6 +204,9 @@ def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
             return f"Keeps {what} each {source} under another key, as a {target}."
         case Aggregate():
             return f"Keeps {_and(list(rule.set))} on each {target}, computed from its {source} items."
+        case Compute(once=once):
+            when = ", once: they stay as they are set first" if once else ""
+            return f"Computes {_and(rule.written)} of {source} items from their other attributes{when}."
         case Index():
             return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
         case Embed():

@@ -30,6 +30,7 @@ ROLES: dict[Role, str] = {
     "copy": "a copy of the source item",
     "embed": "a parent's attributes, in its child",
     "index": "key attributes of indexes, on the item itself",
+    "compute": "computed attributes, on the item itself",
     "release": "removes attributes that rules set on an item that has left its entity",
     "restore": "restores attributes of the application that were deleted with a rule's item",
     "delete": "deletes an item that a rule created and that has no source any more",

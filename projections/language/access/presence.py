@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.language.canonical import Constant, Copy, Document
+from projections.language.canonical import Compute, Computed, Constant, Copy, Document
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
 
@@ -24,6 +24,8 @@ def always_present(document: Document, entity: str) -> frozenset[str]:
     """Return the names that have a value on every item: key variables, `required`, and what a copy has from such names."""
     found = {*key_variables(document, entity), *document.entities[entity].required}
     for rule in document.rules.values():
+        if isinstance(rule, Compute) and rule.source == entity and rule.mode != "shadow" and rule.where is None:
+            found.update(name for name, cases in rule.set.items() if _always(cases))
         if not isinstance(rule, Copy) or rule.into != entity or rule.mode == "shadow":
             continue
         source = always_present(document, rule.source) if rule.source != entity else frozenset()
@@ -34,6 +36,11 @@ def always_present(document: Document, entity: str) -> frozenset[str]:
             if isinstance(value, Constant) or source.issuperset(Template.parse(value).names):
                 found.add(target)
     return frozenset(found)
+
+
+def _always(cases: tuple[Computed, ...]) -> bool:
+    """Return whether a computed attribute has a value on every item: one of its cases, whichever applies, is a constant."""
+    return cases[-1].where is None and all(case.kind == "constant" for case in cases)
 
 
 def not_copied(document: Document, copy: Copy) -> frozenset[str]:

@@ -20,7 +20,7 @@ def expiry(facts: Facts) -> Iterator[Remark]:
         sources = dict.fromkeys(
             source
             for rule in facts.projections.values()
-            if rule.kind not in ("index", "embed")
+            if rule.kind != "embed" and not rule.on_source
             for source in rule.sources
         )
         sources_here = [entity for entity in sources if entity in here and not facts.made_by_rules(entity)]

@@ -176,7 +176,7 @@ class Facts:
         return {
             (name, rule.source): self._target_key(name, rule)
             for name, rule in self.variants
-            if rule.kind not in ("index", "embed")
+            if rule.kind != "embed" and not rule.on_source
         }
 
     @cached_property

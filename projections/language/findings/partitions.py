@@ -120,7 +120,8 @@ def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
 
 def _inverted(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about indexes with the table's keys in reverse, if all targets of a rule share a partition there."""
-    for entity in dict.fromkeys(rule.into for rule in facts.projections.values() if rule.kind not in ("index", "rank")):
+    rules = (rule for rule in facts.projections.values() if rule.kind != "rank" and not rule.on_source)
+    for entity in dict.fromkeys(rule.into for rule in rules):
         table = facts.table(entity)
         keys = [name for name, _ in key_attributes(table.key)]
         template = facts.rules.entities[entity].key

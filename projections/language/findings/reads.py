@@ -12,7 +12,7 @@ from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
-from projections.language.shapes import cases
+from projections.language.shapes import cases, computed_cases
 from projections.language.templates import Field, Template
 
 __all__ = ["Read", "Tested", "patterns", "reads", "tests"]
@@ -72,7 +72,7 @@ def _reads(rules: Rules, name: str, rule: Projection, own: Sequence[Tested]) -> 
             yield Read(name, source, form["ancestors"], (*place, *rule.place("each"), variable, "ancestors"))
         else:
             yield Read(name, source, form, (*place, *rule.place("each"), variable))
-    if rule.kind not in ("index", "embed"):
+    if rule.kind != "embed" and not rule.on_source:
         for variable in key_variables(rules.entities[rule.into]):
             if variable not in rule.bind:
                 yield Read(name, source, variable, (*place, rule.kind, "into"))
@@ -101,6 +101,15 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
         for inner, _, templates in cases(rule.index):
             for attribute, text in templates.items():
                 yield from _template(name, source, text, (*place, "index", *inner, attribute))
+    elif rule.compute is not None:
+        for attribute, cases_of in rule.compute.set.items():
+            for inner, _, kind, content in computed_cases(cases_of):
+                at = (*place, "compute", "set", attribute, *inner)
+                if kind == "template":
+                    yield from _template(name, source, content, at)
+                elif kind == "expression":
+                    for path in Expression.parse(content, "value").names:
+                        yield Read(name, source, path, at, max(content.find(path), 0))
     elif rule.embed is not None:
         yield from _paths(name, source, rule.embed.attributes, (*place, "embed", "attributes"))
         for child, text in rule.embed.match.items():
@@ -164,6 +173,12 @@ def patterns(rules: Rules) -> Iterator[tuple[str, str, Mapping[str, Any], Locati
             for inner, where, _ in cases(rule.index):
                 if where is not None:
                     yield name, source, where, (*place, "index", *inner, "where")
+        elif rule.compute is not None:
+            for attribute, cases_of in rule.compute.set.items():
+                for inner, where, _, _ in computed_cases(cases_of):
+                    if where is not None:
+                        yield name, source, where, (*place, "compute", "set", attribute, *inner[:-1], "where")
+
         elif rule.aggregate is not None:
             for attribute, form in rule.aggregate.set.items():
                 pattern = Measure.parse(attribute, form).where

@@ -2,7 +2,8 @@
 
 The registry has the definitions of former rules. An item with the guard of a former rule loses the guard, and the attributes
 that the rule wrote and that no current rule owns. If the rule created the item and no current rule needs it, it is deleted.
-Index attributes have no guard: on items of the rule's source entity they are the rule's.
+Index attributes and computed attributes have no guard: on items of the rule's source entity they are the rule's. What a rule
+set `once` stays.
 
 Retirement comes after all current rules have written, so an attribute of a renamed rule is never absent in between.
 
@@ -21,7 +22,7 @@ from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
-from projections.language.canonical import Copy, Document, Index
+from projections.language.canonical import Compute, Copy, Document, Index
 from projections.language.entity import Entity, Item
 from projections.language.facts import creates
 from projections.language.program import Program
@@ -40,7 +41,7 @@ class Past:
         document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
         then = Document.from_document(document)
         rule = then.rules[self.rule]
-        self._guarded = not isinstance(rule, Index)
+        self._guarded = not isinstance(rule, Index | Compute)
         self.tried: bool = definition.get("tried", False)
         """Whether it was provisional: never active."""
         self.guard: str = definition["guard_prefix"] + self.rule
@@ -48,7 +49,7 @@ class Past:
         whole = isinstance(rule, Copy) and rule.attributes is None
         self.attributes = None if whole else frozenset(rule.written)
         """The attributes that it wrote; None for all."""
-        self._idle = rule.mode == "shadow"
+        self._idle = rule.mode == "shadow" or (isinstance(rule, Compute) and rule.once)  # what is set once stays
         self._table = then.entities[rule.into].table
         self._entity = rule.into
         self._changed = bool(version)

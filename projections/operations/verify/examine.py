@@ -155,7 +155,7 @@ class Examiner:
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
-                common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
+                common = Drift(rule.kind, rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
                 drifts += published.wrong_values(common, item.image, index_attributes(rule, item)[0])
             state = state_text([drift.text() for drift in drifts])
             found[subject] = Finding(state, tuple(drifts), image_digest(images.get(key)))

@@ -58,7 +58,7 @@ class Scope:
         copies = [rule for name, rule in program.guarded_copies.items() if name in seen]
         self.copies_from = grouped(copies, lambda rule: rule.source.name)
         self.copy_into = {rule.into.name: rule for rule in copies}
-        indexes = [rule for name, rule in program.indexes.items() if name in seen]
+        indexes = [rule for name, rule in program.on_items.items() if name in seen]
         self.indexes = grouped(indexes, lambda rule: rule.source.name)
         embeds = [rule for name, rule in program.embeds.items() if name in seen]
         self.embeds_from = grouped(embeds, lambda rule: rule.source.name)

@@ -10,7 +10,16 @@ from typing import Any, TypeAlias
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle import differences
 from projections.testing.oracle.entities import Entity, Table
-from projections.testing.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, RankRule, rule
+from projections.testing.oracle.rules import (
+    EVERYTHING,
+    ComputeRule,
+    Contribution,
+    EmbedRule,
+    GroupRule,
+    IndexRule,
+    RankRule,
+    rule,
+)
 
 __all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
 
@@ -56,7 +65,8 @@ class Oracle:
         live = [one for one in self.rules.values() if one.live]
         self.group_rules = [one for one in live if isinstance(one, GroupRule) and not isinstance(one, RankRule)]
         self.rank_rules = [one for one in self.rules.values() if isinstance(one, RankRule)]
-        self.index_rules = [one for one in live if isinstance(one, IndexRule)]
+        self.item_rules = [one for one in live if isinstance(one, IndexRule | ComputeRule)]
+
         self.embed_rules = [one for one in live if isinstance(one, EmbedRule)]
         self.owners: dict[str, dict[str, str]] = {name: {} for name in self.entities}
         """Entity → attribute → the live rule that owns it."""
@@ -223,7 +233,7 @@ class _Run:
             return None
         guards = self._guards.get(key, {})
         gone: set[str] = set()
-        for one in [*self._oracle.group_rules, *self._oracle.index_rules, *self._oracle.embed_rules]:
+        for one in [*self._oracle.group_rules, *self._oracle.item_rules, *self._oracle.embed_rules]:
             if one.into is entity and (one.name in guards or not isinstance(one, GroupRule)):
                 gone |= one.attributes
         return {name: value for name, value in item.items() if name not in gone or name in entity.constants}
@@ -268,10 +278,13 @@ class _Run:
             if one.kind != "copy":
                 for key, _, _ in members.get(one.into.name, ()):
                     then[key].update(one.result(groups[one.name].get(key, [])))
-        for index in self._oracle.index_rules:
-            for key, item, variables in sources.get(index.source.name, ()):
+        for own in self._oracle.item_rules:
+            for key, item, variables in sources.get(own.source.name, ()):
                 if key in then:
-                    then[key].update(self._remembered(index, key, item, variables))
+                    then[key].update(self._remembered(own, key, item, variables))
+                    if isinstance(own, ComputeRule) and own.once:  # what is there stays, whatever it is
+                        held = self._actual.get(key, {})
+                        then[key].update({name: held[name] for name in own.attributes if name in held})
         for embed in self._oracle.embed_rules:
             self._embed(embed, sources, then)
         return {key: now[key] if now.get(key) == item else item for key, item in then.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,7 +16,17 @@ from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import Template, numeric
 from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, size, text, wire
 
-__all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "RankRule", "Rule", "rule"]
+__all__ = [
+    "EVERYTHING",
+    "ComputeRule",
+    "Contribution",
+    "EmbedRule",
+    "GroupRule",
+    "IndexRule",
+    "RankRule",
+    "Rule",
+    "rule",
+]
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
@@ -272,6 +282,47 @@ class IndexRule(Rule):
         return {"N": numeric(shown)} if kind == "N" else {"S": shown}
 
 
+class ComputeRule(Rule):
+    """`compute`: attributes of the source item itself, each from the first of its cases that fits."""
+
+    def __init__(self, name: str, document: _Document, source: Entity) -> None:
+        super().__init__(name, document, source, source)
+        self.once: bool = document.get("once", False)
+        self._values = {
+            name: [(pattern(case.get("where")), _computed(case)) for case in cases]
+            for name, cases in document["set"].items()
+        }
+        self.attributes = set(self._values)
+
+    def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the attributes that have a value. With `once` these are what items get that lack them."""
+        scope = Scope(item, variables)
+        try:
+            if not self.fits(scope.get):
+                return {}
+        except Unfit:
+            return {}
+        found = {}
+        for name, cases in self._values.items():
+            try:
+                compute = next((compute for fits, compute in cases if fits(scope.get)), None)
+                if compute is not None:
+                    found[name] = compute(scope)
+            except (Missing, Unfit):
+                continue
+        return found
+
+
+def _computed(case: _Document) -> Callable[[Scope], Value]:
+    if "constant" in case:
+        constant = wire(case["constant"])
+        return lambda scope: constant
+    if "template" in case:
+        template = Template.parse(case["template"])
+        return lambda scope: {"S": template.render(scope.need)}
+    return Expression.parse(case["expression"]).value
+
+
 class EmbedRule(Rule):
     """`embed`: attributes of the parent, which is the source, in each child that references it."""
 
@@ -310,11 +361,15 @@ class EmbedRule(Rule):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def rule(name: str, document: _Document, entities: Mapping[str, Entity]) -> GroupRule | IndexRule | EmbedRule:
+def rule(
+    name: str, document: _Document, entities: Mapping[str, Entity]
+) -> GroupRule | IndexRule | ComputeRule | EmbedRule:
     """The rule that a part of the canonical document describes."""
     source = entities[document["from"]]
     if document["kind"] == "index":
         return IndexRule(name, document, source)
+    if document["kind"] == "compute":
+        return ComputeRule(name, document, source)
     if document["kind"] == "embed":
         return EmbedRule(name, document, source, entities[document["into"]])
     kind = RankRule if document["kind"] == "rank" else GroupRule

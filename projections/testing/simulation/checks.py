@@ -19,9 +19,10 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.digits import is_range, range_of
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.rules import CopyRule, IndexRule, RankRule, Rule
+from projections.language.rules import CopyRule, ItemRule, RankRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle
@@ -88,7 +89,7 @@ class Checks:
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
-        self._shadow_indexes = [rule for rule in program.indexes.values() if rule.mode == "shadow"]
+        self._shadow_indexes = [rule for rule in program.on_items.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
         """Return a description of everything that is wrong."""
@@ -145,7 +146,7 @@ class Checks:
                 found.append(f"{encode_key(key)}: {rule.name} was never live and wrote {_shown(after)}")
         for rule in self._shadow_indexes:
             if after is not None and before is not None and rule.source is self._entity(key, after):
-                names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
+                names = [name for name in rule.owned() if before.get(name) != after.get(name)]
                 found += [f"{encode_key(key)} {name}: {rule.name} is in shadow mode" for name in names]
         return found
 
@@ -169,10 +170,14 @@ class Checks:
             back = name.startswith(self._program.guard_prefix) and at_of(after[name]) < at_of(before.get(name))
             if back and (by_of(after[name]) == by_of(before.get(name)) or name in self._group_guards):
                 problems.append(f"{encode_key(key)}: the guard {name} went back from {before[name]} to {after[name]}")
-        for rule in self._program.index_rules.get(item.entity.name, ()):
-            names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
+        for rule in self._program.item_rules.get(item.entity.name, ()):
+            names = [name for name in rule.owned() if before.get(name) != after.get(name)]
             if not names:
                 continue
+            if not rule.removes:
+                problems += [f"{encode_key(key)} {name}: {rule.name} set it again" for name in names if name in before]
+                was = {name: value for name, value in after.items() if name not in rule.owned()}
+                item = Item(item.entity, item.key, item.variables, was)
             try:
                 desired = rule.desired(item)
             except BadInput:
@@ -371,7 +376,7 @@ def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
     rules = (
         program.rules.values() if one.rule is None else [program.rules[one.rule]] if one.rule in program.rules else []
     )
-    targets = {rule.into.name: rule.into for rule in rules if not isinstance(rule, IndexRule | EmbedRule)}
+    targets = {rule.into.name: rule.into for rule in rules if not isinstance(rule, ItemRule | EmbedRule)}
     for record in ended.records.values():
         change = record["dynamodb"]
         table = record["eventSourceARN"].split("/")[1]

@@ -96,6 +96,9 @@ class Pools:
         match rule:
             case canonical.Index():
                 self._cases(source, variable, rule.cases)
+            case canonical.Compute():
+                for one in (case for cases in rule.set.values() for case in cases):
+                    self._computed(source, one)
             case canonical.Copy():
                 for value in rule.values.values():
                     if isinstance(value, str):
@@ -112,10 +115,10 @@ class Pools:
             case canonical.Top() | canonical.Latest():
                 self._read(source, variable, rule.by)
                 self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
-        if not isinstance(rule, canonical.Index | canonical.Aggregate | canonical.Rank):
+        if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
             for path in (rule.attributes or {}).values():
                 self._read(source, variable, path)
-        if not isinstance(rule, canonical.Index | canonical.Embed):
+        if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
                     if name not in rule.bind:
@@ -127,6 +130,18 @@ class Pools:
                 self._pattern(source, variable, case.where)
             for text in case.set.values():
                 self._template(source, variable, text)
+
+    def _computed(self, source: str, case: canonical.Computed) -> None:
+        if case.where:
+            self._pattern(source, "", case.where)
+        if case.kind == "template":
+            self._template(source, "", case.value)
+        elif case.kind == "expression":
+            expression = Expression.parse(case.value, "value")
+            for factor in expression.factors:
+                self._read(source, "", factor.path)
+                if factor.path in expression.calculated:
+                    self._add(factor.path, [{"N": "0"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}])
 
     def _read(self, source: str, variable: str, path: str) -> None:
         if variable and path.split(".", 1)[0] == variable:
@@ -178,7 +193,7 @@ class Pools:
                     self.targets.append(source.name)
                 for name, text in rule.match.items():
                     self._referenced(rule.into, name, Template.parse(text))
-            elif not isinstance(rule, canonical.Index):
+            elif not isinstance(rule, canonical.Index | canonical.Compute):
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
                 if not into.owned_by_rules and into.name not in self.targets:
                     self.targets.append(into.name)
