@@ -70,6 +70,8 @@ WRONG: dict[str, dict[str, list[str]]] = {
             "test_the_kind_of_an_item_is_judged_as_in_memory:a prefix",
             "test_the_kind_of_an_item_is_judged_as_in_memory:anything but",
             "test_the_kind_of_an_item_is_judged_as_in_memory:anything but a number",
+            "test_the_kind_of_an_item_is_judged_as_in_memory:a range of texts",
+            "test_the_kind_of_an_item_is_judged_as_in_memory:another text, or more",
             "test_the_kind_of_an_item_is_judged_as_in_memory:numeric",
         ],
         "has a missing attribute equal to NULL": [
