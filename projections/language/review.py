@@ -1,4 +1,4 @@
-"""Static analysis of a rule file: its mistakes, or its findings if it has no mistakes.
+"""Static analysis of a rule file: its mistakes, and the findings that no correction of them can change.
 
 A comment accepts a finding, on the same line or on a line of its own above it:
 

@@ -194,3 +194,11 @@ def test_comments_of_parts_with_mistakes_accept_findings_that_come_later() -> No
     assert "unknown entity" in one
     (one,) = messages(accepted + "  r: {from: Pots, index: {GSI1PK: 'a{b}', GSI1SK: '{b}'}}\n")
     assert "unknown entity" in one
+
+
+def test_a_get_by_a_part_of_the_key_is_a_mistake_unless_it_has_the_id() -> None:
+    query = "queries: {{q: {{get: Post, by: [{}]}}}}\n".format
+    (one,) = [one for one in messages(query("user")) if one.startswith("queries.q")]
+    assert one == "queries.q.by: several Post items can have the same user: add post, or write `find`"
+    for names in ("post", "user, post"):
+        assert [one for one in messages(query(names)) if one.startswith("queries.q.by")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.access.paths import TABLE
+from projections.language.binding import key_variables
 from projections.language.entities import key_names
 from projections.language.mistakes import Location, Mistake, no_entity
 from projections.language.models import Rules
@@ -12,6 +13,7 @@ from projections.language.ownership import written
 from projections.language.questions import Query, WritePattern, WriteStep
 from projections.language.shapes import by_field
 from projections.language.syntax import suggest
+from projections.language.templates import Template
 
 __all__ = ["question_mistakes"]
 
@@ -54,6 +56,8 @@ def _query(rules: Rules, query: Query, place: Location) -> Iterator[Mistake]:
         yield Mistake(place, "a `get` needs `by`: the variables that identify the item", at_key=True)
     if unknown:
         return
+    if query.get is not None and query.by and query.where is None:
+        yield from _half_a_key(rules, query.get, names, place)
     tables = {rules.table_of(name) for name in query.entities}
     if len(tables) > 1:
         listed = ", ".join(f"{name} in {rules.table_of(name)}" for name in query.entities)
@@ -63,6 +67,20 @@ def _query(rules: Rules, query: Query, place: Location) -> Iterator[Mistake]:
     if query.using is not None and query.using not in (TABLE, *indexes):
         hint = suggest(query.using, [TABLE, *indexes]) or f": use {', '.join([TABLE, *indexes])}"
         yield Mistake((*place, "using"), f'unknown index "{query.using}"{hint}')
+
+
+def _half_a_key(rules: Rules, entity: str, names: list[str], place: Location) -> Iterator[Mistake]:
+    """Yield a `get` that gives the partition key and not all of the sort key, which several items can have in common."""
+    declared = rules.entities[entity]
+    table = rules.all_tables.get(rules.table_of(entity) or "")
+    partition = declared.key.get(key_names(table)[0], "") if table is not None else ""
+    variables = key_variables(declared)
+    lacking = [name for name in variables if name not in names]
+    whole = not lacking or declared.id in names or not set(names) <= set(variables)
+    if partition and not whole and set(Template.parse(partition).names) <= set(names):
+        given, more = " and ".join(names), " and ".join(lacking)
+        message = f"several {entity} items can have the same {given}: add {more}, or write `find`"
+        yield Mistake((*place, "by"), message)
 
 
 def _write(rules: Rules, write: WritePattern, place: Location) -> Iterator[Mistake]:
