@@ -141,6 +141,12 @@ def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -
 # Operations
 
 
+def _selected(rules: RuleSet, terms: Iterable[str]) -> tuple[str, ...]:
+    from projections.language.selection import selected
+
+    return selected(rules.program.typed, terms)
+
+
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
     """What a backfill did, or with `dry_run` would do.
@@ -178,18 +184,19 @@ def backfill(
 ) -> BackfillResult:
     """Project the items that the tables contain already, while the application writes.
 
-    `only` names some of the rules. `rate` limits the writes per second, `wait` is how many seconds a function runs at most,
-    which is how long changed rules wait for functions that use the old ones. Raises Misconfigured.
+    `only` selects some of the rules, as `--select` does. `rate` limits the writes per second, `wait` is how many seconds a
+    function runs at most, which is how long changed rules wait for functions that use the old ones. Raises Misconfigured.
     """
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
+    names = _selected(rules, only)
     one = backfill_with_threads(rules.program, store, segments=segments, rate=rate, dry=dry_run)
     runner = Runner(one)
     if dry_run:
-        phases = runner.rehearse(one.rehearsed(tuple(only), segments))
+        phases = runner.rehearse(one.rehearsed(names, segments))
         complete, snapshot = not runner.failed, one.registry.preview()
     else:
-        run = one.begin(rules=tuple(only), segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
+        run = one.begin(rules=names, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
         run = runner.work(run)
         phases, complete, snapshot = one.report(run), run.done, one.registry.read_or_create()
     by_rule: dict[str, Counter[str]] = {}
@@ -245,6 +252,8 @@ def verify(
 ) -> VerifyResult:
     """Compare the stored values with what the rules make of the items, while the application writes.
 
+    `only` selects some of the rules, as `--select` does.
+
     `sample` is the share of the tables to read, as 0.01. What differs is examined again after `patience` seconds, since a
     change may be on its way. Writes only with `repair`. All drift is returned at once: for tables with millions of
     differences use the command. Raises Misconfigured, and UsageError if there is nothing to repair yet.
@@ -258,7 +267,7 @@ def verify(
         rules.program,
         store,
         ledger=_has_ledger(store),
-        only=only,
+        only=_selected(rules, only),
         sample=sample,
         repair=repair,
         allow_delete=allow_delete,

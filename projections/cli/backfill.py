@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import Tables, as_json, stack_options
+from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError
 from projections.terminal import print_line
@@ -18,7 +18,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 @click.command("backfill")
 @stack_options
 @as_json
-@click.option("--rule", "only", multiple=True, metavar="NAME", help="Backfill only this rule; repeatable.")
+@select_option
 @click.option(
     "--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments to scan in parallel."
 )
@@ -56,7 +56,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 def command(
     given: Tables,
     as_json: bool,
-    only: tuple[str, ...],
+    select: tuple[str, ...],
     segments: int,
     rate: int | None,
     wait: float,
@@ -93,6 +93,7 @@ def command(
             "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
         )
     live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
+    only = selected_rules(live.program, select)
     backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=rate, dry=dry_run)
     reporter = Reporter(live, as_json=as_json)
     with reporter.bar:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
     *("output_option", "parameters_from", "program_of", "quarantine_option", "read_options", "rules_argument"),
-    *("rules_option", "source_options", "stack_options", "table_options", "write_output"),
+    *(
+        "note_missing",
+        "rules_option",
+        "select_option",
+        "selected_rules",
+        "source_options",
+        "stack_options",
+        "table_options",
+        "write_output",
+    ),
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,6 +130,35 @@ def parameters_from(query: str, words: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"query {query}: {name} is given twice")
         found[name] = value
     return found
+
+
+def select_option(function: F) -> F:
+    """--select RULES, for `selected_rules` and `RuleSet.only`."""
+    return click.option(
+        "--select",
+        multiple=True,
+        metavar="RULES",
+        help="Only these rules: `name`, `tag:x` or `owner:x`; `+name` adds the rules that it depends on, `name+` those "
+        "that depend on it. Separate several by commas, or repeat the option.",
+    )(function)
+
+
+def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the rules that --select selects; none without the option. Raises UsageError."""
+    if not select:
+        return ()
+    from projections.language.selection import selected
+
+    return selected(program.typed, select)
+
+
+def note_missing(program: Program, names: Iterable[str]) -> None:
+    """Print a note for each selected rule that needs one that is not selected."""
+    from projections.language.selection import missing
+    from projections.terminal import print_line
+
+    for sentence in missing(program.typed, names):
+        print_line(f"note: {sentence}.", err=True)
 
 
 # Options that a command takes as one argument

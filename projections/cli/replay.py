@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import as_json, batch_size_option, find_rules, parameters_from, rules_option
+from projections.cli.options import (
+    as_json,
+    batch_size_option,
+    find_rules,
+    note_missing,
+    parameters_from,
+    rules_option,
+    select_option,
+    selected_rules,
+)
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
 
@@ -30,6 +39,7 @@ __all__ = ["command"]
     metavar='"NAME PARAMETER=VALUE…"',
     help="Then run this query of the rule file, and print its items; repeatable.",
 )
+@select_option
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @batch_size_option
@@ -37,6 +47,7 @@ def command(
     events: tuple[str, ...],
     rules: str | None,
     as_json: bool,
+    select: tuple[str, ...],
     asks: tuple[str, ...],
     internal: bool,
     endpoint_url: str | None,
@@ -47,6 +58,8 @@ def command(
     EVENTS are files with a Lambda event ({"Records": […]}), a list of records, a single record, or JSON lines of these; - is
     standard input. First, the application's items are put into temporary tables, in memory or at --endpoint-url. Then the
     recorded events are delivered. Then the stream records of the temporary tables are delivered, until nothing changes.
+
+    With --select, other rules do not run. A selected rule that reads what they write is noted.
 
     With --ask, the command then runs a query of the rule file on the temporary tables.
 
@@ -63,7 +76,9 @@ def command(
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 
-    loaded = load(find_rules(rules))
+    whole = load(find_rules(rules))
+    note_missing(whole.program, selected_rules(whole.program, select))
+    loaded = whole.only(select)
     program = loaded.program
     asked = [_asked(loaded, text) for text in asks]
     records = [recorded.record for recorded in read(events)]

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.cli.options import (
+    as_json,
+    document_of,
+    find_rules,
+    note_missing,
+    rules_option,
+    select_option,
+    selected_rules,
+)
 from projections.cli.printing.progress import Bar
 from projections.errors import UsageError
 from projections.terminal import json_text, print_line, print_text
@@ -33,6 +41,7 @@ __all__ = ["command"]
 @click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Seed of the first history.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to use.")
 @click.option("--keep-going", is_flag=True, help="Run all histories, even after a failure.")
+@select_option
 @click.option("--odds", multiple=True, metavar="NAME=VALUE", hidden=True)
 @click.option("--trace", is_flag=True, help="Print every event of the history that fails.")
 def command(
@@ -42,6 +51,7 @@ def command(
     seed: int,
     jobs: int,
     keep_going: bool,
+    select: tuple[str, ...],
     odds: Sequence[str],
     trace: bool,
 ) -> int:
@@ -52,6 +62,9 @@ def command(
     must match the source items, and no item or attribute of the application may have been changed. Prints the first seed
     that fails. Repeat that history with --seed S --histories 1 --trace.
 
+    With --select, other rules do not run. A selected rule that reads what they write is noted: the application of the
+    simulation writes these values.
+
     Exits with 1 if a history fails.
 
     \b
@@ -59,6 +72,8 @@ def command(
       projections simulate --rules rules.yaml --histories 500
       projections simulate --rules rules.yaml --seed 42 --histories 1 --trace
     """
+    from projections.language.program import Program
+    from projections.language.selection import restricted
     from projections.testing.simulation.campaign import Campaign
     from projections.testing.simulation.setup import Setup
 
@@ -66,6 +81,11 @@ def command(
     document = document_of(path)
     if not document["projections"]:
         raise UsageError(f"{path}: no rules to simulate. Add rules under `projections`")
+    if select:
+        program = Program.from_document(document)
+        names = selected_rules(program, select)
+        note_missing(program, names)
+        document = restricted(document, names)
     fixed = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
     campaign = Campaign(document, keep_going=keep_going, fixed=fixed)
     with Bar("running histories", quiet=as_json) as bar:
@@ -80,7 +100,7 @@ def command(
     if as_json:
         print_text(json_text(_document(report, str(path), lines)))
     else:
-        _print(report, str(path), lines)
+        _print(report, " --select ".join([str(path), *select]), lines)
     return 1 if report.failures else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import Tables, as_json, stack_options
+from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError
 
@@ -14,7 +14,7 @@ __all__ = ["command"]
 @click.command("verify")
 @stack_options
 @as_json
-@click.option("--rule", "only", multiple=True, metavar="NAME", help="Verify only this rule; repeatable.")
+@select_option
 @click.option("--sample", metavar="PERCENT", help="Read only this share of the tables, such as 1%.")
 @click.option("--repair", is_flag=True, help="Repair the differences, and check them again.")
 @click.option(
@@ -41,7 +41,7 @@ __all__ = ["command"]
 def command(
     given: Tables,
     as_json: bool,
-    only: tuple[str, ...],
+    select: tuple[str, ...],
     sample: str | None,
     repair: bool,
     allow_delete: bool,
@@ -85,7 +85,7 @@ def command(
             live.program,
             live.store,
             ledger="ledger" in live.names,
-            only=only,
+            only=selected_rules(live.program, select),
             sample=share,
             repair=repair,
             allow_delete=allow_delete,

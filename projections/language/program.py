@@ -71,6 +71,12 @@ class Program:
         """Return whether a rule has `enabled: false`. Then its mode is `shadow`."""
         return bool(self.about.get(rule, {}).get("disabled"))
 
+    def said_about(self, rule: str) -> str:
+        """Return the owner and the description of a rule in one line; empty without them."""
+        about = self.about.get(rule, {})
+        owner = [f"owner: {about['owner']}"] if "owner" in about else []
+        return "; ".join([*owner, *([about["description"]] if "description" in about else [])])
+
     def guard(self, rule: str) -> str:
         """Return the name of the attribute that holds a rule's guard."""
         return self.guard_prefix + rule

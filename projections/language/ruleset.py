@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,13 @@ class RuleSet:
     def tables(self) -> tuple[str, ...]:
         """The logical names of the application's tables; `main` if the rules set `table:`."""
         return tuple(self.document["tables"])
+
+    def only(self, select: Iterable[str]) -> RuleSet:
+        """Return these rules without those that are not selected; `select` is as in `--select`. Raises UsageError."""
+        from projections.language.selection import restricted, selected
+
+        names = selected(self.program.typed, select)
+        return replace(self, document=restricted(self.document, names)) if names else self
 
     def query(self, name: str) -> Query:
         """Return a query by its name. Raises UsageError if there is none."""

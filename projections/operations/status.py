@@ -208,9 +208,8 @@ def rules(
 
 def _about(program: Program, rule: str) -> str:
     """Return the owner and the description of a rule, for the end of a sentence about it; empty without them."""
-    about = program.about.get(rule, {})
-    owner = f" (owner: {about['owner']})" if "owner" in about else ""
-    return f"{owner}: {about['description']}" if "description" in about else owner
+    said = program.said_about(rule)
+    return f" ({said})" if said else ""
 
 
 def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:

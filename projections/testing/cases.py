@@ -60,10 +60,7 @@ class Case:
     def play(self, scenario: Scenario) -> None:
         """Run the case. Raises AssertionError if the items differ, UsageError if the case does not fit the rules."""
         __tracebackhide__ = True
-        for table, items in _by_table(scenario, self.content.get("given", ())):
-            scenario.given(*items, table=table)
-        for step in self.content.get("when", ()):
-            _do(scenario, step)
+        self.write(scenario)
         then = self.content.get("then", "any" if "asks" in self.content and "gone" not in self.content else ())
         scenario.then_all(
             None if then == "any" else dict(_by_table(scenario, then)),
@@ -72,6 +69,14 @@ class Case:
         )
         if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
             raise AssertionError("\n" + "\n".join(lines))
+
+    def write(self, scenario: Scenario) -> None:
+        """Do what the application does in the case: `given` and `when`."""
+        __tracebackhide__ = True
+        for table, items in _by_table(scenario, self.content.get("given", ())):
+            scenario.given(*items, table=table)
+        for step in self.content.get("when", ()):
+            _do(scenario, step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from projections.errors import ProjectionsError
 from projections.language.ruleset import RuleSet
+from projections.language.selection import selected
 from projections.printable import printable
 from projections.testing.cases import Suite, read_cases
 from projections.testing.plugin import redeliver_for, rules_for
@@ -33,11 +34,19 @@ class CaseFile(pytest.File):
             def play(rules: RuleSet, case: Any = case) -> None:
                 case.play(Scenario(rules, redeliver=redeliver))
 
-            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, line=case.line)
+            def concerns(rules: RuleSet, names: Collection[str], case: Any = case) -> bool:
+                scenario = Scenario(rules)
+                try:
+                    case.write(scenario)
+                except ProjectionsError:
+                    return True  # playing the case reports this
+                return scenario.concerns(names)
+
+            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, concerns=concerns, line=case.line)
         if suite.simulate:
 
             def simulate(rules: RuleSet) -> None:
-                assert_simulation(rules, suite.simulate)
+                assert_simulation(rules.only(self.config.getoption("projections_select")), suite.simulate)
 
             yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
 
@@ -45,14 +54,27 @@ class CaseFile(pytest.File):
 class CaseItem(pytest.Item):
     """One test of a case file."""
 
-    def __init__(self, *, suite: Suite, play: Callable[[RuleSet], None], line: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        suite: Suite,
+        play: Callable[[RuleSet], None],
+        line: int,
+        concerns: Callable[[RuleSet, Collection[str]], bool] = lambda rules, names: True,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
+        self._concerns = concerns
         self._suite = suite
         self._play = play
         self._line = line
 
     def runtest(self) -> None:
-        self._play(rules_for(self.config, self._suite.rules, self.path.parent))
+        rules = rules_for(self.config, self._suite.rules, self.path.parent)
+        select = self.config.getoption("projections_select")
+        if select and not self._concerns(rules, selected(rules.program.typed, select)):
+            pytest.skip("concerns no selected rule")
+        self._play(rules)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, AssertionError | ProjectionsError):

@@ -4,6 +4,8 @@ The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` 
 the test's file, or the rules themselves), `--projections-rules FILE`, `projections_rules = FILE` in pytest's configuration,
 and `rules.yaml` in the root directory.
 
+`--projections-select RULES` skips the cases of case files in which no selected rule has a source item. All rules run.
+
 `redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
 in pytest's configuration: every batch is delivered twice, and at the end the whole stream once more.
 
@@ -39,6 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         default=None,
         help=REDELIVER,
+    )
+    group.addoption(
+        "--projections-select",
+        action="append",
+        metavar="RULES",
+        default=[],
+        help="Only cases of case files that concern these rules: `name`, `tag:x`, `+name`, `name+`, as in --select.",
     )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
     parser.addini(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from projections.api import ask
@@ -156,6 +156,17 @@ class Scenario:
             {"rule": one.rule, "key": self._key_attributes(one.key), "reason": one.reason}
             for one in self._local.rejected.values()
         ]
+
+    def concerns(self, names: Collection[str]) -> bool:
+        """Return whether an item was of an entity that one of these rules reads."""
+        self.settle()
+        rules = [self.program.rules[name] for name in names]
+        entities = {source.name for rule in rules for source in rule.sources}
+        for key, image in self._local.images:
+            item = self.program.recognise(key, image)
+            if item is not None and item.entity.name in entities:
+                return True
+        return False
 
     def then(
         self,

@@ -197,7 +197,7 @@ LIVE: dict[str, Scene] = {
         [str(path / "events.json"), "--dry-run"],
         ["--bucket", EVIL],
     ],
-    "backfill": lambda place, path: [["--dry-run", "--wait", "0"], ["--wait", "0"], ["--rule", EVIL]],
+    "backfill": lambda place, path: [["--dry-run", "--wait", "0"], ["--wait", "0"], ["--select", EVIL]],
     "status": lambda place, path: [
         ["--quarantine", place.quarantine, "--bucket", place.bucket],
         ["--quarantine", EVIL],

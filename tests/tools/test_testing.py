@@ -266,6 +266,22 @@ def test_marked(projections):
     run(test_rules=again).assert_outcomes(passed=2)
 
 
+def test_cases_that_concern_no_selected_rule_are_skipped(run: Run) -> None:
+    cases = f"""
+cases:
+  - about: A post gets an item by its id
+    when: [{{put: {POST}}}]
+    then: [{META}]
+  - about: A user alone has no effect
+    when: [{{put: {{PK: "USER#a", SK: PROFILE, name: Ann}}}}]
+"""
+    run(a_cases=cases).assert_outcomes(passed=2)
+    run("--projections-select", "months").assert_outcomes(passed=1, skipped=1)
+    run("--projections-select", "author,byId").assert_outcomes(passed=2)
+    run("--projections-select", "likes").assert_outcomes(skipped=2)
+    assert "no rule is called 'like' (did you mean \"likes\"?)" in told(run("--projections-select", "like"))
+
+
 @pytest.mark.deep
 def test_the_simulation_as_an_assertion(run: Run, pytester: pytest.Pytester) -> None:
     """Rules that are right pass; an engine that is wrong fails with seed, problems, trace and the command to replay."""

@@ -69,6 +69,7 @@ def _derived(one: Derived) -> dict[str, Any]:
         "rule": one.rule.name,
         "kind": one.rule.kind,
         "state": one.state,
+        "about": one.said or None,
         "publishes": one.publishes,
         "agrees": one.agrees,
         "compared": list(one.compared),
@@ -201,6 +202,8 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
     out.print(
         styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, one.rule.source.name, state),
     )
+    if one.said:
+        out.print(styled("      [dim]{}[/]", one.said))
     width = max((len(attribute.name) for attribute in one.attributes), default=0)
     for attribute in one.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))

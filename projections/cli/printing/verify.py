@@ -88,9 +88,7 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        about = one.scope.program.about.get(rule, {})
-        owner = [f"owner: {about['owner']}"] if "owner" in about else []
-        said = "; ".join([state, *owner, *([about["description"]] if "description" in about else [])])
+        said = "; ".join(filter(None, (state, one.scope.program.said_about(rule))))
         out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else styled("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more: raise --show, or use --json", "dim")])

@@ -45,7 +45,8 @@ def derived(read: Readings) -> tuple[Derived, ...]:
 
 
 def _snapshot(read: Readings, report: Derived) -> Derived:
-    """Add the rule's state and its consequences."""
+    """Add what is said about the rule, its state, and its consequences."""
+    report = replace(report, said=read.program.said_about(report.rule.name))
     if read.scope.offline:
         return report
     state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)

@@ -80,6 +80,8 @@ class Derived:
     problem: str = ""
     state: str = LIVE
     publishes: bool = True
+    said: str = ""
+    """The owner and the description of the rule."""
 
     @property
     def agrees(self) -> bool:

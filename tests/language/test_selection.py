@@ -1,0 +1,97 @@
+"""Selections of rules: `--select` by name, tag and owner, with the rules before and after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import projections
+from projections.errors import UsageError
+from projections.language.canonical import Document
+from projections.language.loader import load, loads
+from projections.language.models import Rules
+from projections.language.ownership import inputs
+from projections.language.rewriting import written
+from projections.language.selection import missing, restricted, selected
+
+ROOT = Path(__file__).parents[2]
+FILES = [*(ROOT / "projections/rules").glob("*.yaml"), *(ROOT / "tests/simulation/rules").glob("*.yaml")]
+RULES = """\
+table: {key: [PK, SK]}
+entities:
+  Like: {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
+  Post: {key: {PK: "POST#{post}", SK: POST}}
+  User: {key: {PK: "USER#{author}", SK: USER}}
+  Board: {key: {PK: BOARD, SK: "{author}"}, derived: true}
+projections:
+  likes: {from: Like, tags: [counters, feed], owner: feed-team, aggregate: {into: Post, set: {likes: count}}}
+  karma: {from: Post, tags: [counters], aggregate: {into: User, set: {karma: sum(likes)}}}
+  board: {from: User, owner: games-team, copy: {into: Board, attributes: [karma]}}
+  posts: {from: Post, tags: [feed], enabled: false, aggregate: {into: User, set: {posts: count}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def document() -> Document:
+    return loads(RULES).typed()
+
+
+@pytest.mark.parametrize(
+    ("terms", "names"),
+    [
+        ([], ""),
+        (["karma"], "karma"),
+        (["+karma"], "likes karma"),
+        (["karma+"], "karma board"),
+        (["+karma+"], "likes karma board"),
+        (["+board"], "likes karma board"),
+        (["likes+"], "likes karma board"),
+        (["tag:counters"], "likes karma"),
+        (["tag:feed+"], "likes karma board posts"),
+        (["owner:games-team"], "board"),
+        (["+owner:games-team"], "likes karma board"),
+        (["posts, board"], "board posts"),
+        (["posts", "likes"], "likes posts"),
+    ],
+)
+def test_terms_select_rules_in_the_order_of_the_file(document: Document, terms: list[str], names: str) -> None:
+    assert selected(document, terms) == tuple(names.split())
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        ("kama", "no rule is called 'kama' (did you mean \"karma\"?)"),
+        ("+xyz+", "no rule is called 'xyz'; there are likes, karma, board, posts"),
+        ("tag:counter", "no rule has the tag 'counter' (did you mean \"counters\"?)"),
+        ("owner:nobody-knows", "no rule has the owner 'nobody-knows'; there are feed-team, games-team"),
+    ],
+)
+def test_term_that_selects_nothing_is_a_mistake(document: Document, term: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        selected(document, [term])
+    assert str(raised.value) == message
+
+
+def test_rule_whose_input_is_not_selected_is_named(document: Document) -> None:
+    assert missing(document, ["likes", "karma"]) == []
+    assert missing(document, ["karma"]) == [
+        "karma reads Post.likes, which rule likes writes. likes is not selected, so only items that are given with it have "
+        "it: select +karma to run both"
+    ]
+
+
+def test_rules_that_are_not_selected_do_not_run() -> None:
+    rules = projections.loads(RULES)
+    assert rules.only(["tag:counters"]).names == ("likes", "karma")
+    assert rules.only([]) is rules
+    assert restricted(rules.document, ["board"])["entities"] == rules.document["entities"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_dependences_of_a_document_are_those_of_its_file(path: Path) -> None:
+    rules = load(path)
+    again = Rules.model_validate(written(rules.typed()), by_alias=True, by_name=False)
+    assert inputs(again) == inputs(rules)
+    assert again.typed() == rules.typed()
