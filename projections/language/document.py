@@ -148,7 +148,7 @@ def _computed(form: Any) -> tuple[canonical.Computed, ...]:
             if kind == "constant"
             else one_form.template(content)
             if kind == "template"
-            else content.strip()
+            else one_form.expression(content, "value")
         )
         found.append(canonical.Computed(kind, value, one_form.pattern(where)))
     return tuple(found)

@@ -46,10 +46,11 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
+from projections.language import values
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
 from projections.language.patterns import Compares, Fits, Named
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Rule
+from projections.language.rules import AggregateRule, ComputeRule, CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import Resolver, Value, same
 from projections.operations import fenced
 from projections.operations.backfill import backfill, pages, retirement
@@ -246,6 +247,50 @@ def item_is_deleted_while_another_rule_contributes() -> Iterator[None]:
 @mutant("index", seed=8)
 def index_attributes_are_written_without_conditions() -> Iterator[None]:
     with patch.object(indexes, "as_read", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("compute")
+def computed_attributes_are_written_without_conditions() -> Iterator[None]:
+    with patch.object(indexes, "as_read", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("compute", seed=5)
+def once_sets_a_value_again() -> Iterator[None]:
+    with patch.object(ComputeRule, "without", lambda self, item: dict.fromkeys(self.owned())):
+        yield
+
+
+@mutant("compute", seed=44)
+def once_is_not_conditional_on_absence() -> Iterator[None]:
+    update = indexes.index_update
+
+    def index_update(items: Any, write: Any) -> Any:
+        return update(items, write._replace(reads={n: v for n, v in write.reads.items() if n not in write.values}))
+
+    with patch.object(indexes, "index_update", index_update):
+        yield
+
+
+@mutant("compute", seed=8)
+def computed_attribute_without_a_value_stays() -> Iterator[None]:
+    def differing(image: Any, wanted: Any) -> Any:
+        wrong = values.differing(image, wanted)
+        return {name: value for name, value in wrong.items() if value is not None}
+
+    with patch.object(indexes, "differing", differing):
+        yield
+
+
+@mutant("compute")
+def computed_attributes_follow_only_new_items() -> Iterator[None]:
+    found = plan._indexes
+
+    def only_new(program: Any, recognised: Any, reject: Any) -> Any:
+        return found(program, [one for one in recognised if one[1] is None], reject)
+
+    with patch.object(plan, "_indexes", only_new):
         yield
 
 
