@@ -11,6 +11,7 @@
 | `partitions` | hot partitions and hot groups |
 | `transactions` | changes that exceed a transaction |
 | `chains` | rules that read what rules write |
+| `history` | aggregates whose past changes with a parent |
 | `targets` | targets, copies and lists |
 | `indexes` | keys of indexes, and what they project |
 | `tables` | the number and the kinds of indexes |
@@ -31,6 +32,7 @@ from projections.language.findings.conditions import conditions
 from projections.language.findings.expiry import expiry
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Finding, Remark
+from projections.language.findings.history import history
 from projections.language.findings.indexes import indexes
 from projections.language.findings.kinds import CODES, KINDS, SEVERITIES, Kind, Severity
 from projections.language.findings.lengths import lengths
@@ -55,6 +57,7 @@ _FAMILIES = (
     partitions,
     transactions,
     chains,
+    history,
     targets,
     indexes,
     tables,

@@ -287,6 +287,22 @@ projections:
 """,
     depends=_WRITERS,
 )
+MOVING_HISTORY = Kind(
+    "moving-history",
+    ("note",),
+    summary="An aggregate groups by, or measures, what an embed rule keeps up to date.",
+    why="An embed changes its attributes in all children when the parent changes. A rule that groups by such an attribute "
+    "moves the contributions of all these children to another target, and a measure of it changes totals of the past: if a "
+    "course gets another instructor, the revenue of earlier months moves, too.",
+    fix="If that is not intended, record what was true when the item was created: a rule with `compute` and `once: true` on "
+    "the children. Let the aggregate read the recorded attribute. See [History](rules.md#history).",
+    example="""\
+projections:
+  author: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
+  teams: {from: Post, bind: {what: "{team}"}, aggregate: {into: Total, set: {posts: count}}}
+""",
+    depends=_WRITERS,
+)
 READS_DISABLED = Kind(
     "reads-disabled",
     ("warning",),
