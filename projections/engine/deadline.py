@@ -40,6 +40,8 @@ class Deadline:
         self._margin = margin
         self._sleep = sleep
         self._chance = chance
+        # processes that start from one snapshot share the state of `random`, and tokens must never be equal
+        self._token_chance = random.SystemRandom().random if chance is random.random else chance
 
     @classmethod
     def after(
@@ -79,6 +81,10 @@ class Deadline:
             if not number % _BETWEEN_CHECKS:
                 self.check()
             yield one
+
+    def token(self) -> str:
+        """Return a text that no other call returns, in any process."""
+        return f"{int(self._token_chance() * 2**52):013x}"
 
     def pause(self, attempt: int) -> None:
         """Wait before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""

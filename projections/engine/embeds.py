@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
+from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.guards import Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Run, one_by_one, slices
@@ -46,7 +47,7 @@ from projections.engine.store import (
     Value,
 )
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -109,7 +110,12 @@ class Push(NamedTuple):
 
 
 def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | None]:
-    """Return the key of the parent that a child references, or None and why the reference is invalid."""
+    """Return the key of the parent that a child references, or None and why the reference is invalid.
+
+    Of a child of several parents only the reason.
+    """
+    if isinstance(rule, ListEmbedRule):
+        return None, references_of(rule, child)[1]
     try:
         return rule.reference(child), None
     except BadInput as problem:
@@ -170,6 +176,8 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
     """Return why a child may have wrong attributes of its parent, or may lack them, as its record shows; else None."""
     if new is None:
         return None
+    if isinstance(rule, ListEmbedRule):
+        return _list_needs_pull(rule, guards, old, new)
     if old is None:
         return "created"
     parent = reference_of(rule, new)[0]
@@ -188,6 +196,27 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
         return "kind changed"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
+
+
+def _list_needs_pull(rule: ListEmbedRule, guards: Guards, old: Item | None, new: Item) -> Healing | None:
+    """Return why a child of several parents may have a wrong list, or may lack it, as its record shows; else None."""
+    name = guards.name(rule.name)
+    if references_of(rule, new)[0] is None:
+        return "no parent" if rule.list_name in new.image or name in new.image else None
+    if old is None:
+        return "created"
+    if not _same_references(rule, old, new):
+        return "reference changed"
+    if name in new.image and guards.read(rule.name, new.key, new.image) is None:
+        return "guard invalid"
+    if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
+        return "kind changed"  # a push does not write to a child whose kind changed after the push read it
+    return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
+
+
+def _same_references(rule: EmbedRule, old: Item, new: Item) -> bool:
+    before, after = rule.read_by(old), rule.read_by(new)
+    return before.keys() == after.keys() and all(same(before[name], after[name]) for name in after)
 
 
 class Embedder:
@@ -212,6 +241,15 @@ class Embedder:
         self._counters = counters or Counters()
         self._children_per_page = children_per_page
         self._run = run
+        self.lists = ListEmbedder(
+            program,
+            store,
+            guards,
+            pace=pace,
+            counters=self._counters,
+            children_per_page=children_per_page,
+            run=run,
+        )
 
     def raise_fence(self, push: Push, records: Records = ()) -> None:
         """Raise the fence of a parent because of these records, before its first child is written."""
@@ -244,6 +282,9 @@ class Embedder:
         fence = self._fence(push.rule, push.parent)
         if fence.version > push.version:
             return None, []  # overtaken: the newer change has a push of its own
+        if isinstance(rule, ListEmbedRule):
+            after, refused = self.lists.push_page(rule, push.parent, push.after, deadline, records)
+            return (push._replace(after=after) if after is not None else None), refused
         key = decode_key(push.parent)
         partition = rule.partition_of(key)
         if not partition:
@@ -374,15 +415,28 @@ class Embedder:
         item = self._program.recognise(key, image) if image is not None else None
         return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
-    def refresh(self, children: Sequence[Item], deadline: Deadline) -> list[tuple[EmbedRule, ItemKey, str]]:
+    def refresh(
+        self, children: Sequence[Item], deadline: Deadline, *, renew: bool = False
+    ) -> list[tuple[EmbedRule, ItemKey, str]]:
         """Bring children, which were read just now, to their parents; with few requests for many children.
+
+        `renew` is that of `ListEmbedder.refresh`.
 
         As in a pull, the fences are read after the guards of the children, and then the parents. Return the children that
         can never be updated, with the reason. Raise Transient.
         """
         wanting = [(rule, child) for child in children for rule in self._program.embeds_into.get(child.entity.name, ())]
+        hopeless: list[tuple[EmbedRule, ItemKey, str]] = []
+        lists: dict[str, tuple[ListEmbedRule, list[Item]]] = {}
+        for rule, child in wanting:
+            if isinstance(rule, ListEmbedRule):
+                lists.setdefault(rule.name, (rule, []))[1].append(child)
+        for listing, some in lists.values():
+            refused = self.lists.refresh(listing, some, deadline, renew=renew)
+            hopeless += [(listing, key, reason) for key, reason in refused]
+        wanting = [(rule, child) for rule, child in wanting if not isinstance(rule, ListEmbedRule)]
         if not wanting:
-            return []
+            return hopeless
         deadline.check()
         parents = [(rule, child, reference_of(rule, child)[0]) for rule, child in wanting]
         fences = {
@@ -400,7 +454,6 @@ class Embedder:
         parts = slices(writes, _AT_ONCE)
         answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in parts])
         again: list[tuple[EmbedRule, ItemKey]] = []
-        hopeless: list[tuple[EmbedRule, ItemKey, str]] = []
         for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None and rule.children.index is None:
                 self._counters.add("pulled")
@@ -443,6 +496,9 @@ class Embedder:
 
         Without a valid reference, the attributes are removed.
         """
+        if isinstance(rule, ListEmbedRule):
+            self.lists.pull(rule, key, deadline, records)
+            return
         for _ in range(_MOST_TRIES):
             deadline.check()
             image = self._store.get(key)

@@ -16,11 +16,12 @@ from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger_items import Target
-from projections.engine.plan import Plan
+from projections.engine.plan import ListPull, Plan
 from projections.engine.rejections import of_child
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import one_by_one, slices
 from projections.engine.store import ItemKey, Records
+from projections.language.embeds import ListEmbedRule
 from projections.language.keys import encode_key
 
 __all__ = ["ItemWrites"]
@@ -49,7 +50,7 @@ class ItemWrites:
         yield partial(self._run, pieces)
         yield partial(self._run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
         yield partial(self._heal, plan.heals)
-        if plan.pushes or plan.pulls:
+        if plan.pushes or plan.pulls or plan.list_pulls:
             yield partial(self._embed, plan)
 
     def _release(self, release: Release) -> None:
@@ -100,6 +101,7 @@ class ItemWrites:
         waiting: list[tuple[Push, Records]] = []
         self._run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
         self._run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
+        self._run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
             if self._deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:
@@ -149,6 +151,20 @@ class ItemWrites:
     def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
         work = partial(embedder.pull, self._program.embeds[name], key, self._deadline, (first,))
         self._batch.attempt(work, first, name, encode_key(key))
+
+    def _pull_list(self, embedder: Embedder, name: str, key: ItemKey, of: ListPull) -> None:
+        rule = self._program.embeds[name]
+        assert isinstance(rule, ListEmbedRule)
+        work = partial(
+            embedder.lists.pull,
+            rule,
+            key,
+            self._deadline,
+            (of.sequence,),
+            added=of.added,
+            removed=of.removed,
+        )
+        self._batch.attempt(work, of.sequence, name, encode_key(key))
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:

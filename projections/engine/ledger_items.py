@@ -5,6 +5,7 @@
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
+    L|<rule>|<parent>     <child>                      link: a child that references the parent among others
     W|<rule>|<target>     .                            the source that waits for a key with an item of another kind
     R                     . and others                 registry: see `engine.registry`
     D                     <message id>                 a dismissed message: see `operations.redrive.dismissal`
@@ -38,6 +39,8 @@ __all__ = [
     "fence_key",
     "group_at",
     "group_key",
+    "link_key",
+    "links_key",
     "member_key",
     "members_key",
     "read_recent",
@@ -111,6 +114,16 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
 def fence_key(rule: str, parent: str) -> ItemKey:
     """Return the key of the fence of an embed's parent, by its encoded key."""
     return ItemKey(LEDGER, _shortened(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
+
+
+def links_key(rule: str, parent: str) -> str:
+    """Return the partition key of the links of an embed's parent to its children, by its encoded key."""
+    return _shortened(f"L|{rule}|{parent}", _LONGEST_PARTITION)
+
+
+def link_key(rule: str, parent: str, child: str) -> ItemKey:
+    """Return the key of the link of a parent to a child, by their encoded keys."""
+    return ItemKey(LEDGER, links_key(rule, parent), _shortened(child, _LONGEST_SORT))
 
 
 def waiting_key(rule: str, target: str) -> ItemKey:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.engine.changes import Change
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.deadline import UNLIMITED, Deadline
+from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, Healing, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
@@ -19,7 +20,7 @@ from projections.engine.releases import Release
 from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
@@ -50,6 +51,17 @@ class _Checked(list[T]):
         return self._deadline.checked(super().__iter__())
 
 
+class ListPull(NamedTuple):
+    """Brings a child of several parents up to date, because of records from this sequence number on.
+
+    `added` and `removed` are the encoded keys of the parents that they add to its references, or remove from them.
+    """
+
+    sequence: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The work that a batch requires.
@@ -57,7 +69,8 @@ class Plan:
     `changes` are rounds: within one, a source item occurs once; a later round follows the earlier ones. `heals` gives the
     first sequence number of the records that ask for each target to be healed, `pulls` of those that ask for each child
     under a rule to be brought up to date, and `pushes` all sequence numbers of those that ask for that of each parent's
-    children. `ignored` counts the records of items that no rule reads.
+    children; `list_pulls` are those of children of several parents. `ignored` counts the records of items that no rule
+    reads.
     """
 
     changes: Sequence[Sequence[Change]] = ()
@@ -68,6 +81,7 @@ class Plan:
     releases: Sequence[Release] = ()
     pushes: Mapping[Push, Records] = field(default_factory=dict)
     pulls: Mapping[tuple[str, ItemKey], str] = field(default_factory=dict)
+    list_pulls: Mapping[tuple[str, ItemKey], ListPull] = field(default_factory=dict)
     rejected: Sequence[Rejected] = ()
     ignored: int = 0
 
@@ -75,7 +89,12 @@ class Plan:
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
-        return not any(asked) and not self.pushes and not self.pulls and not self.rejected
+        return not any(asked) and not self.pushes and not self.pulled and not self.rejected
+
+    @property
+    def pulled(self) -> list[tuple[str, ItemKey]]:
+        """The rule and the child of each pull."""
+        return [*self.pulls, *self.list_pulls]
 
 
 def plan(
@@ -128,6 +147,7 @@ def plan(
     copies = writes_of(program, recognised, reject) if program.copy_rules else ()
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
+    list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
     for record, old, new in recognised:
         if program.copy_rule_into:
             copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
@@ -138,7 +158,7 @@ def plan(
             if release is not None:
                 releases.append(release)
     indexes = _indexes(program, recognised, reject) if program.item_rules else ()
-    return Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, rejected, ignored)
+    return Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored)
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
@@ -410,6 +430,28 @@ def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Rej
             problem = reference_of(rule, new)[1]
             if problem is not None:
                 reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
-            if needs_pull(rule, guards, before, new):
+            if not isinstance(rule, ListEmbedRule) and needs_pull(rule, guards, before, new):
                 found.setdefault((rule.name, record.key), record.sequence)
+    return found
+
+
+def _list_pulls(program: Program, guards: Guards, recognised: Recognised) -> dict[tuple[str, ItemKey], ListPull]:
+    """Return the children that need the attributes of several parents, and those whose links change."""
+    found: dict[tuple[str, ItemKey], ListPull] = {}
+    for record, old, new in recognised:
+        for name in dict.fromkeys(item.entity.name for item in (old, new) if item is not None):
+            for rule in program.embeds_into.get(name, ()):
+                if not isinstance(rule, ListEmbedRule):
+                    continue
+                before = old if old is not None and old.entity is rule.into else None
+                after = new if new is not None and new.entity is rule.into else None
+                were, are = parents_of(rule, before), parents_of(rule, after)
+                removed = tuple(one for one in were if one not in are)
+                if not removed and needs_pull(rule, guards, before, after) is None:
+                    continue
+                known = found.get((rule.name, record.key), ListPull(record.sequence))
+                found[rule.name, record.key] = known._replace(
+                    added=tuple(dict.fromkeys((*known.added, *(one for one in are if one not in were)))),
+                    removed=tuple(dict.fromkeys((*known.removed, *removed))),
+                )
     return found

@@ -144,7 +144,7 @@ class Refresher:
         self.sources(dict.fromkeys(wanted), deadline, publish=True, removed=removed, discarded=discarded)
         images = self._failures.attempt("items", deadline, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
-        self._derived(items, deadline)
+        self._derived(items, deadline, renew=True)
         heals = [heal for item in items for heal in self._as_copy(item)]
         for key, olds in (known or {}).items():
             for old in olds:
@@ -229,12 +229,15 @@ class Refresher:
 
     # What is derived from an item itself
 
-    def _derived(self, items: Sequence[Item], deadline: Deadline) -> None:
-        """Refresh the copies of items, their index attributes, and the attributes of their parents."""
+    def _derived(self, items: Sequence[Item], deadline: Deadline, *, renew: bool = False) -> None:
+        """Refresh the copies of items, their index attributes, and the attributes of their parents.
+
+        `renew` is that of `ListEmbedder.refresh`.
+        """
         self._failures.isolated(items, partial(self._refresh_copies, deadline), _key_of)
         indexed = [item for item in items if item.entity.name in self._program.item_rules]
         self._failures.isolated(indexed, partial(self._refresh_indexes, deadline), _key_of)
-        self._failures.isolated(items, partial(self._refresh_children, deadline), _key_of)
+        self._failures.isolated(items, partial(self._refresh_children, deadline, renew), _key_of)
 
     def _refresh_copies(self, deadline: Deadline, items: Sequence[Item]) -> None:
         for rule, target, error in (
@@ -245,10 +248,9 @@ class Refresher:
     def _refresh_indexes(self, deadline: Deadline, items: Sequence[Item]) -> None:
         self._run([partial(self._refresh_index, item, deadline) for item in items])
 
-    def _refresh_children(self, deadline: Deadline, items: Sequence[Item]) -> None:
-        for embed, child, reason in (
-            self._failures.attempt("children", deadline, lambda: self.embedder.refresh(items, deadline)) or []
-        ):
+    def _refresh_children(self, deadline: Deadline, renew: bool, items: Sequence[Item]) -> None:
+        refresh = partial(self.embedder.refresh, items, deadline, renew=renew)
+        for embed, child, reason in self._failures.attempt("children", deadline, refresh) or []:
             self._failures.reject(embed.name, reason, encode_key(child))
 
     def _refresh_index(self, item: Item, deadline: Deadline) -> None:

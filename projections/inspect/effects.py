@@ -79,7 +79,7 @@ def _effects(program: Program, made: Plan) -> Iterator[Effect]:
         yield Effect("index" if one.kind == "index" else "compute", one.rules, key_text, key_text, values)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
-    for rule, key in made.pulls:
+    for rule, key in made.pulled:
         yield Effect("pull", (rule,), encode_key(key), None)
     for rule, target in made.heals:
         yield Effect("refresh", (rule,), target, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Index, Latest, Rank, Top
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
 
@@ -71,6 +71,12 @@ def _live_path(document: Document, name: str) -> Path:
             entries = f"1 entry in {' and 1 in '.join(indexes)}"
             how = f"1 conditional write on the item itself, which makes {entries}, if its key changes"
             return Path("index", how, 1 + len(indexes))
+        case Embed(listed=listed) if listed is not None:
+            how = (
+                "1 write for the push and 1 for each child, which is read with all its parents; 1 write for each new "
+                "reference, of a link in the ledger by which a parent finds its children"
+            )
+            return Path("embed", how, 2)
     children = children_of(document.to_document(), name)
     found = (
         "children are found in their own item collection"

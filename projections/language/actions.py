@@ -146,5 +146,70 @@ class Embed(Model):
         description="The attributes to embed: a list, or a mapping from the child's attribute to the parent's path."
     )
     on_delete: Literal["keep", "remove"] = Field(
-        default="keep", description="Whether the embedded attributes stay when the parent is deleted."
+        default="keep",
+        description="Whether the embedded attributes stay when the parent is deleted. Not allowed with `as`.",
     )
+    as_: AttributeName | None = Field(
+        default=None,
+        description="The attribute of the child that holds what its parents give, if it references several: the child holds "
+        "a list or set of references.",
+    )
+    references: AttributeName | None = Field(
+        default=None,
+        description="With `as`: the name in `match` that holds the references, if `match` has several names.",
+    )
+    form: Literal["list", "map"] = Field(
+        default="list",
+        description="With `as`: `list`, in the order of the references, or `map`, from each reference to its parent's "
+        "attributes.",
+    )
+    id: AttributeName | None = Field(
+        default=None,
+        description='With `as`: the name under which each element of the list holds its reference; default "id".',
+    )
+    missing: Literal["omit", "id"] = Field(
+        default="omit",
+        description="With `as`: `omit` leaves out a reference without a parent, `id` keeps its place without attributes.",
+    )
+
+    @model_validator(mode="after")
+    def _list(self) -> Embed:
+        given = self.model_fields_set
+        if self.as_ is None:
+            for name in ("references", "form", "id", "missing"):
+                if name in given:
+                    raise PydanticCustomError(
+                        "rule", f"`{name}` is for children with several parents: add `as`, or remove `{name}`"
+                    )
+            return self
+        if "on_delete" in given:
+            raise PydanticCustomError(
+                "rule", "`on_delete` is for children with one parent: with `as`, write `missing: omit` or `missing: id`"
+            )
+        if self.references is None and len(self.match) > 1:
+            raise PydanticCustomError(
+                "rule",
+                f"`match` has several names: write which of them holds the references, such as "
+                f"`references: {next(iter(self.match))}`",
+            )
+        if self.references is not None and self.references not in self.match:
+            raise PydanticCustomError("rule", f"`references` must be a name in `match`: {', '.join(self.match)}")
+        if self.form == "map" and self.id is not None:
+            raise PydanticCustomError(
+                "rule", "`id` is for `form: list`: in a map, the reference is the key; remove `id`"
+            )
+        if self.form == "list" and self.id_name in self.attributes:
+            raise PydanticCustomError(
+                "rule", f"`attributes` and `id` have the same name {self.id_name}: write another `id`"
+            )
+        return self
+
+    @property
+    def references_name(self) -> str:
+        """The name in `match` that holds the references, of a rule with `as`."""
+        return self.references or next(iter(self.match))
+
+    @property
+    def id_name(self) -> str:
+        """The name under which each element of the list holds its reference."""
+        return self.id or "id"

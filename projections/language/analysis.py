@@ -143,7 +143,10 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
     if rule.index is not None:
         yield from _index(rule, table, place)
         return
-    if rule.kind in ("embed", "compute"):
+    if rule.embed is not None:
+        yield from _listed(rules, rule, place)
+        return
+    if rule.kind == "compute":
         return
     variables = key_variables(rules.entities[rule.into])
     for name, at in {name: variant.place("bind") for variant in rule.variants for name in variant.bind}.items():
@@ -152,6 +155,25 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
             yield Mistake((*place, *at, name), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True)
     if rule.copy_ is not None:
         yield from _copy(rule, variables, place)
+
+
+def _listed(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+    """Yield references of an embed with `as` that cannot be a list or set, and a list in place of its references."""
+    assert rule.embed is not None
+    if rule.embed.as_ is None:
+        return
+    name = rule.embed.references_name
+    where = (*place, "embed", "match", name)
+    table = rules.all_tables[rules.table_of(rule.into) or ""]
+    if name in key_variables(rules.entities[rule.into]):
+        message = f"{{{name}}} is in the key of {rule.into}, so it cannot be a list or set of references"
+        yield Mistake(where, f"{message}: name an attribute, or remove `as`", at_key=True)
+    elif name in attribute_types(table):
+        message = f"{name} is the key of an index, so it cannot be a list or set of references"
+        yield Mistake(where, f"{message}: name another attribute, or remove `as`", at_key=True)
+    if rule.embed.as_ in {one.split(".", 1)[0] for one in rule.embed.match}:
+        message = f"the rule cannot write {rule.embed.as_}, because `match` reads it: write another name"
+        yield Mistake((*place, "embed", "as"), message)
 
 
 def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iterator[Mistake]:
@@ -226,8 +248,9 @@ def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mista
 
 def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
     """Yield results of the wrong type for the key of an index."""
-    if rule.top is not None:
-        yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
+    if rule.top is not None or (rule.embed is not None and rule.embed.as_ is not None):
+        form = "map" if rule.embed is not None and rule.embed.form == "map" else "list"
+        yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {form}")
     elif rule.compute is not None:
         yield Mistake(where, f"{attribute} is a key attribute of an index: set it with an `index` rule", at_key=True)
     elif rule.aggregate is not None:

@@ -494,6 +494,27 @@ class Compute(_Rule):
         return tuple(self.set)
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The form of what several parents give to a child, which holds their references under the name `references`."""
+
+    list_name: str
+    references: str
+    form: str
+    id: str | None
+    """The name of the reference in each element of a list; None for a map."""
+    missing: str
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "as": self.list_name,
+            "references": self.references,
+            "form": self.form,
+            "id": self.id,
+            "missing": self.missing,
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed(_Rule):
     kind = "embed"
@@ -501,6 +522,8 @@ class Embed(_Rule):
     match: Mapping[str, str]
     attributes: Mapping[str, str]
     on_delete: str
+    listed: Listed | None = None
+    """If a child references several parents."""
 
     def _action(self) -> dict[str, Any]:
         return {
@@ -508,11 +531,12 @@ class Embed(_Rule):
             "match": dict(self.match),
             "attributes": dict(self.attributes),
             "on_delete": self.on_delete,
+            **({"listed": self.listed.to_document()} if self.listed is not None else {}),
         }
 
     @property
     def written(self) -> tuple[str, ...]:
-        return tuple(self.attributes)
+        return tuple(self.attributes) if self.listed is None else (self.listed.list_name,)
 
 
 Rule: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Compute | Embed
@@ -557,7 +581,11 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
         case "compute":
             computed = {name: tuple(map(Computed.from_document, cases)) for name, cases in document["set"].items()}
             return Compute(**common, set=computed, once=document.get("once", False))
-    return Embed(**common, **{name: document[name] for name in ("match", "attributes", "on_delete")})
+    listed = None
+    if "listed" in document:
+        form = document["listed"]
+        listed = Listed(form["as"], form["references"], form["form"], form["id"], form["missing"])
+    return Embed(**common, listed=listed, **{name: document[name] for name in ("match", "attributes", "on_delete")})
 
 
 @dataclass(frozen=True, slots=True)

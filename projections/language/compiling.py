@@ -10,7 +10,7 @@ from typing import Any
 
 from projections.language.arithmetic import Expression
 from projections.language.digits import Scale
-from projections.language.embeds import EmbedRule, attributes_of_child, children_of, parent_patterns
+from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
 from projections.language.measures import EXTREMES, PICKED
@@ -169,7 +169,7 @@ class Compiled:
         shown = into.schema.shown(children.index) if children.index is not None else None
         types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
         types |= dict([into.schema.partition])
-        return EmbedRule(
+        parts: dict[str, Any] = dict(
             **common,
             picked=tuple(document["attributes"].items()),
             match=_templates(document["match"]),
@@ -179,6 +179,17 @@ class Compiled:
             on_delete=document["on_delete"],
             telling=telling,
             projected=shown is None or shown.issuperset(telling),
+        )
+        if "listed" not in document:
+            return EmbedRule(**parts)
+        form = document["listed"]
+        return ListEmbedRule(
+            **parts,
+            list_name=form["as"],
+            references_name=form["references"],
+            as_map=form["form"] == "map",
+            id_name=form["id"],
+            missing=form["missing"],
         )
 
 

@@ -121,13 +121,15 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         return canonical.Rank(**common, by=one_form.expression(rank.by), order=rank.order, **numbers)
     if embed := rule.embed:
         attributes = attribute_map(embed.attributes)
-        return canonical.Embed(
-            **common, match=one_form.templates(embed.match), attributes=attributes, on_delete=embed.on_delete
-        )
+        match = one_form.templates(embed.match)
+        if embed.as_ is None:
+            return canonical.Embed(**common, match=match, attributes=attributes, on_delete=embed.on_delete)
+        id_name = embed.id_name if embed.form == "list" else None
+        listed = canonical.Listed(embed.as_, embed.references_name, embed.form, id_name, embed.missing)
+        return canonical.Embed(**common, match=match, attributes=attributes, on_delete="remove", listed=listed)
     if compute := rule.compute:
         computed = {name: _computed(form) for name, form in compute.set.items()}
         return canonical.Compute(**common, set=computed, once=compute.once)
-
     return canonical.Index(
         **common,
         cases=tuple(

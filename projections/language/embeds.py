@@ -1,22 +1,36 @@
 """Embeds: attributes of a parent in every child that references it; how a child references its parent, and how the children
-of a parent are found.
+of a parent are found. A child of a `ListEmbedRule` references several parents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from projections.errors import BadInput
-from projections.language.entity import Item, Refused, resolver
+from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
-from projections.language.rules import Render, Rule
+from projections.language.rules import LIST_BYTES, Render, Rule
+from projections.language.sizes import size
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template
 
-__all__ = ["Children", "EmbedRule", "attributes_of_child", "children_of", "parent_patterns"]
+__all__ = [
+    "MOST_REFERENCES",
+    "Children",
+    "EmbedRule",
+    "ListEmbedRule",
+    "Reference",
+    "attributes_of_child",
+    "children_of",
+    "parent_patterns",
+]
+
+MOST_REFERENCES = 100
+"""How many references of a child count, from the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +47,13 @@ class Children:
 
 
 def children_of(document: Mapping[str, Any], name: str) -> Children:
-    """Return the query for the children of a parent. Raises LanguageError with an index rule that would allow one."""
+    """Return the query for the children of a parent. Raises LanguageError with an index rule that would allow one.
+
+    If a child references several parents, the ledger finds its children, and the query is empty.
+    """
     rule = document["projections"][name]
+    if "listed" in rule:
+        return Children(None, {}, "")
     child = document["entities"][rule["into"]]
     table = document["tables"][child["table"]]
     separator = table["separator"]
@@ -169,7 +188,9 @@ class EmbedRule(Rule):
 
     def reference(self, child: Item) -> ItemKey | None:
         """Return the key of the parent that a child references; None if it has no reference. Raises BadInput."""
-        resolve = resolver(child)
+        return self._reference(resolver(child))
+
+    def _reference(self, resolve: Resolve) -> ItemKey | None:
         variables: dict[str, Value] = {}
         for name, _ in self.match:
             value = resolve(name)
@@ -199,7 +220,9 @@ class EmbedRule(Rule):
 
     def belongs(self, child: Item, texts: Sequence[str | None]) -> bool:
         """Return whether the names in `match` have these values in a child (see `matched_by`). Raises BadInput."""
-        resolve = resolver(child)
+        return self._belongs(resolver(child), texts)
+
+    def _belongs(self, resolve: Resolve, texts: Sequence[str | None]) -> bool:
         for (name, _), text in zip(self.match, texts, strict=True):
             value = resolve(name)
             if value is None or text is None:
@@ -223,3 +246,122 @@ class EmbedRule(Rule):
         }
         texts = [(kind, render(given.get)) for kind, render in self.partition]
         return [{kind: text} for kind, text in texts if text is not None]
+
+
+class Reference(NamedTuple):
+    """One reference of a child: its value, its text, and the key of the parent; None if no item can have that key."""
+
+    value: Value
+    text: str
+    key: ItemKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListEmbedRule(EmbedRule):
+    """Attributes of several parents in every child that references them, as one list or map."""
+
+    list_name: str
+    references_name: str
+    """The name in `match` that holds the references."""
+    as_map: bool
+    id_name: str | None
+    """The name of the reference in each element of a list; None for a map."""
+    missing: str
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return (self.list_name,)
+
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        if self.embedded(item) is not None:  # also without any of the attributes
+            return True
+        if refused is not None:
+            self.embedded(item, refused)
+        return False
+
+    def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
+        """Return the attributes and `matched_by` of a parent; the latter is empty without a parent. Raises BadInput."""
+        values = self.embedded(parent)
+        return (values, self.matched_by(parent)) if values is not None and parent is not None else ({}, ())
+
+    def references(self, child: Item) -> list[Reference] | None:
+        """Return the references of a child in order, each once and at most `MOST_REFERENCES`; None if it has no list of
+        them. Raises BadInput.
+        """
+        return self._references(child)[0]
+
+    def has_more_references(self, child: Item) -> bool:
+        """Return whether a child has more references than count. Raises BadInput."""
+        return self._references(child)[1]
+
+    def _references(self, child: Item) -> tuple[list[Reference] | None, bool]:
+        plain = resolver(child)
+        held = plain(self.references_name)
+        if held is None or any(plain(name) is None for name, _ in self.match):
+            return None, False
+        found: dict[str, Reference] = {}
+        for value in self._elements(held):
+            ((kind, content),) = value.items()
+            text = key_text(kind, content)
+            if text in found:
+                continue
+            if len(found) == MOST_REFERENCES:
+                return list(found.values()), True
+            try:
+                key = self._reference(self._resolver(plain, value))
+            except BadInput:  # no item can have that key
+                key = None
+            found[text] = Reference(value, text, key)
+        return list(found.values()), False
+
+    def _elements(self, held: Value) -> list[Value]:
+        ((kind, content),) = held.items()
+        if kind == "SS":
+            return [{"S": text} for text in sorted(content)]
+        if kind == "NS":
+            return [{"N": text} for text in sorted(content, key=Decimal)]
+        if kind != "L":
+            raise BadInput(
+                f'"{self.references_name}" is of type {kind}; references are a list or a set of strings or numbers'
+            )
+        for element in content:
+            if not element.keys() & {"S", "N"}:
+                of = next(iter(element))
+                raise BadInput(
+                    f'"{self.references_name}" has an element of type {of}; a reference is a string or a number'
+                )
+        return list(content)
+
+    def _resolver(self, plain: Resolve, value: Value) -> Resolve:
+        return lambda name: value if name == self.references_name else plain(name)
+
+    def given(self, child: Item, reference: Reference, parent: Item | None) -> dict[str, Value] | None:
+        """Return what a parent gives a child that references it; None if there is no parent."""
+        try:
+            values, texts = self.offered(parent)
+            if not texts or not self._belongs(self._resolver(resolver(child), reference.value), texts):
+                return None
+        except BadInput:
+            return None
+        return values
+
+    def listed(self, references: Sequence[Reference], given: Sequence[dict[str, Value] | None]) -> tuple[Value, bool]:
+        """Return the list or map for what the parent of each reference gives, and whether it lacks elements that would
+        exceed `LIST_BYTES`.
+        """
+        elements: list[tuple[str, Value]] = []
+        total = 3
+        for reference, values in zip(references, given, strict=True):
+            if values is None:
+                if self.missing == "omit":
+                    continue
+                values = {}
+            content = values if self.id_name is None else {self.id_name: reference.value, **values}
+            element: Value = {"M": content}
+            total += size({"M": {reference.text: element}}) - 3 if self.as_map else 1 + size(element)
+            if total > LIST_BYTES:
+                return self._value(elements), True
+            elements.append((reference.text, element))
+        return self._value(elements), False
+
+    def _value(self, elements: Sequence[tuple[str, Value]]) -> Value:
+        return {"M": dict(elements)} if self.as_map else {"L": [element for _, element in elements]}

@@ -129,6 +129,9 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
         case Latest():
             for target, path in rule.attributes.items():
                 yield target, f"{' or '.join(f'{one}.{path}' for one in rule.sources)}, latest by {rule.by}"
+        case Embed(listed=listed) if listed is not None:
+            paths = ", ".join(rule.attributes.values())
+            yield listed.list_name, f"{listed.form} of {source} ({paths}) by {listed.references}"
         case Embed():
             for target, path in rule.attributes.items():
                 yield target, f"{source}.{path}"

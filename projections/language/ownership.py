@@ -45,6 +45,8 @@ def written(rule: Projection) -> dict[str, Location]:
         return dict(reversed(keys))  # the first place of each
     if rule.compute is not None:
         return {name: ("compute", "set", name) for name in rule.compute.set}
+    if rule.embed is not None and rule.embed.as_ is not None:
+        return {rule.embed.as_: ("embed", "as")}
     action = rule.latest or rule.embed
     return _listed(action.attributes, (rule.kind, "attributes")) if action is not None else {}
 
@@ -256,6 +258,8 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
         return {rule.top.as_: {rule.top.by, *attribute_map(rule.top.attributes).values()}}
     if rule.latest is not None:
         return {target: {rule.latest.by, source} for target, source in attribute_map(rule.latest.attributes).items()}
+    if rule.embed is not None and rule.embed.as_ is not None:
+        return {rule.embed.as_: set(attribute_map(rule.embed.attributes).values())}
     if rule.embed is not None:
         return {target: {source} for target, source in attribute_map(rule.embed.attributes).items()}
     if rule.compute is not None:

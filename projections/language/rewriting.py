@@ -189,6 +189,17 @@ def _action(rule: Rule) -> Any:
             parts: dict[str, Any] = {"as": rule.list_name, "limit": rule.limit}
         case Latest():
             parts = {}
+        case Embed(listed=listed) if listed is not None:
+            return {
+                "into": rule.into,
+                "match": dict(rule.match),
+                "as": listed.list_name,
+                "references": listed.references,
+                "form": listed.form,
+                **({"id": listed.id} if listed.id is not None else {}),
+                "missing": listed.missing,
+                "attributes": dict(rule.attributes),
+            }
         case Embed():
             return {
                 "into": rule.into,

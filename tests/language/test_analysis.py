@@ -97,6 +97,48 @@ RULES = {
         "from: Session, expired: keep, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}",
         "r.expired: an embed rule cannot have `expired`: use `on_delete`",
     ),
+    "an embed with `as` into the key of an index": (
+        "from: Session, embed: {into: Like, match: {sessions: '{session}'}, as: board, attributes: [title]}",
+        "r.embed.as: board is the key of an index and cannot hold a list",
+    ),
+    "an embed with `as` whose references are in the child's key": (
+        "from: Session, embed: {into: Like, match: {user: '{session}'}, as: titles, attributes: [title]}",
+        "r.embed.match.user: {user} is in the key of Like, so it cannot be a list or set of references: name an attribute, "
+        "or remove `as`",
+    ),
+    "an embed with `as` whose references are the key of an index": (
+        "from: Session, embed: {into: Like, match: {GSI1SK: '{session}'}, as: titles, attributes: [title]}",
+        "r.embed.match.GSI1SK: GSI1SK is the key of an index, so it cannot be a list or set of references: name another "
+        "attribute, or remove `as`",
+    ),
+    "an embed that writes its own references": (
+        "from: Session, embed: {into: Like, match: {sessions: '{session}'}, as: sessions, attributes: [title]}",
+        "r.embed.as: the rule cannot write sessions, because `match` reads it: write another name",
+    ),
+    "an embed with `as` and `on_delete`": (
+        "from: Session, embed: {into: Like, match: {s: '{session}'}, as: t, on_delete: keep, attributes: [title]}",
+        "r.embed: `on_delete` is for children with one parent: with `as`, write `missing: omit` or `missing: id`",
+    ),
+    "an embed with `missing` and without `as`": (
+        "from: Session, embed: {into: Like, match: {s: '{session}'}, missing: id, attributes: [title]}",
+        "r.embed: `missing` is for children with several parents: add `as`, or remove `missing`",
+    ),
+    "an embed with `as` and several names in `match`": (
+        "from: Post, embed: {into: Like, match: {u: '{user}', p: '{post}'}, as: t, attributes: [title]}",
+        "r.embed: `match` has several names: write which of them holds the references, such as `references: u`",
+    ),
+    "an embed whose `references` are not in `match`": (
+        "from: Post, embed: {into: Like, match: {u: '{user}', p: '{post}'}, as: t, references: q, attributes: [title]}",
+        "r.embed: `references` must be a name in `match`: u, p",
+    ),
+    "an embed with `id` in a map": (
+        "from: Session, embed: {into: Like, match: {s: '{session}'}, as: t, form: map, id: key, attributes: [title]}",
+        "r.embed: `id` is for `form: list`: in a map, the reference is the key; remove `id`",
+    ),
+    "an embed with `as` whose `id` is also an attribute": (
+        "from: Session, embed: {into: Like, match: {s: '{session}'}, as: t, attributes: {id: title}}",
+        "r.embed: `attributes` and `id` have the same name id: write another `id`",
+    ),
     "an expiring source without `expired`": (
         "from: Session, aggregate: {into: Meta, set: {n: count}}",
         "r: items of Session expire: set `expired` to `keep` or `retract`",

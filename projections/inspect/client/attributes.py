@@ -78,6 +78,9 @@ def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attrib
         case Copy():
             for name in rule.written:
                 yield name, Attribute("str" if isinstance(rule.values.get(name), str) else "Any")
+        case Embed(listed=listed) if listed is not None:
+            names = () if listed.id is None else (listed.id, *rule.attributes)
+            yield listed.list_name, Attribute("list" if names else "Any", list_of=names)
         case Latest() | Embed():
             for name in rule.written:
                 yield name, Attribute("Any")

@@ -164,7 +164,7 @@ def spent(rehearsal: Rehearsal) -> BatchCost:
     taken: Counter[str] = Counter()
     for batch in rehearsal.batches:
         readers = {a.write.key: purpose_of(a.write).rules for request in batch.requests for a in request.actions}
-        readers |= {child: (rule,) for rule, child in batch.plan.pulls}
+        readers |= {child: (rule,) for rule, child in batch.plan.pulled}
         groups: Counter[str] = Counter()
         pages = 0
         for request in batch.requests:
@@ -221,11 +221,12 @@ def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch
     """The rules for which something is read: those that write it, and those that look for parents or children."""
     if read.key is None:
         _, _, members = read.query.partition(f"{LEDGER} M|")
+        members = members or read.query.partition(f"{LEDGER} L|")[2]
         pushed = () if read.query.startswith(f"{LEDGER} ") else tuple({push.rule: None for push in batch.plan.pushes})
         return (members.partition("|")[0],) if members else pushed
     if read.key.table == LEDGER:
-        return (read.key.partition.split("|")[1],) if read.key.partition[:2] in ("G|", "F|") else ()
-    looking = {rule: None for rule, _ in batch.plan.pulls} | {push.rule: None for push in batch.plan.pushes}
+        return (read.key.partition.split("|")[1],) if read.key.partition[:2] in ("G|", "F|", "L|") else ()
+    looking = {rule: None for rule, _ in batch.plan.pulled} | {push.rule: None for push in batch.plan.pushes}
     return tuple(rule for rule in looking if program.rules[rule].source.at(read.key)) or readers.get(read.key, ())
 
 

@@ -55,7 +55,7 @@ def by_hand(rehearsal: Rehearsal) -> ByHand:
         _look_up(rehearsal.program, batch, cost)
         for decoded in batch.records:
             made = plan(rehearsal.program, [decoded.record] if decoded.record is not None else [])
-            cost.handled += bool(made.changes or made.copies or made.indexes or made.pushes or made.pulls)
+            cost.handled += bool(made.changes or made.copies or made.indexes or made.pushes or made.pulled)
     return cost
 
 
@@ -75,8 +75,8 @@ def _updates(batch: Batch) -> dict[tuple[tuple[str, ...], str], int]:
 
 def _look_up(program: Program, batch: Batch, cost: ByHand) -> None:
     """A new child reads its parent; a parent that changes finds its children by a query, once."""
-    cost.calls += len(batch.plan.pulls) + len(batch.plan.pushes)
-    cost.read_units += len(batch.plan.pulls)
+    cost.calls += len(batch.plan.pulled) + len(batch.plan.pushes)
+    cost.read_units += len(batch.plan.pulled)
     for push in batch.plan.pushes:
         rule = program.rules[push.rule]
         assert isinstance(rule, EmbedRule)

@@ -173,8 +173,11 @@ class Shapes:
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with the paths of the source that they are carried over from."""
-    kinds = canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank
-    return {} if isinstance(rule, kinds) else rule.attributes or {}
+    if isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
+        return {}
+    if isinstance(rule, canonical.Embed) and rule.listed is not None:  # in elements, which no rule reads by path
+        return {}
+    return rule.attributes or {}
 
 
 def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:

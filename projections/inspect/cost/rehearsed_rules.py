@@ -75,9 +75,11 @@ class RehearsedRules:
         return found
 
     def elements(self, rule: str, source: str) -> int:
-        """Return the contributions of an item of one source."""
-        each = next(one.each for one in self._shapes.rules[rule].variants if one.source == source)
-        return max(1, round(self._assumed.elements_of(rule))) if each else 1
+        """Return the contributions of an item of one source; for an embed, the references of a child."""
+        one = self._shapes.rules[rule]
+        several = any(each.each is not None for each in one.variants if each.source == source)
+        several = several or (isinstance(one, canonical.Embed) and one.listed is not None)
+        return max(1, round(self._assumed.elements_of(rule))) if several else 1
 
     def _rehearsed(self) -> Program:
         program = Program.from_document(self._original.document)

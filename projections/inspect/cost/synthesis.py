@@ -71,13 +71,15 @@ class Synthesis:
         image: dict[str, Value] = {}
         for (attribute, kind), pattern in zip(_key(entity), entity.patterns, strict=True):
             image[attribute] = {kind: pattern.render(texts)}
+        several = self._several(name, number, edited, given or {})
         for path in self._shapes.paths(name):
             text = references.get(path)
-            value = (
-                {"S": text}
-                if text is not None
-                else self._values.value(name, path, number, path.split(".", 1)[0] in edited)
-            )
+            if path in several:
+                value = several[path]
+            elif text is not None:
+                value = {"S": text}
+            else:
+                value = self._values.value(name, path, number, path.split(".", 1)[0] in edited)
             put(image, path, value)
         for path, value in self._lists(name, number, edited):
             put(image, path, value)
@@ -121,6 +123,24 @@ class Synthesis:
                     found[name] = rendered
                     self._values.numbers.setdefault(rendered, number)
         return found
+
+    def _several(self, entity: str, number: int, edited: frozenset[str], given: Mapping[str, str]) -> dict[str, Value]:
+        """The lists of references of children of several parents, the first of them as `given`."""
+        found: dict[str, Value] = {}
+        for name, rule in self._shapes.rules.items():
+            if not isinstance(rule, canonical.Embed) or rule.listed is None or rule.into != entity:
+                continue
+            path = rule.listed.references
+            numbers = self._parents(name, number)
+            numbers[-1] += EDITED * (path.split(".", 1)[0] in edited)
+            texts = [self._references(entity, one, [rule]).get(path) for one in numbers]
+            texts[0] = given.get(path, texts[0])
+            found[path] = {"L": [{"S": text} for text in texts if text is not None]}
+        return found
+
+    def _parents(self, name: str, number: int) -> list[int]:
+        """The numbers of the parents that a child references."""
+        return [number + k * ELEMENT for k in range(self._rules.elements(name, self._shapes.rules[name].source))]
 
     def _lists(self, entity: str, number: int, edited: frozenset[str]) -> Iterator[tuple[str, Value]]:
         """The lists (or paths) that rules make one contribution for each element of."""
@@ -239,7 +259,8 @@ class Synthesis:
                 continue
             if isinstance(rule, canonical.Embed):
                 if rule.into == entity and edited is None:
-                    self._need(rule.source, number, path=way)
+                    for parent in self._parents(name, number):
+                        self._need(rule.source, parent, path=way)
                 if (
                     rule.source == entity
                     and path is None
@@ -309,7 +330,9 @@ class Synthesis:
         kind, written = self._original.entities[entity], frozenset(rule.written)
         reading = [n for n, r in self._shapes.variants if r.source == entity and self._assumed.share(n)]
         reading = [n for n in reading if not isinstance(self._shapes.rules[n], canonical.Index | canonical.Compute)]
-        alone = entity == rule.into and not any(self._shapes.reads[n, entity].changed_by(written) for n in reading)
+        # a push finds children of several parents only by what the rule has written
+        alone = entity == rule.into and rule.listed is None
+        alone = alone and not any(self._shapes.reads[n, entity].changed_by(written) for n in reading)
         shown = {n: self._values.value(rule.source, path, parent, edited=False) for n, path in rule.attributes.items()}
         for number in numbers:
             image = self._item(entity, number, given=given)
@@ -321,6 +344,8 @@ class Synthesis:
                 self.seeds.append((kind.table, self.padded(entity, image)))
                 continue
             self._made.add((entity, number))
+            for other in self._parents(name, number)[1:]:
+                self._need(rule.source, other, path=(rule.into,))
             self.before.append((kind.table, image))
             self._follow(rule.into, number, written)
 

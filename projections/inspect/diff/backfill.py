@@ -43,6 +43,7 @@ _REASONS: Mapping[str, str] = {
     "match": "children reference other parents",
     "claimed": "several sources can have one target now, or no longer",
     "mode": "it publishes now, or no longer",
+    "listed": "children get another list or map",
     "on_delete": "children of deleted parents keep or lose embedded attributes",
     "guard_prefix": "guards are renamed",
     "key": _READ,
@@ -126,6 +127,7 @@ def cost(document: Document, name: str) -> Cost:
     - Guarded copy: the copy and its source are read, and both again after it was created; one write.
     - Index: one write, and one to each index. Compute: one write.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
+      With a list of one reference: link and parent are read, and one more write is that of the link.
     """
     rule = document.rules[name]
     source = f"{rule.source} items"
@@ -133,6 +135,8 @@ def cost(document: Document, name: str) -> Cost:
         return Cost(source, 0, 0, 1000 + 1000 * len(indexes_fed(document, rule)), 0)
     if isinstance(rule, Compute):
         return Cost(source, 0, 0, 1000, 0)
+    if isinstance(rule, Embed) and rule.listed is not None:
+        return Cost(f"{rule.into} items", 2000, 0, 2000, 0)
     if isinstance(rule, Embed):
         return Cost(f"{rule.into} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
     if not rule.recorded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Group, read_members
 from projections.engine.ledger_items import LEDGER, fence_key, members_key
@@ -14,7 +15,8 @@ from projections.errors import BadInput
 from projections.inspect.explain.facts import Derived, attributes_of
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.readings import Readings
-from projections.language.embeds import EmbedRule
+from projections.inspect.explain.words import key_words
+from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
 from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
@@ -167,6 +169,8 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     report = Derived(
         rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts)
     )
+    if isinstance(rule, ListEmbedRule):
+        return _from_parents(read, rule, report)
     parent, flaw = reference_of(rule, read.item)
     if parent is None:
         note = f"it references no {rule.source.name}" + (f": {flaw}" if flaw else "")
@@ -183,6 +187,35 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     elif guard.there and guard.at < known:
         notes.append("the parent has changed since: a push is pending, or failed")
     return replace(report, known=known, sources=((by, "its parent"),), notes=tuple(notes))
+
+
+def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Derived:
+    """Return a list of what several parents give, with the parents."""
+    assert read.item is not None
+    references, flaw = references_of(rule, read.item)
+    if references is None:
+        note = f"it has no {rule.references_name}" if flaw is None else flaw
+        return replace(report, notes=(note,))
+    notes, sources = [], list[tuple[str, str]]()
+    for one in references:
+        if one.key is None:
+            notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of a {rule.source.name}')
+            continue
+        image = read.near.get(one.key)
+        parent = read.program.recognise(one.key, image) if image is not None else None
+        given = rule.given(read.item, one, parent)
+        sources.append((encode_key(one.key), "its parent" if given is not None else "not a parent"))
+        if image is None:
+            notes.append(f"{key_words(one.key)} does not exist")
+        elif parent is None or parent.entity is not rule.source:
+            notes.append(f"{key_words(one.key)} is not a {rule.source.name}")
+        elif given is None:
+            reasons = "; ".join(verdict(read.program, rule, parent).reasons) or "`match` does not hold for it"
+            notes.append(f"the rule does not apply to {key_words(one.key)}: {reasons}")
+    if rule.has_more_references(read.item):
+        notes.append(f"only the first {MOST_REFERENCES} of {rule.references_name} count")
+    more = f"and {len(sources) - SOURCES} more" if len(sources) > SOURCES else ""
+    return replace(report, sources=tuple(sources[:SOURCES]), more=more, notes=tuple(notes[:SOURCES]))
 
 
 def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None) -> str:

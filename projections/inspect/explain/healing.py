@@ -12,7 +12,7 @@ from projections.engine.plan import freed_targets, target_healing
 from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.inspect.explain.words import encoded_words, key_words, version_words
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import ItemKey
 from projections.language.program import Program
@@ -90,6 +90,8 @@ def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item) ->
     match why:
         case None:
             return ""
+        case "reference changed" if isinstance(rule, ListEmbedRule):
+            return f"{' or '.join(rule.read_by(new))} changed"
         case "reference changed":
             return f"its reference changed from {_parent(rule, old)} to {_parent(rule, new)}"
         case "other parent":
@@ -98,6 +100,8 @@ def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item) ->
             name = guards.name(rule.name)
             return f"it references {_parent(rule, new)}, its guard {name} names {named or 'no parent'}"
         case "no parent":
+            if isinstance(rule, ListEmbedRule):
+                return f"it has no valid {rule.references_name}, but has {rule.list_name} or the guard of the rule"
             return "it references no parent, but has embedded attributes"
         case "index key changed":
             names = [name for name in rule.children.partition if not same(before.get(name), after.get(name))]

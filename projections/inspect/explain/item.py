@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from projections.engine.copies import copies_of
+from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import entry_key, fence_key
@@ -26,6 +27,7 @@ from projections.inspect.explain.derived import derived
 from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.given import source
 from projections.inspect.explain.readings import Readings
+from projections.language.embeds import ListEmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
@@ -46,7 +48,7 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
         fence_key(rule.name, text): rule.name
         for rules in program.embeds_from.values()
         for rule in rules
-        if rule.partition_of(key) is not None
+        if (rule.source.at(key) if isinstance(rule, ListEmbedRule) else rule.partition_of(key) is not None)
     }
     found = once.get_many([key, entry_key(text), *fences, REGISTRY])
     image = found.get(key)
@@ -105,6 +107,9 @@ def _neighbours(read: Readings) -> list[ItemKey]:
     if copy is not None:
         keys += read.guard(copy).sources
     for rule in read.program.embeds_into.get(name, ()):
+        if isinstance(rule, ListEmbedRule):
+            keys += [one.key for one in references_of(rule, read.item)[0] or () if one.key is not None]
+            continue
         parent = reference_of(rule, read.item)[0]
         if parent is not None:
             keys += [parent, fence_key(rule.name, encode_key(parent))]

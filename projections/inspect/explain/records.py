@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
 from projections.engine.guards import Guards, at_of
 from projections.engine.plan import release_of
@@ -17,7 +18,7 @@ from projections.inspect.explain.recognition import nearest
 from projections.inspect.explain.sources import Role, RuleReport, source_report
 from projections.inspect.explain.words import key_words, version_words
 from projections.inspect.rehearsal.rehearse import Decoded
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import GuardedCopyRule, ItemRule, LedgerRule, Rule
@@ -133,6 +134,9 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
         return
     before = old if old is not None and old.entity is rule.into else None
     reason = pull_reason(rule, Guards(program, None), before, child)
+    if isinstance(rule, ListEmbedRule):
+        yield _pull_list(rule, child, reason)
+        return
     parent, flaw = reference_of(rule, child)
     if not reason:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
@@ -147,3 +151,18 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     what = f"references no {rule.source.name}, so {', '.join(rule.owned())} are removed"
     effect = "bad input" if flaw is not None else "pulls"
     yield RuleReport.of(rule, "child", effect, what, (reason, *([why] if why else [])))
+
+
+def _pull_list(rule: ListEmbedRule, child: Item, reason: str) -> RuleReport:
+    """Return the effect on the item as a child of several parents."""
+    references, flaw = references_of(rule, child)
+    if references is None:
+        what = f"references no {rule.source.name}"
+        what += f", so {rule.list_name} is removed" if reason else "; this record requires no pull"
+        effect = "bad input" if flaw is not None else "pulls" if reason else ""
+        return RuleReport.of(rule, "child", effect, what, tuple(why for why in (reason, flaw) if why))
+    noun = rule.source.name if len(references) == 1 else f"{rule.source.name} items"
+    if not reason:
+        what = f"references {len(references)} {noun}; this record requires no pull"
+        return RuleReport.of(rule, "child", "", what)
+    return RuleReport.of(rule, "child", "pulls", f"reads {len(references)} {noun} for {rule.list_name}", (reason,))

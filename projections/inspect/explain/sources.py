@@ -16,7 +16,7 @@ from projections.engine.store import Image
 from projections.inspect.explain.matching import Verdict, verdict
 from projections.inspect.explain.words import encoded_words, short, value_words
 from projections.language.contribution import Contributed, Contributions
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
@@ -229,8 +229,10 @@ def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     (before, _), (after, _) = offered(rule, old), offered(rule, new)
     judged = _verdict(program, rule, old, new)
     if why := push_reason(rule, old, new, before != after):
-        what = f"updates its children, found by {rule.children.index or 'their own item collection'}: "
-        what += _image_words(after[0]) if after[0] else "nothing"
+        listed = isinstance(rule, ListEmbedRule)
+        by = "links in the ledger" if listed else rule.children.index or "their own item collection"
+        what = f"updates its children, found by {by}: "
+        what += _image_words(after[0]) if after[0] else "no attributes" if listed and after[1] else "nothing"
         effect = "bad input" if judged.bad else "pushes"
         return RuleReport.of(rule, "parent", effect, what, (_PUSHED[why], *judged.reasons))
     if judged.bad:

@@ -209,6 +209,9 @@ def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
             return f"Computes {_and(rule.written)} of {source} items from their other attributes{when}."
         case Index():
             return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
+        case Embed(listed=listed) if listed is not None:
+            what = f"a {listed.form} of the {source} items"
+            return f"Keeps {what} that each {target} references in {listed.references}, on the {target}."
         case Embed():
             return f"Keeps attributes of each {source} in all {target} items that reference it."
     extreme = "greatest" if rule.order == "desc" else "least"

@@ -19,6 +19,7 @@ ROLES: dict[Role, str] = {
     "sweep": "members of a generation that was replaced",
     "note": "the group that is being rebuilt",
     "fence": "the newest version of a parent that is being pushed",
+    "link": "a child that references the parent among others",
     "wait": "the source that waits for a key that an item of another kind occupies",
     "registry": "the active rules and their states",
     "lease": "the lease of a running command",

@@ -178,5 +178,7 @@ def _carried(rule: Projection) -> dict[str, str]:
     if rule.aggregate is not None:
         measures = [Measure.parse(name, form) for name, form in rule.aggregate.set.items()]
         return {one.name: one.expression.path or "" for one in measures if one.function in PICKED and one.expression}
+    if rule.embed is not None and rule.embed.as_ is not None:
+        return {}
     action = rule.latest or rule.embed
     return attribute_map(action.attributes) if action is not None else {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from projections.engine.embed_lists import references_of
 from projections.engine.embeds import Embedder, Fence, reference_of
 from projections.engine.ledger_items import fence_key
 from projections.engine.store import Image, ItemKey, Store
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.operations.verify import published
@@ -34,11 +35,16 @@ class ChildExaminer:
         keys = {subject: decode_key(subject.key) for subject in subjects}
         images = self._store.get_many(list(keys.values()))
         children = {subject: recognised(self._program, key, images.get(key)) for subject, key in keys.items()}
-        pairs = [
-            (subject, child, rule, reference_of(rule, child)[0])
+        every = [
+            (subject, child, rule)
             for subject, child in children.items()
             if child is not None
             for rule in self._scope.embeds_into.get(child.entity.name, ())
+        ]
+        pairs = [
+            (subject, child, rule, reference_of(rule, child)[0])
+            for subject, child, rule in every
+            if not isinstance(rule, ListEmbedRule)
         ]
         fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
         raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
@@ -49,7 +55,34 @@ class ChildExaminer:
             one = self._child(rule, child, key, Fence.read(fence), parents.get(key) if key is not None else None)
             if one.drifts or not found[subject].drifts:
                 found[subject] = _both(found[subject], one)
+        for subject, child, rule in every:
+            if isinstance(rule, ListEmbedRule):
+                found[subject] = _both(found[subject], self._listed(rule, child))
         return found
+
+    def _listed(self, rule: ListEmbedRule, child: Item) -> Finding:
+        """Examine a child of several parents, and its links: a parent that has none would not push to it."""
+        name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
+        references = references_of(rule, child)[0]
+        parents = self._store.get_many([one.key for one in references or () if one.key is not None])
+        lists = self._embedder.lists
+        wanted = lists.wanted(rule, child, references, parents, "")
+        common = Drift("embed", rule.name, encode_key(child.key), shadow=shadow)
+        drifts = published.wrong_values(common, child.image, {rule.list_name: wanted.values[rule.list_name]})
+        if not shadow and not self._scope.offline:
+            guard = self._guards.read(rule.name, child.key, child.image)
+            if not drifts and (guard is None) != (references is None):
+                drifts.append(
+                    replace(common, kind="guard", attribute=name, actual=guard.at if guard is not None else None)
+                )
+            drifts += [
+                replace(common, kind="link", source=parent) for parent in lists.unlinked(rule, child.key, references)
+            ]
+        return Finding(
+            state_text(child.image.get(name), [drift.text() for drift in drifts], ""),
+            tuple(drifts),
+            image_digest(child.image),
+        )
 
     def _child(
         self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None

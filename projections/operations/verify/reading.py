@@ -18,7 +18,7 @@ from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
 from projections.language.digits import is_range
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item, resolver
 from projections.language.keys import ItemKey, encode_key, escape, key_text
 from projections.language.ordering import decode_order, encode_order
@@ -90,7 +90,8 @@ class Reading:
         if left_on(self._scope, self._judge, key, image, item):
             wrong.append(subject_text(LEFT, "", encode_key(key)))
         for rule in self._scope.parents.get(key.table, ()):
-            self._parent(rule, key, item, page)
+            if not isinstance(rule, ListEmbedRule):
+                self._parent(rule, key, item, page)
 
     def _item(self, item: Item, page: Page, wrong: list[str], groups: _Groups) -> None:
         scope, entity, key = self._scope, item.entity.name, encode_key(item.key)
@@ -116,7 +117,10 @@ class Reading:
         for into in scope.published_into.get(entity, ()):
             self._published(into, item, key, page)
         for embed in scope.embeds_into.get(entity, ()):
-            self._child(embed, item, key, page, wrong)
+            if isinstance(embed, ListEmbedRule):
+                wrong.append(subject_text(CHILD, "", key))  # its parents are read with it
+            else:
+                self._child(embed, item, key, page, wrong)
 
     def _copy(self, rule: CopyRule, target: str, source: str, attributes: Image, page: Page, sign: int) -> None:
         by = "" if self._scope.shadow(rule) else source

@@ -17,6 +17,7 @@ from projections.testing.oracle.rules import (
     EmbedRule,
     GroupRule,
     IndexRule,
+    ListEmbedRule,
     RankRule,
     rule,
 )
@@ -348,6 +349,9 @@ class _Run:
                     then[target] = {**item, **entity.table.attributes(target)}
 
     def _embed(self, one: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
+        if isinstance(one, ListEmbedRule):
+            self._embed_list(one, sources, then)
+            return
         parents: dict[tuple[str, ...], dict[str, Value]] = {}
         for key, item, variables in sorted(sources.get(one.source.name, ()), key=lambda source: source[0]):
             reference = one.referenced(item, variables)
@@ -369,6 +373,18 @@ class _Run:
                 held = self._actual.get(key, {})
                 then[key].update({name: held[name] for name in one.attributes if name in held})
                 self._incomparable.update((key, name) for name in one.attributes)
+
+    def _embed_list(
+        self, one: ListEmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]
+    ) -> None:
+        parents: dict[tuple[str, ...], Mapping[str, Value] | None] = {}
+        for _, item, variables in sorted(sources.get(one.source.name, ()), key=lambda source: source[0]):
+            reference = one.referenced(item, variables)
+            if reference is not None:
+                parents.setdefault(reference, one.given(item, variables))
+        for key, item, variables in sources.get(one.into.name, ()):
+            if key in then:
+                then[key].update(one.wanted(item, variables, parents))
 
 
 def expected(document: Mapping[str, Any], items: Items, settled: Settled = ()) -> Expected:

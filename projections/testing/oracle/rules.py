@@ -23,6 +23,7 @@ __all__ = [
     "EmbedRule",
     "GroupRule",
     "IndexRule",
+    "ListEmbedRule",
     "RankRule",
     "Rule",
     "rule",
@@ -361,6 +362,73 @@ class EmbedRule(Rule):
         return {name: value for name, value in found.items() if value is not None}
 
 
+class ListEmbedRule(EmbedRule):
+    """`embed` with `as`: the attributes of several parents in each child that references them, as a list or a map."""
+
+    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
+        super().__init__(name, document, source, into)
+        form = document["listed"]
+        self._as, self._list, self._map = form["as"], form["references"], form["form"] == "map"
+        self._id, self._leaves_out = form["id"], form["missing"] == "omit"
+        self.attributes = {self._as}
+
+    def given(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value] | None:
+        """Return what a parent gives; None if the rule does not apply to it."""
+        scope = Scope(item, variables)
+        try:
+            return self.result(item, variables) if self.fits(scope.get) else None
+        except Unfit:
+            return None
+
+    def wanted(
+        self,
+        item: Image,
+        variables: Mapping[str, Value],
+        parents: Mapping[tuple[str, ...], Mapping[str, Value] | None],
+    ) -> dict[str, Value]:
+        """Return what a child has: `parents` gives by reference what each of them gives, None if `where` excludes it."""
+        scope = Scope(item, variables)
+        try:
+            fixed = {name: scope.need(name) for name in self._match}
+            references = self._all(fixed[self._list])
+        except (Missing, Unfit):
+            return {}
+        elements: list[tuple[str, Value]] = []
+        for reference in references:
+            try:
+                about = tuple(text(reference if name == self._list else fixed[name]) for name in self._match)
+            except Unfit:
+                about = ()
+            given = parents.get(about)
+            if given is None and self._leaves_out:
+                continue
+            content = {**({self._id: reference} if self._id else {}), **(given or {})}
+            elements.append((text(reference), {"M": content}))
+        for many in range(len(elements), -1, -1):
+            value: Value = {"M": dict(elements[:many])}
+            if not self._map:
+                value = {"L": [element for _, element in elements[:many]]}
+            if size(value) <= LIST_BYTES:
+                break
+        return {self._as: value}
+
+    def _all(self, held: Value) -> list[Value]:
+        """The references in order, each once, and 100 at most."""
+        ((kind, content),) = held.items()
+        if kind == "NS":
+            elements: list[Value] = [{"N": member} for member in sorted(content, key=Decimal)]
+        elif kind == "SS":
+            elements = [{"S": member} for member in sorted(content)]
+        elif kind == "L" and all("S" in element or "N" in element for element in content):
+            elements = list(content)
+        else:
+            raise Unfit(f"neither list nor set of texts or numbers: {held}")
+        first: dict[str, Value] = {}
+        for element in elements:
+            first.setdefault(text(element), element)
+        return list(first.values())[:100]
+
+
 def rule(
     name: str, document: _Document, entities: Mapping[str, Entity]
 ) -> GroupRule | IndexRule | ComputeRule | EmbedRule:
@@ -371,6 +439,7 @@ def rule(
     if document["kind"] == "compute":
         return ComputeRule(name, document, source)
     if document["kind"] == "embed":
-        return EmbedRule(name, document, source, entities[document["into"]])
+        of = ListEmbedRule if "listed" in document else EmbedRule
+        return of(name, document, source, entities[document["into"]])
     kind = RankRule if document["kind"] == "rank" else GroupRule
     return kind(name, document, source, entities[document["into"]])

@@ -147,7 +147,9 @@ class _Draft:
             yield from (self._into, self._kind)
         if kind == "index":
             yield from (self._fewer_cases, self._cases_turned, self._prefixed)
-        if kind == "embed":
+        if "listed" in rule:
+            yield from (self._missing, self._form)
+        elif kind == "embed":
             yield self._on_delete
         if "other_sources" in rule:
             yield from (self._fewer_sources, self._source_alone, self._other_where)
@@ -388,6 +390,17 @@ class _Draft:
         rule["on_delete"] = "remove" if rule["on_delete"] == "keep" else "keep"
         return f"on_delete is {rule['on_delete']}"
 
+    def _missing(self, name: str, rule: Document) -> str | None:
+        listed = dict(rule["listed"])
+        rule["listed"] = {**listed, "missing": "id" if listed["missing"] == "omit" else "omit"}
+        return f"missing is {rule['listed']['missing']}"
+
+    def _form(self, name: str, rule: Document) -> str | None:
+        listed = dict(rule["listed"])
+        as_list = listed["form"] == "map"
+        rule["listed"] = {**listed, "form": "list" if as_list else "map", "id": "id" if as_list else None}
+        return f"form is {rule['listed']['form']}"
+
 
 class _EntityDraft(_Draft):
     """A document in which an entity is changed."""
@@ -431,6 +444,8 @@ def _sources(rule: Document) -> list[str]:
 
 def _written(rule: Document) -> set[str]:
     """The attributes that a rule writes by name."""
+    if "listed" in rule:
+        return {rule["listed"]["as"]}
     listed = rule.get("attributes", {})
     names = {rule["as"]} if rule["kind"] == "top" else {*rule.get("set", {}), *(() if listed == "all" else listed)}
     return names | set(rule.get("values", {}))

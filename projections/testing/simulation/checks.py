@@ -18,7 +18,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.digits import is_range, range_of
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -362,7 +362,7 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
         item = program.recognise(key, image)
         try:
             if item is not None and item.entity is rule.into:
-                rule.reference(item)
+                rule.references(item) if isinstance(rule, ListEmbedRule) else rule.reference(item)
         except BadInput as reason:
             if str(reason) == one.reason:
                 return True

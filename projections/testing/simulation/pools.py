@@ -192,7 +192,8 @@ class Pools:
                 if not source.owned_by_rules and source.name not in self.targets:
                     self.targets.append(source.name)
                 for name, text in rule.match.items():
-                    self._referenced(rule.into, name, Template.parse(text))
+                    several = rule.listed is not None and rule.listed.references == name
+                    self._referenced(rule.into, name, Template.parse(text), several)
             elif not isinstance(rule, canonical.Index | canonical.Compute):
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
                 if not into.owned_by_rules and into.name not in self.targets:
@@ -216,15 +217,18 @@ class Pools:
                     if rendered:
                         self._add(variable, [{"S": rendered}])
 
-    def _referenced(self, child: str, name: str, template: Template) -> None:
-        """Add the attribute by which a child references its parent."""
+    def _referenced(self, child: str, name: str, template: Template, several: bool) -> None:
+        """Add the attribute by which a child references its parent, or `several` parents."""
         self._reads[child][name] = None
-        self.meeting.add(name)
+        if not several:
+            self.meeting.add(name)
         pools = [self._texts(variable, "S") for variable in template.names]
+        found: list[Value] = []
         for texts in islice(product(*pools), 3):
             values = {variable: wire(text) for variable, text in zip(template.names, texts, strict=True)}
             if rendered := template.render(values.get):
-                self._add(name, [{"S": rendered}])
+                found.append({"S": rendered})
+        self._add(name, _several(found) if several else found)
 
     # What the application writes
 
@@ -311,6 +315,21 @@ class Pools:
     def wrong(number: int) -> Value:
         """A value of a type that hardly any rule takes."""
         return _WRONG[number % len(_WRONG)]
+
+
+def _several(references: Sequence[Value]) -> list[Value]:
+    """Lists and sets of references in several orders; the last two have elements without a parent, or of a wrong type."""
+    first, *_, last = references
+    return [
+        {"L": list(references)},
+        {"L": [last]},
+        {"L": [*reversed(references), last]},
+        {"SS": sorted(one["S"] for one in references)},
+        {"SS": [first["S"]]},
+        {"L": [first, {"N": "7"}, last]},
+        {"L": []},
+        {"L": [first, {"BOOL": True}]},
+    ]
 
 
 def _nested(fields: Mapping[str, Value]) -> dict[str, Any]:

@@ -1,0 +1,364 @@
+"""Embeds of several parents: a child holds a list or set of references, and gets one list or map of what its parents give.
+
+A *link* in the ledger, under the parent, names each child that references it: no index of the application can find them.
+
+- Pull, for a record of a child: write the links of the references that the record added; then read the child, then all
+  its parents, and write the list.
+- Push, for a record of a parent: read a page of its links, then these children, then all parents of each, and write the
+  lists.
+
+A list depends on several items, so no version of one parent tells how new it is, as in `engine.embeds`. Instead, each write
+of a list sets a guard that was never there before (a counter and a token). It is conditional on the guard and on the
+references as they were read before the parents, so no other list was written between reading and writing.
+
+Why the last list is right: the last change of a child, or of a parent that it references, leads to a pull or a push that
+reads both after the change. It computes the right list, and its write succeeds, or is repeated after reading again. A
+writer that read an older parent has read the child before that, and the guard that it read is no longer there. This
+requires three things:
+
+- The parents are read after the child.
+- A push or pull also writes a list that is right already, with a new guard. Otherwise a slower writer that read an older
+  parent could still write.
+- Links are written before the parents are read, so a parent that changes afterwards finds the child.
+
+A backfill does not follow from a change, so it leaves lists and links that are right as they are.
+
+A link may outlive its reference: then a push reads the child and writes nothing. A link is deleted if the child, read
+after the link, does not reference the parent, and if the link still has the token that was read. A later pull sets another
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+from projections.engine.application import ApplicationItems, purpose_of
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
+from projections.engine.guards import Guards, as_read
+from projections.engine.ledger_items import LEDGER, link_key, links_key
+from projections.engine.running import Run, slices
+from projections.engine.store import (
+    AllOf,
+    Delete,
+    Equal,
+    Image,
+    ItemKey,
+    Purpose,
+    Records,
+    Store,
+    Update,
+    Value,
+)
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.language.embeds import ListEmbedRule, Reference
+from projections.language.entity import Item
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.values import differing
+
+__all__ = ["CHILDREN_PER_LIST_PAGE", "ListEmbedder", "ListPage", "Wanted", "parents_of", "references_of"]
+
+CHILDREN_PER_LIST_PAGE = 100
+"""How many children one page of a push reads and updates at most, each with all its parents."""
+
+_AT_ONCE = 25
+_MOST_TRIES = 20
+
+_NO_LINKS: Mapping[ItemKey, Image] = {}
+
+
+def references_of(rule: ListEmbedRule, child: Item) -> tuple[list[Reference] | None, str | None]:
+    """Return the references of a child, or None and why they are invalid."""
+    try:
+        return rule.references(child), None
+    except BadInput as problem:
+        return None, str(problem)
+
+
+def parents_of(rule: ListEmbedRule, child: Item | None) -> dict[str, None]:
+    """Return the encoded keys of the parents that a child references, in order; none if the references are invalid."""
+    references = references_of(rule, child)[0] if child is not None else None
+    return {encode_key(one.key): None for one in references or () if one.key is not None}
+
+
+class ListPage(NamedTuple):
+    """What a page of a push did: where the next one begins, and the children that can never be updated."""
+
+    after: object
+    hopeless: list[tuple[ItemKey, str]]
+
+
+class Wanted(NamedTuple):
+    """What a child should have: attributes with the guard; whether its list is cut; and whether it has it already."""
+
+    values: dict[str, Value | None]
+    cut: bool
+    right: bool
+
+
+class ListEmbedder:
+    """Applies embeds of several parents to a store. The arguments are those of `engine.embeds.Embedder`."""
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        guards: Guards,
+        *,
+        pace: Callable[[int], None],
+        counters: Counters,
+        children_per_page: int,
+        run: Run[list[StoreError | None]],
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._guards = guards
+        self._items = ApplicationItems(program, store, guards)
+        self._pace = pace
+        self._counters = counters
+        self._children_per_page = min(children_per_page, CHILDREN_PER_LIST_PAGE)
+        self._run = run
+
+    # What a child should have
+
+    def wanted(
+        self,
+        rule: ListEmbedRule,
+        child: Item,
+        references: Sequence[Reference] | None,
+        parents: Mapping[ItemKey, Image],
+        token: str,
+    ) -> Wanted:
+        """Return what a child should have. `parents` holds the items of its references, read after the child."""
+        name = self._guards.name(rule.name)
+        if references is None:
+            values: dict[str, Value | None] = {rule.list_name: None, name: None}
+            return Wanted(values, False, not differing(child.image, values))
+        given = [rule.given(child, one, self._parent(rule, one.key, parents)) for one in references]
+        value, cut = rule.listed(references, given)
+        cut = cut or rule.has_more_references(child)
+        guard = self._guards.read(rule.name, child.key, child.image)
+        right = guard is not None and not differing(child.image, {rule.list_name: value})
+        count = int(guard.at.partition(".")[0]) if guard is not None and _is_counted(guard.at) else 0
+        stamp = self._guards.stamp(child.key, f"{count + 1:09d}.{token}")
+        return Wanted({rule.list_name: value, name: stamp}, cut, right)
+
+    def _parent(self, rule: ListEmbedRule, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
+        image = parents.get(key) if key is not None else None
+        return self._program.recognise(key, image) if key is not None and image is not None else None
+
+    def _update(self, rule: ListEmbedRule, child: Item, values: Mapping[str, Value | None], why: Purpose) -> Update:
+        """The update of a child whose references, guard and kind are as they were read."""
+        references = [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
+        unchanged = AllOf((*references, self._guards.as_read(rule.name, child.image)))
+        return self._items.change_as_read(rule.into, child.key, values, unchanged, why, child.image)
+
+    def _read(self, key: ItemKey, rule: ListEmbedRule) -> Item | None:
+        image = self._store.get(key)
+        child = self._program.recognise(key, image) if image is not None else None
+        return child if child is not None and child.entity is rule.into else None
+
+    def _parents(self, references: Iterable[Sequence[Reference] | None]) -> dict[ItemKey, Image]:
+        keys = dict.fromkeys(one.key for some in references for one in some or () if one.key is not None)
+        return self._store.get_many(list(keys)) if keys else {}
+
+    # Links
+
+    def _link(
+        self, rule: ListEmbedRule, parents: Iterable[str], child: str, deadline: Deadline, records: Records
+    ) -> None:
+        """Write the links of parents to a child, with new tokens."""
+        for parent in parents:
+            values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
+            why = Purpose("link", (rule.name,), child, records)
+            self._store.write(Update(link_key(rule.name, parent, child), set=values, purpose=why))
+
+    def _unlink(self, rule: ListEmbedRule, link: ItemKey, image: Image, records: Records) -> None:
+        """Delete a link, if it is as it was read: before the child was read, which does not reference the parent."""
+        condition = Equal(("token",), image["token"])
+        with suppress(ConditionFailed):
+            self._store.write(Delete(link, condition, Purpose("link", (rule.name,), image["child"]["S"], records)))
+
+    def unlinked(self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None) -> list[str]:
+        """Return the encoded keys of a child's parents that have no link to it."""
+        text = encode_key(child)
+        links = {
+            parent: link_key(rule.name, parent, text)
+            for parent in dict.fromkeys(encode_key(one.key) for one in references or () if one.key is not None)
+        }
+        held = self._store.get_many(list(links.values())) if links else _NO_LINKS
+        return [parent for parent, link in links.items() if link not in held]
+
+    # Pull
+
+    def pull(
+        self,
+        rule: ListEmbedRule,
+        key: ItemKey,
+        deadline: Deadline,
+        records: Records = (),
+        *,
+        added: Collection[str] | None = None,
+        removed: Collection[str] = (),
+    ) -> None:
+        """Bring a child to the present images of its parents, because of these records.
+
+        `added` and `removed` have the encoded keys of the parents that the records add to its references, or remove from
+        them; without `added`, all may lack a link.
+        """
+        text, linked = encode_key(key), set[str]()
+        links = {parent: link_key(rule.name, parent, text) for parent in removed}
+        held = self._store.get_many(list(links.values())) if links else _NO_LINKS
+        child = self._bring(rule, key, deadline, records, added, linked)
+        still = parents_of(rule, child)
+        for parent, link in links.items():
+            if parent not in still and link in held:
+                self._unlink(rule, link, held[link], records)
+
+    def _bring(
+        self,
+        rule: ListEmbedRule,
+        key: ItemKey,
+        deadline: Deadline,
+        records: Records,
+        added: Collection[str] | None,
+        linked: set[str],
+    ) -> Item | None:
+        """Write the links and the list of a child. Return the child as it was read; None if it is gone."""
+        for _ in range(_MOST_TRIES):
+            deadline.check()
+            child = self._read(key, rule)
+            if child is None:
+                return None
+            references = references_of(rule, child)[0]
+            missing = [one for one in parents_of(rule, child) if one not in linked and (added is None or one in added)]
+            self._link(rule, missing, encode_key(key), deadline, records)
+            linked.update(missing)
+            wanted = self.wanted(rule, child, references, self._parents([references]), deadline.token())
+            if not _is_due(wanted, references, renewed=True):
+                return child
+            try:
+                self._store.write(self._update(rule, child, wanted.values, purpose_of(rule, records)))
+            except ConditionFailed:
+                continue
+            self._count("pulled", wanted)
+            return child
+        raise Transient(f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled")
+
+    def _count(self, name: str, wanted: Wanted) -> None:
+        self._counters.add(name)
+        if wanted.cut:
+            self._counters.add("cut")
+
+    # Push
+
+    def push_page(
+        self, rule: ListEmbedRule, parent: str, after: object, deadline: Deadline, records: Records
+    ) -> ListPage:
+        """Update one page of a parent's children. Raise Transient if one could not be updated now."""
+        deadline.check()
+        partition: list[Value] = [{"S": links_key(rule.name, parent)}]
+        page = self._store.query(LEDGER, partition, limit=self._children_per_page, after=after)
+        schema = self._store.schema(LEDGER)
+        links = {decode_key(image["child"]["S"]): (schema.key(LEDGER, image), image) for image in page.items}
+        images = self._store.get_many(list(links)) if links else {}
+        children: list[Item] = []
+        for key, (link, held) in links.items():
+            child = self._program.recognise(key, images[key]) if key in images else None
+            if child is not None and child.entity is rule.into and parent in parents_of(rule, child):
+                children.append(child)
+            else:
+                self._unlink(rule, link, held, records)
+        hopeless, again = self._write_each(rule, children, deadline, records, "embedded", set(links))
+        for child_key in again:
+            try:
+                self._bring(rule, child_key, deadline, records, (), set())
+            except InvalidRequest as refused:
+                hopeless.append((child_key, str(refused)))
+        return ListPage(page.after, hopeless)
+
+    def _write_each(
+        self,
+        rule: ListEmbedRule,
+        children: Sequence[Item],
+        deadline: Deadline,
+        records: Records,
+        count: str,
+        renewed: Collection[ItemKey],
+    ) -> tuple[list[tuple[ItemKey, str]], list[ItemKey]]:
+        """Write the lists of children that were read just now; those that are right only if they are `renewed`.
+
+        Return the children that can never be updated, with the reason, and those that have changed since they were read.
+        Raise Transient.
+        """
+        references = [references_of(rule, child)[0] for child in children]
+        parents = self._parents(references)
+        writes: list[tuple[Wanted, Update]] = []
+        for child, some in zip(children, references, strict=True):
+            wanted = self.wanted(rule, child, some, parents, deadline.token())
+            if _is_due(wanted, some, renewed=child.key in renewed):
+                writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
+        parts = slices(writes, _AT_ONCE)
+        answers = self._run([partial(self._paced, [update for _, update in part]) for part in parts])
+        hopeless: list[tuple[ItemKey, str]] = []
+        again: list[ItemKey] = []
+        transient: Transient | None = None
+        for (wanted, write), error in zip(writes, chain.from_iterable(answers), strict=True):
+            if error is None:
+                self._count(count, wanted)
+            elif isinstance(error, InvalidRequest):
+                hopeless.append((write.key, str(error)))
+            elif isinstance(error, Transient):
+                transient = error
+            else:
+                again.append(write.key)
+        if transient is not None:
+            raise transient
+        return hopeless, again
+
+    def _paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        self._pace(len(writes))
+        return self._store.write_each(writes)
+
+    # Refresh
+
+    def refresh(
+        self, rule: ListEmbedRule, children: Sequence[Item], deadline: Deadline, *, renew: bool
+    ) -> list[tuple[ItemKey, str]]:
+        """Bring children, which were read just now, to their parents. Return those that can never be updated.
+
+        With `renew`, links and lists that are right are written too: the refresh is for records that were not processed.
+        Raise Transient.
+        """
+        deadline.check()
+        texts = {child.key: encode_key(child.key) for child in children}
+        links = {
+            (child.key, parent): link_key(rule.name, parent, texts[child.key])
+            for child in children
+            for parent in parents_of(rule, child)
+        }
+        held = self._store.get_many(list(links.values())) if links and not renew else _NO_LINKS
+        renewed = {child.key for child in children} if renew else set[ItemKey]()
+        for (key, parent), link in links.items():
+            if link not in held:
+                self._link(rule, [parent], texts[key], deadline, ())
+                renewed.add(key)  # a push did not find it, so a list of an older parent could still be written
+        hopeless, again = self._write_each(rule, children, deadline, (), "pulled", renewed)
+        for key in again:
+            self.pull(rule, key, deadline)
+        return hopeless
+
+
+def _is_due(wanted: Wanted, references: Sequence[Reference] | None, *, renewed: bool) -> bool:
+    """Return whether to write a list: one that is right only for its new guard, which an item without references lacks."""
+    return not wanted.right or (renewed and references is not None)
+
+
+def _is_counted(at: str) -> bool:
+    count = at.partition(".")[0]
+    return count.isascii() and count.isdigit() and len(count) <= 18
