@@ -167,7 +167,7 @@ def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
 def _longer(rules: Rules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
     """Return a chain with one more rule. Rules that write on their source items themselves do so in one write."""
     rule, last = rules.projections[name], rules.projections[way[-1]] if way else None
-    together = last is not None and last.on_source and rule.on_source and last.from_ == rule.from_
+    together = last is not None and last.on_source and rule.on_source and last.source == rule.source
     return (*way[:-1], name) if together else (*way, name)
 
 

@@ -121,7 +121,7 @@ def assert_clean(graph: Graph, layout: Layout) -> None:
     boxes = {("entity", name): box for name, box in layout.entities.items()}
     boxes |= {("rule", name): box for name, box in layout.rules.items()}
     assert set(layout.entities) == set(graph.entities)
-    assert set(layout.rules) == set(layout.routes) == {rule.name for rule in graph.rules.values() if not rule.inside}
+    assert set(layout.rules) == set(layout.routes) == {name for name, rule in graph.drawn.items() if not rule.inside}
     for (one, box), (other, second) in combinations(boxes.items(), 2):
         assert apart(box, second), (one, other)
     for box in boxes.values():
@@ -130,7 +130,7 @@ def assert_clean(graph: Graph, layout: Layout) -> None:
         assert box.right <= layout.width
         assert box.bottom <= layout.height
     for name, route in layout.routes.items():
-        rule = graph.rules[name]
+        rule = graph.drawn[name]
         for points, ends in (
             (route.into, (("entity", rule.source), ("rule", name))),
             (route.out, (("rule", name), ("entity", rule.target))),
@@ -176,7 +176,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         ends = draw(st.sampled_from(names)), draw(st.sampled_from(names))
         values = {field: getattr(sample, field) for field in sample.__slots__}
         gist = draw(st.text("abc ", max_size=60))
-        given = {"name": f"r{number}", "source": ends[0], "target": ends[1], "gist": gist}
+        given = {"name": f"r{number}", "sources": ends[:1], "target": ends[1], "gist": gist}
         rules[f"r{number}"] = type(sample)(**values | given)
     return Graph("any", entities, rules, ())
 
@@ -259,7 +259,7 @@ def test_graphviz_draws_it(graphviz: str, path: Path) -> None:
     drawn = json.loads(run_dot(graphviz, dot(shown)))
     names = {node["name"] for node in drawn["objects"]}
     assert names == {f"entity {name}" for name in shown.entities} | {f"rule {name}" for name in shown.rules}
-    assert len(drawn.get("edges", [])) == sum(1 if rule.inside else 2 for rule in shown.rules.values())
+    assert len(drawn.get("edges", [])) == sum(len(rule.sources) + (not rule.inside) for rule in shown.rules.values())
 
 
 def test_graphviz_shows_any_name_and_template_as_it_is(graphviz: str) -> None:

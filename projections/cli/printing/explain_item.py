@@ -195,12 +195,13 @@ def _mark(agrees: bool) -> Styled:
 
 
 def _print_derived(out: Console, one: Derived, written: Any) -> None:
+    sources = " and ".join(source.name for source in one.rule.sources)
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
     state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
     mark = _mark(one.agrees) if one.publishes else styled("[yellow]–[/]")
     out.print(
-        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, one.rule.source.name, state),
+        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
     )
     if one.said:
         out.print(styled("      [dim]{}[/]", one.said))

@@ -96,7 +96,7 @@ def _computed_type(case: Computed) -> str:
 def _read(document: Document, entity: str) -> Iterator[str]:
     """Yield the names that rules read of an entity's items."""
     yield from (name for text in document.entities[entity].index_key.values() for name in Template.parse(text).names)
-    for rule in document.rules.values():
+    for _, rule in document.variants():
         if rule.source == entity:
             yield from Pattern.parse(rule.where or {}).names
             if rule.each is not None:

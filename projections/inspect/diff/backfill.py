@@ -130,7 +130,7 @@ def cost(document: Document, name: str) -> Cost:
       With a list of one reference: link and parent are read, and one more write is that of the link.
     """
     rule = document.rules[name]
-    source = f"{rule.source} items"
+    source = f"{' and '.join(rule.sources)} items"
     if isinstance(rule, Index):
         return Cost(source, 0, 0, 1000 + 1000 * len(indexes_fed(document, rule)), 0)
     if isinstance(rule, Compute):

@@ -78,7 +78,7 @@ class Change:
 
     @property
     def source(self) -> str:
-        return self.rule_now.source
+        return " and ".join(self.rule_now.sources)
 
 
 def target(document: Document, rule: str) -> Target:
@@ -105,19 +105,20 @@ def changes(old: Document, new: Document) -> list[Change]:
 
 def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -> Iterator[Part]:
     mode = Part("mode", old.mode(name), new.mode(name))
-    for part in _different(before.to_document(), after.to_document()):
+    yield from _of_sources(before, after)
+    for part in _different(_without_sources(before, after), _without_sources(after, before)):
         yield mode if part.name == "mode" else part
     if old.guard_prefix != new.guard_prefix:
         yield Part("guard_prefix", old.guard_prefix, new.guard_prefix, True)
-    for one, other in dict.fromkeys(((before.source, after.source), (before.into, after.into))):
-        if one == other:  # another entity is reported as a part already
+    for one in dict.fromkeys((*before.sources, before.into)):
+        if one in (*after.sources, after.into):  # another entity is reported as a part already
             fields = new.entities[one].to_document()
             for field, value in old.entities[one].to_document().items():
                 if field == "required":  # only for the planner of queries
                     continue
                 if not _same(value, fields[field]):
                     yield Part(f"{one}.{field}", value, fields[field], True)
-    tables = {old.entities[entity].table for entity in (before.source, before.into)}
+    tables = {old.entities[entity].table for entity in (*before.sources, before.into)}
     for table in sorted(tables & new.tables.keys()):
         was, is_now = old.tables[table].to_document(), new.tables[table].to_document()
         for field in _OF_TABLES:
@@ -128,6 +129,30 @@ def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -
 def _same(one: Any, other: Any) -> bool:
     """Return whether two parts are the same for a fingerprint: 1 is not true."""
     return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+_OF_SOURCES = ("where", "bind", "each")
+
+
+def _of_sources(before: Rule, after: Rule) -> Iterator[Part]:
+    """Yield the differences in what a rule with several sources states for each: `where.Video`, `bind.Video`."""
+    if not (before.other_sources or after.other_sources):
+        return
+    was, is_now = ({one.source: one.to_document() for one in rule.variants} for rule in (before, after))
+    if was.keys() != is_now.keys():
+        yield Part("from", ", ".join(was), ", ".join(is_now))
+    for source in (name for name in was if name in is_now):
+        for name in _OF_SOURCES:
+            if was[source][name] != is_now[source][name]:
+                yield Part(f"{name}.{source}", was[source][name] or None, is_now[source][name] or None)
+
+
+def _without_sources(rule: Rule, other: Rule) -> Mapping[str, Any]:
+    """Return a rule as a document, without what `_of_sources` compares."""
+    document = rule.to_document()
+    if not (rule.other_sources or other.other_sources):
+        return document
+    return {name: part for name, part in document.items() if name not in ("from", "other_sources", *_OF_SOURCES)}
 
 
 _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
@@ -170,10 +195,10 @@ def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str
 
 def _ends(old: Document, new: Document, rule: Rule) -> Iterator[str]:
     """Yield the entities of a rule that differ."""
-    for name in (rule.source, rule.into):
+    for name in (*rule.sources, rule.into):
         if old.entities[name] != new.entities.get(name):
             yield name
 
 
-def _role(rule: Rule) -> tuple[str, str, str]:
-    return rule.kind, rule.source, rule.into
+def _role(rule: Rule) -> tuple[str, tuple[str, ...], str]:
+    return rule.kind, rule.sources, rule.into

@@ -27,6 +27,8 @@ def dot(graph: Graph) -> str:
             lines.append(f"  {source} -> {node} [color={colour}, arrowhead=none];")
         else:
             lines.append(f"  {source} -> {node} -> {target} [color={colour}];")
+        for other in rule.sources[1:]:
+            lines.append(f"  {_quoted('entity ' + other)} -> {node} [color={colour}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 

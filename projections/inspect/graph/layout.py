@@ -81,7 +81,7 @@ class Layout:
 def layout_of(graph: Graph) -> Layout:
     """Return the layout of a graph, from left to right or downwards, whichever fits a window better. It is deterministic."""
     cards = {name: card_of(graph, entity) for name, entity in graph.entities.items()}
-    edges = [Edge(rule.name, rule.source, rule.target) for rule in graph.rules.values() if not rule.inside]
+    edges = [Edge(name, rule.source, rule.target) for name, rule in graph.drawn.items() if not rule.inside]
     parts = []
     for names in components(list(graph.entities), edges):
         part = layered(names, [edge for edge in edges if edge.source in names])
@@ -123,7 +123,7 @@ class _Part:
     """
 
     def __init__(self, graph: Graph, cards: Mapping[str, Card], layers: Layered, down: bool) -> None:
-        self._graph, self._cards, self._layers, self._down = graph, cards, layers, down
+        self._rules, self._cards, self._layers, self._down = graph.drawn, cards, layers, down
         self._size = {vertex: self._sized(vertex) for layer in layers.layers for vertex in layer}
         if not down:  # columns look tidy, rows need not
             for layer in layers.layers:
@@ -137,9 +137,7 @@ class _Part:
         if vertex.kind == "bend":
             return 0, _BEND
         card = self._cards.get(vertex.name)
-        size = (
-            (card.width, card.height) if vertex.kind == "entity" and card else rule_size(self._graph.rules[vertex.name])
-        )
+        size = (card.width, card.height) if vertex.kind == "entity" and card else rule_size(self._rules[vertex.name])
         return size[::-1] if self._down else size
 
     def _placed(self) -> list[tuple[float, float]]:

@@ -17,6 +17,7 @@ def mermaid(graph: Graph) -> str:
         node = f'r{number}(["{_rule(rule)}"])'
         after = "" if rule.inside else f" --> {ids[rule.target]}"
         lines.append(f"  {ids[rule.source]} {'---' if rule.inside else '-->'} {node}{after}")
+        lines += [f"  {ids[other]} --> r{number}" for other in rule.sources[1:]]
     kinds: dict[str, list[str]] = {}
     for number, rule in enumerate(graph.rules.values()):
         kinds.setdefault(rule.kind, []).append(f"r{number}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from projections.inspect.paths import Path, path_of
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Top
 from projections.language.canonical import Rule as CanonicalRule
-from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key
+from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key, where_text
 from projections.language.findings import Finding
 from projections.language.models import Rules
 from projections.language.ownership import chains, follows
@@ -62,7 +62,7 @@ class Rule:
 
     name: str
     kind: str
-    source: str
+    sources: tuple[str, ...]
     target: str
     gist: str
     sentence: str
@@ -82,6 +82,11 @@ class Rule:
     after: tuple[str, ...]
     passes: int
     findings: tuple[Finding, ...]
+
+    @property
+    def source(self) -> str:
+        """Its first source."""
+        return self.sources[0]
 
     @property
     def inside(self) -> bool:
@@ -104,7 +109,16 @@ class Graph:
 
     def inside(self, entity: str) -> tuple[Rule, ...]:
         """Return the rules that write to the entity that they read."""
-        return tuple(rule for rule in self.rules.values() if rule.inside and rule.source == entity)
+        return tuple(rule for rule in self.drawn.values() if rule.inside and rule.source == entity)
+
+    @property
+    def drawn(self) -> Mapping[str, Rule]:
+        """The rules as they are drawn: once for each source, with the source after the name if it is not the first."""
+        return {
+            rule.name if number == 0 else f"{rule.name} ({source})": replace(rule, sources=(source,))
+            for rule in self.rules.values()
+            for number, source in enumerate(rule.sources)
+        }
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
@@ -128,13 +142,13 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
             name: Rule(
                 name=name,
                 kind=rule.kind,
-                source=rule.source,
+                sources=rule.sources,
                 target=rule.into,
                 gist=_gist(rule, indexes_fed(document, rule)),
                 sentence=_sentence(rule, indexes_fed(document, rule)),
                 key=tuple(resolved_key(document, rule).items()),
                 match=tuple(rule.match.items()) if isinstance(rule, Embed) else (),
-                where=conditions(rule.where),
+                where=where_text(rule),
                 each=_each(rule),
                 indexes=indexes_fed(document, rule),
                 cases=_cases(rule),
@@ -197,7 +211,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
-    source, target = rule.source, rule.into
+    source, target = _and(rule.sources), rule.into
     match rule:
         case Copy():
             what = "all attributes of" if rule.attributes is None else "attributes of"
@@ -225,6 +239,13 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _each(rule: CanonicalRule) -> str | None:
+    texts = {one.source: _each_of(one) for one in rule.variants}
+    if len({*texts.values()}) == 1:
+        return texts[rule.source]
+    return "; ".join(f"{source}: {text}" for source, text in texts.items() if text)
+
+
+def _each_of(rule: CanonicalRule) -> str | None:
     if rule.each is None:
         return None
     if rule.each.ancestors:

@@ -22,7 +22,7 @@ _ARROW = 7
 
 def page(graph: Graph) -> str:
     """Return the page."""
-    layout = layout_of(graph)
+    layout, drawn = layout_of(graph), graph.drawn
     texts = {name: (_HERE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
     counted = f"{_count(len(graph.rules), 'rule')} between {_count(len(graph.entities), 'entity')}"
     filled = {
@@ -34,7 +34,7 @@ def page(graph: Graph) -> str:
         "markers": "".join(_marker(kind) for kind in KINDS),
         "width": f"{layout.width:.0f}",
         "height": f"{layout.height:.0f}",
-        "edges": "\n".join(_edge(graph.rules[name], route, layout.down) for name, route in layout.routes.items()),
+        "edges": "\n".join(_edge(drawn[name], route, layout.down) for name, route in layout.routes.items()),
         "boxes": "\n".join(_boxes(graph, layout)),
         "panels": panels(graph),
     }
@@ -114,10 +114,11 @@ def _number(value: float) -> str:
 
 def _boxes(graph: Graph, layout: Layout) -> list[str]:
     """Return cards and rules in reading order."""
+    drawn = graph.drawn
     found = [
         (box, _card(graph, graph.entities[name], layout.cards[name], box)) for name, box in layout.entities.items()
     ]
-    found += [(box, _box(graph.rules[name], box)) for name, box in layout.rules.items()]
+    found += [(box, _box(drawn[name], box)) for name, box in layout.rules.items()]
     found.sort(key=lambda one: (one[0].y, one[0].x) if layout.down else (one[0].x, one[0].y))
     return [text for _, text in found]
 

@@ -86,7 +86,8 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
     if any(text for _, text in said):
         yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in said if text)
     onto = "From and onto" if rule.inside else "From"
-    yield f"<h3>{onto} {_link(rule.source)}</h3>{key_rows(graph.entities[rule.source].key)}"
+    for source in rule.sources:
+        yield f"<h3>{onto} {_link(source)}</h3>{key_rows(graph.entities[source].key)}"
     if rule.where:
         yield f'<h3>Where</h3><p class="where">{escape(_sentence(rule.where))}</p>'
     if rule.each:
@@ -188,7 +189,7 @@ def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
             for attribute, how, rule in entity.attributes
         )
         yield f"<h3>Written by rules</h3>{_written(rows)}"
-    yield from _rules("Read by", [rule for rule in graph.rules.values() if rule.source == name])
+    yield from _rules("Read by", [rule for rule in graph.rules.values() if name in rule.sources])
 
 
 def _rules(title: str, rules: Sequence[Rule]) -> Iterator[str]:

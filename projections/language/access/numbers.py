@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.language.canonical import Aggregate, Document, Latest
+from projections.language.canonical import Aggregate, Document, Latest, Rule
 from projections.language.measures import EXTREMES, PICKED
 from projections.language.patterns import Pattern, Test, compared_type
 
@@ -24,11 +24,16 @@ def is_number(document: Document, entity: str, name: str) -> bool:
         if isinstance(rule, Aggregate) and rule.into == entity and name in rule.set:
             measure = rule.set[name]
             if measure.function in PICKED:
-                return rule.source != entity and is_number(document, rule.source, str(measure.expression))
+                return _of_sources(document, rule, entity, str(measure.expression))
             return measure.function not in EXTREMES or not str(measure.expression).startswith("text(")
-        if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and rule.source != entity:
-            return is_number(document, rule.source, rule.attributes[name])
+        if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and entity not in rule.sources:
+            return _of_sources(document, rule, entity, rule.attributes[name])
     return compares_as_number(Pattern.parse(declared.match or {}), name)
+
+
+def _of_sources(document: Document, rule: Rule, entity: str, path: str) -> bool:
+    """Return whether the items of all sources, none of which is `entity`, have only numbers at a path."""
+    return entity not in rule.sources and all(is_number(document, source, path) for source in rule.sources)
 
 
 def compares_as_number(pattern: Pattern, name: str) -> bool:
