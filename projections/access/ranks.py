@@ -182,10 +182,7 @@ class Ranking:
         beyond = equal = 0
         for part, group in zip(parts, groups, strict=True):
             counts = _counts(group)
-            order = _order(part)
-            beyond += sum(
-                count for one, count in counts.items() if (_order(one) > order if greater else _order(one) < order)
-            )
+            beyond += sum(count for one, count in counts.items() if (one > part if greater else one < part))
             equal = counts.get(part, 0)
         return beyond, equal
 
@@ -210,7 +207,7 @@ class Ranking:
                 left = position(total)
                 if left > total:
                     return None, True
-            counts = sorted(_counts(group).items(), key=lambda one: _order(one[0]), reverse=self._rule.descending)
+            counts = sorted(_counts(group).items(), reverse=self._rule.descending)
             chosen = None
             for part, count in counts:
                 if count <= 0:
@@ -228,13 +225,8 @@ class Ranking:
 
 
 def _counts(group: Group) -> Mapping[str, int]:
-    """Return the counters of a group by part."""
+    """Return the counters of a group by part. Parts have the order of texts: a minus sign comes before all digits."""
     return {slot[1:]: int(amount) for slot, amount in group.totals.amounts.items()}
-
-
-def _order(part: str) -> tuple[bool, str]:
-    """Return what parts are sorted by: negative ones first, and within them the least first."""
-    return not part.startswith("-"), part
 
 
 def _number(value: _Score, what: str) -> Decimal:

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import projections
+from projections.access import ranks
 from projections.engine import (
     application,
     copier,
@@ -1376,4 +1377,47 @@ def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
         self.recorded_from = frozenset(rule.source.name for rule in rules)
 
     with patch.object(scope.Scope, "__init__", first):
+        yield
+
+
+# Ranks
+
+
+@mutant("rank")
+def elements_with_the_same_digits_count_once() -> Iterator[None]:
+    with patch.object(rules, "merge", lambda *_: None):
+        yield
+
+
+@mutant("rank")
+def scores_with_too_many_digits_are_cut() -> Iterator[None]:
+    original = Scale.parts
+
+    def parts(self: Scale, score: Decimal) -> tuple[str, ...]:
+        return original(self, score % 10 ** (self.digits - self.decimals))
+
+    with patch.object(Scale, "parts", parts):
+        yield
+
+
+@mutant("rank")
+def ranks_are_read_from_groups_that_were_replaced() -> Iterator[None]:
+    with patch.object(ranks, "CLOSED", "never"):
+        yield
+
+
+@mutant("rank")
+def ranks_are_read_from_as_many_shards_as_the_rule_has() -> Iterator[None]:
+    with patch.object(ranks, "SHARD_COUNT", "never"):
+        yield
+
+
+@mutant("rank")
+def scores_of_a_changed_rule_stay_in_its_groups() -> Iterator[None]:
+    """The groups of other digits have other names; here, what is left in them counts."""
+
+    def group(self: Scale, board: str, parts: Any) -> str:
+        return f"{board}|%=:{''.join(parts)}"
+
+    with patch.object(Scale, "group", group):
         yield

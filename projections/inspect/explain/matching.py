@@ -94,6 +94,9 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
         case _, ("into",):
             names = [name for pattern in rule.into.patterns for name in pattern.names]
             yield from _lacks(f"the key of {rule.into.name}", names, resolve)
+        case canonical.Rank(by=by), ("by",):
+            lacks = _missing(Expression.parse(by).names, resolve)
+            yield f"the item has no {' and no '.join(lacks)}, so it has no score" if lacks else f"{by} has no value"
         case canonical.Top(by=by) | canonical.Latest(by=by), ("by",):
             yield from _lacks("`by`", [by], resolve)
         case canonical.Copy(values=values), ("values",):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from projections.engine.copies import copies_of
@@ -21,8 +22,8 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule
-from projections.language.values import changed_attributes
+from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, RankRule, Rule
+from projections.language.values import changed_attributes, number_text
 
 __all__ = ["Role", "RuleReport", "contribution_words", "source_report"]
 
@@ -112,16 +113,23 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     before, after = of(_of(rule, old)), of(_of(rule, new))
     judged = _verdict(program, rule, old, new)
     settles = record.expired and rule.expired == "keep" and before
-    changes = tuple(
-        (target, contribution_words(before.get(target)), contribution_words(after.get(target)))
-        for target in sorted(before.keys() | after.keys())
-    )
+    if isinstance(rule, RankRule):
+        old_scores, new_scores = rule.scores(before), rule.scores(after)
+        changes: Changes = tuple(
+            (board, _score_words(old_scores.get(board)), _score_words(new_scores.get(board)))
+            for board in sorted(old_scores.keys() | new_scores.keys())
+        )
+    else:
+        changes = tuple(
+            (target, contribution_words(before.get(target)), contribution_words(after.get(target)))
+            for target in sorted(before.keys() | after.keys())
+        )
     if before == after and not settles:
         if judged.bad or not after:
             return _none(rule, judged)
         what = "contributes the same as before: nothing to do"
         return RuleReport.of(rule, "source", "", what, (), changes)
-    changed = tuple(change for change in changes if before.get(change[0]) != after.get(change[0]) or settles)
+    changed = tuple(change for change in changes if change[1] != change[2] or settles)
     if settles:
         what = f"expired: its contribution to {_targets(changed)} stays (expired: keep)"
     elif not after:
@@ -138,6 +146,12 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     if record.new is None and not settles:
         reasons = ("the item was removed",)
     return RuleReport.of(rule, "source", effect, what, reasons, changed)
+
+
+def _score_words(scores: Sequence[Decimal] | None) -> str:
+    if not scores:
+        return "nothing"
+    return ("score " if len(scores) == 1 else "scores ") + ", ".join(map(number_text, scores))
 
 
 def _targets(changes: Changes) -> str:

@@ -23,6 +23,7 @@ from projections.engine.store import (
     Schema,
     Value,
 )
+from projections.language.digits import is_range, range_of
 from projections.language.keys import decode_key
 from projections.language.program import LEDGER_SCHEMA
 from projections.language.values import plain
@@ -51,7 +52,10 @@ def key_words(key: ItemKey) -> str:
 
 
 def encoded_words(text: str) -> str:
-    """Return an encoded key for people, and other texts unchanged."""
+    """Return an encoded key for people, with the digits of a group of a `rank`; other texts unchanged."""
+    if is_range(text):
+        board, digits = range_of(text)
+        return f"{encoded_words(board)}, {f'scores {digits}…' if digits else 'all scores'}"
     try:
         return key_words(decode_key(text))
     except ValueError:

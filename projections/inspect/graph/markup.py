@@ -17,6 +17,7 @@ ICONS = {
     "aggregate": '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>',
     "top": '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>',
     "latest": '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>',
+    "rank": '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>',
     "index": '<circle cx="6.75" cy="6.75" r="4.25"/><path d="M10 10l3.5 3.5"/>',
     "compute": '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>',
     "embed": '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>',

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from projections.inspect.paths import Path, path_of
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Top
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
 from projections.language.canonical import Rule as CanonicalRule
 from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key, where_text
 from projections.language.findings import Finding
@@ -23,6 +23,7 @@ COLOURS = {
     "aggregate": "#7b2fd0",
     "top": "#00796b",
     "latest": "#9a5800",
+    "rank": "#b3261e",
     "index": "#bf1a66",
     "compute": "#5d4037",
     "embed": "#2e7d1f",
@@ -201,6 +202,8 @@ def _gist(rule: CanonicalRule, indexes: Sequence[str]) -> str:
             return f"{rule.limit} as {rule.list_name}"
         case Index():
             return ", ".join(indexes)
+        case Rank():
+            return f"ranks by {rule.by}"
     return _some(rule.written)
 
 
@@ -221,6 +224,10 @@ def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
         case Compute(once=once):
             when = ", once: they stay as they are set first" if once else ""
             return f"Computes {_and(rule.written)} of {source} items from their other attributes{when}."
+        case Rank():
+            return (
+                f"Counts each {source} by the digits of {rule.by} in the ledger, which gives its rank on the {target}."
+            )
         case Index():
             return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
         case Embed(listed=listed) if listed is not None:

@@ -15,7 +15,7 @@ from projections.inspect.graph.sizes import Card
 
 __all__ = ["page"]
 
-KINDS = ("copy", "aggregate", "top", "latest", "index", "compute", "embed")
+KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 _HERE = Path(__file__).parent
 _ARROW = 7
 

@@ -100,7 +100,7 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
         yield f"<h3>Into {_link(rule.target)}</h3>{key_rows(rule.key)}"
     if rule.cases:
         yield from _cases(rule)
-    else:
+    elif rule.writes:
         yield f"<h3>Writes</h3>{_written((name, template(how)) for name, how in rule.writes)}"
     yield from _cost(rule)
     if rule.findings:
