@@ -250,3 +250,12 @@ def test_entries_hold_one_contribution_for_each_part() -> None:
         "main|BOARD#b|META|%=8:1234": {"=56": 1, "n": 1},
         "main|BOARD#b|META|%=8:123456": {"=78": 1, "n": 1},
     }
+
+
+def test_items_of_several_entities_share_a_board() -> None:
+    head = HEAD.replace("  Board:", '  Guest: {key: {PK: "BOARD#{board}", SK: "GUEST#{guestId}"}}\n  Board:')
+    one = World("  ranks: {from: [Score, Guest], rank: {into: Board, by: score, digits: 2}}\n", head)
+    score(one, 1, 5)
+    one.put("BOARD#b", "GUEST#1", score=7)
+    one.settle()
+    agrees(ranking(one), [Decimal(5), Decimal(7)])

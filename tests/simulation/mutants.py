@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -49,11 +50,13 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
+from projections.language import rules as compiled_rules
 from projections.language import values
 from projections.language.contribution import canonical_text
+from projections.language.digits import Scale
 from projections.language.loader import load
 from projections.language.patterns import Compares, Fits, Named
-from projections.language.rules import AggregateRule, ComputeRule, CopyRule, IndexRule, LedgerRule, Rule
+from projections.language.rules import AggregateRule, ComputeRule, CopyRule, IndexRule, LedgerRule, RankRule, Rule
 from projections.language.values import Resolver, Value, same
 from projections.operations import fenced
 from projections.operations.backfill import backfill, pages, retirement
@@ -1383,13 +1386,13 @@ def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
 # Ranks
 
 
-@mutant("rank")
+@mutant("rank", seed=42)
 def elements_with_the_same_digits_count_once() -> Iterator[None]:
-    with patch.object(rules, "merge", lambda *_: None):
+    with patch.object(compiled_rules, "merge", lambda *_: None):
         yield
 
 
-@mutant("rank")
+@mutant("rank", seed=10)
 def scores_with_too_many_digits_are_cut() -> Iterator[None]:
     original = Scale.parts
 
@@ -1400,24 +1403,13 @@ def scores_with_too_many_digits_are_cut() -> Iterator[None]:
         yield
 
 
-@mutant("rank")
+@mutant("rank", seed=16)
 def ranks_are_read_from_groups_that_were_replaced() -> Iterator[None]:
     with patch.object(ranks, "CLOSED", "never"):
         yield
 
 
 @mutant("rank")
-def ranks_are_read_from_as_many_shards_as_the_rule_has() -> Iterator[None]:
-    with patch.object(ranks, "SHARD_COUNT", "never"):
-        yield
-
-
-@mutant("rank")
-def scores_of_a_changed_rule_stay_in_its_groups() -> Iterator[None]:
-    """The groups of other digits have other names; here, what is left in them counts."""
-
-    def group(self: Scale, board: str, parts: Any) -> str:
-        return f"{board}|%=:{''.join(parts)}"
-
-    with patch.object(Scale, "group", group):
+def boards_get_a_guard() -> Iterator[None]:
+    with patch.object(RankRule, "writes_items", True):
         yield
