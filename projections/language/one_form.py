@@ -55,7 +55,7 @@ def _pipe(pipe: Pipe) -> str:
     if pipe.name == "date":
         form, *zone = pipe.arguments
         arguments = [form, *(one for one in zone if one not in ("UTC", "Etc/UTC"))]
-    elif pipe.arguments:
+    elif pipe.arguments and pipe.name != "default":
         arguments = [str(int(number)) for number in pipe.arguments]
     written = ", ".join(map(_argument, arguments))
     return f"{pipe.name}({written})" if written else pipe.name

@@ -19,7 +19,7 @@ from zlib import crc32
 from projections.language.syntax import LanguageError, suggest
 from projections.language.values import CONTEXT
 
-__all__ = ["PIPES", "Pipe", "UnfitError", "chain", "monotone", "period_step", "periods"]
+__all__ = ["PIPES", "Pipe", "UnfitError", "absent_text", "chain", "monotone", "period_step", "periods"]
 
 
 class UnfitError(ValueError):
@@ -57,6 +57,10 @@ def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
         raise LanguageError(
             f"{pipes[-1]} returns a time: add its format, as in {pipes[-1]}|date(%Y-%m-%d)", calls[-1][2]
         )
+    try:
+        absent_text(pipes)
+    except UnfitError as unfit:
+        raise LanguageError(f"the text of default does not fit the pipes after it: it {unfit}", calls[0][2]) from None
     return tuple(pipes)
 
 
@@ -67,6 +71,20 @@ def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     if not fewest <= len(arguments) <= most:
         raise LanguageError(f"{name} is written {form}")
     return Pipe(name, tuple(arguments), takes, gives, make(*arguments))
+
+
+def absent_text(pipes: Sequence[Pipe]) -> str | None:
+    """Return the text of a missing value: that of `default`, through the pipes after it. None without `default`.
+
+    Raises UnfitError.
+    """
+    position = next((number for number, pipe in enumerate(pipes) if pipe.name == "default"), None)
+    if position is None:
+        return None
+    text: Any = pipes[position].arguments[0]
+    for pipe in pipes[position + 1 :]:
+        text = pipe.apply(text)
+    return str(text)
 
 
 def _whole_number(form: str, text: str, most: int) -> int:
@@ -314,6 +332,7 @@ PIPES: dict[str, tuple[str, int, int, str, str, Callable[..., Callable[[Any], An
     "bucket": ("bucket(n), n the number of buckets", 1, 1, "text", "text", _bucket),
     "lower": ("lower, without arguments", 0, 0, "text", "text", lambda: str.lower),
     "upper": ("upper, without arguments", 0, 0, "text", "text", lambda: str.upper),
+    "default": ("default(text), the text if the value is missing", 1, 1, "text", "text", lambda text: str),
     "truncate": ("truncate(n), n the number of characters", 1, 1, "text", "text", _truncate),
 }
 """By name: form, least and greatest number of arguments, input, output, and the function that makes the pipe."""

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from projections.errors import BadInput
-from projections.language.pipes import Pipe, UnfitError, chain
+from projections.language.pipes import Pipe, UnfitError, absent_text, chain
 from projections.language.syntax import PATH, LanguageError
 from projections.language.values import Resolver, Value, number_text, shown
 
@@ -30,6 +30,11 @@ class Field:
     name: str
     pipes: tuple[Pipe, ...] = ()
     star: bool = False
+
+    @property
+    def absent(self) -> str | None:
+        """The text if the value is missing: that of the pipe `default`; None without it."""
+        return absent_text(self.pipes)
 
     def __str__(self) -> str:
         return "{" + "|".join([self.name + "*" * self.star, *map(str, self.pipes)]) + "}"
@@ -56,6 +61,11 @@ class Template:
     def names(self) -> tuple[str, ...]:
         """Variables and dotted paths, in order, each once."""
         return tuple(dict.fromkeys(field.name for field in self.fields))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names without whose values it has no text: those without `default`."""
+        return tuple(dict.fromkeys(field.name for field in self.fields if field.absent is None))
 
     @property
     def literal(self) -> str | None:
@@ -103,6 +113,8 @@ class Template:
         if not self.fields:
             constant = self.literal_prefix
             return lambda resolve: constant
+        if any(field.absent is not None for field in self.fields):
+            return self._compile_with_defaults()
         if len(self.fields) == 1:
             return self._compile_one()
         steps = [(field.name, _writer(self.text, field)) for field in self.fields]
@@ -116,6 +128,29 @@ class Template:
                     return None
                 found.append((write, value))
             return layout % tuple([write(value) for write, value in found])
+
+        return render
+
+    def _compile_with_defaults(self) -> Callable[[Resolver], str | None]:
+        steps = [
+            (part, None, "") if isinstance(part, str) else (part.name, _writer(self.text, part), part.absent)
+            for part in self.parts
+        ]
+
+        def render(resolve: Resolver) -> str | None:
+            found: list[str | tuple[Callable[[Value], str], Value]] = []
+            for name, write, absent in steps:
+                if write is None:
+                    found.append(name)
+                    continue
+                value = resolve(name)
+                if value is not None:
+                    found.append((write, value))
+                elif absent is None:
+                    return None
+                else:
+                    found.append(absent)
+            return "".join([one if isinstance(one, str) else one[0](one[1]) for one in found])
 
         return render
 

@@ -273,3 +273,35 @@ def test_an_item_without_a_value_for_one_index_is_in_the_other_of_the_same_case(
     found = ask(rules, [e("p", s="x"), e("q", s="x", m="y")], {"find": "E", "by": ["s"]}, {"s": "x"})
     assert found.plan.verdict == "one"
     assert found.uids == ["p", "q"]
+
+
+@pytest.mark.parametrize("given", ["none", "x"])
+def test_an_item_without_a_value_is_under_the_default_and_not_found_by_it(given: str) -> None:
+    keys = {"G1PK": "S#{s|default(none)}", "G1SK": "{b}"}
+    rules = document({"E": E}, {"G1": ["G1PK", "G1SK"]}, {"ix": {"from": "E", "index": keys}})
+    items = [e("p"), e("q", s="none"), e("r", s="x")]
+    found = ask(rules, items, {"find": "E", "by": ["s"]}, {"s": given})
+    assert found.plan.verdict != "scan"
+    assert found.uids == found.pages == [item["uid"] for item in items if item.get("s") == given]
+
+
+def test_items_without_a_value_are_found_by_the_default_where_the_query_names_it() -> None:
+    keys = {"G1PK": "S#{s|default(none)}", "G1SK": "{b}"}
+    rules = document({"E": E}, {"G1": ["G1PK", "G1SK"]}, {"ix": {"from": "E", "index": keys}})
+    found = ask(
+        rules, [e("p"), e("q", s="none"), e("r", s="x")], {"find": "E", "by": ["s|default(none)"]}, {"s": "none"}
+    )
+    assert found.plan.verdict == "one"
+    assert found.uids == ["p", "q"]
+
+
+def test_a_computed_attribute_is_found_in_an_index_of_it() -> None:
+    compute = {"set": {"s": "coalesce(m, 'none')"}}
+    rules = document(
+        {"E": E},
+        {"G1": ["G1PK", "G1SK"]},
+        {"c": {"from": "E", "compute": compute}, "ix": {"from": "E", "index": {"G1PK": "S#{s}", "G1SK": "{b}"}}},
+    )
+    found = ask(rules, [e("p"), e("q", m="x")], {"find": "E", "by": ["s"]}, {"s": "none"})
+    assert found.plan.verdict == "one"
+    assert found.uids == ["p"]

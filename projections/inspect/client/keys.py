@@ -42,6 +42,8 @@ def _applied(value: Variable, pipe: Pipe) -> Variable:
     match pipe.name:
         case "lower" | "upper":
             return Variable(f"{value.text}.{pipe.name}()")
+        case "default":
+            return value  # callers give a value
         case "truncate":
             return Variable(f"{value.text}[:{int(arguments[0])}]")
         case "pad" | "invert" | "bucket":

@@ -133,7 +133,7 @@ def _lacks(what: str, names: Iterable[str], resolve: Resolve) -> Iterator[str]:
 
 
 def _names(templates: Iterable[str]) -> list[str]:
-    return [name for text in templates for name in Template.parse(text).names]
+    return [name for text in templates for name in Template.parse(text).needs]
 
 
 def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:

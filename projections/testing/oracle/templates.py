@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from projections.language.keys import Value
 from projections.testing.oracle.pipes import Piped, pipe, shown
-from projections.testing.oracle.values import Unfit, plain, storable, text
+from projections.testing.oracle.values import Missing, Unfit, plain, storable, text
 
 __all__ = ["KeyTemplate", "Slot", "Template", "numeric"]
 
@@ -26,13 +26,27 @@ class Slot:
     path: str
     open: bool
     pipes: tuple[Callable[[Piped], Piped], ...]
+    fallback: str | None = None
+    """What a missing value becomes: the text of `default`, through the pipes behind it."""
 
     @classmethod
     def parse(cls, source: str) -> Slot:
         path, bar, rest = source.partition("|")
         path = path.strip()
-        pipes = [pipe(name, *_arguments(given)) for name, given in _PIPE.findall(bar + rest)]
-        return cls(path.removesuffix("*"), path.endswith("*"), tuple(pipes))
+        pipes: list[Callable[[Piped], Piped]] = []
+        fallback: Piped | None = None
+        for name, given in _PIPE.findall(bar + rest):
+            if name == "default":
+                fallback = _arguments(given)[0] if fallback is None else fallback
+                continue
+            pipes.append(pipe(name, *_arguments(given)))
+            fallback = None if fallback is None else pipes[-1](fallback)
+        shown_as = None if fallback is None else shown(fallback)
+        return cls(path.removesuffix("*"), path.endswith("*"), tuple(pipes), shown_as)
+
+    def shown(self, value: Value | None) -> str:
+        """The text of a value, or of a missing one. Raises Unfit."""
+        return self.render(value) if value is not None else str(self.fallback)
 
     def render(self, value: Value) -> str:
         """Raises Unfit."""
@@ -76,8 +90,15 @@ class Template:
 
     def render(self, need: Callable[[str], Value]) -> str:
         """The text, with the values that `need` gives. Raises Unfit, and first what `need` raises."""
-        values = {slot.path: need(slot.path) for slot in self.slots}
-        return "".join(part if isinstance(part, str) else part.render(values[part.path]) for part in self.parts)
+        values: dict[str, Value | None] = {}
+        for slot in self.slots:
+            try:
+                values[slot.path] = need(slot.path)
+            except Missing:
+                if slot.fallback is None:
+                    raise
+                values[slot.path] = None
+        return "".join(part if isinstance(part, str) else part.shown(values[part.path]) for part in self.parts)
 
 
 class KeyTemplate:
