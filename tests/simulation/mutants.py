@@ -1412,4 +1412,38 @@ def ranks_are_read_from_groups_that_were_replaced() -> Iterator[None]:
 @mutant("rank")
 def boards_get_a_guard() -> Iterator[None]:
     with patch.object(RankRule, "writes_items", True):
+
+
+# Disabled rules
+
+
+@mutant("disabled")
+def disabled_rule_publishes() -> Iterator[None]:
+    def state(self: registry.RegistrySnapshot, rule: Any) -> Any:
+        known = self.rules.get(rule.name)
+        return known.state if known is not None and known.fingerprint == rule.fingerprint else registry.FILLING
+
+    with patch.object(registry.RegistrySnapshot, "state", state):
+        yield
+
+
+@mutant(
+    "disabled",
+    rare=(
+        "tests.operations.test_disabled_rules",
+        "test_values_stay_while_a_rule_is_disabled_and_are_right_after_it_is_enabled",
+        "  seen: {from: Like, copy: {into: Seen, attributes: all}}\n",
+        True,
+    ),
+)
+def backfill_removes_what_a_disabled_copy_copied() -> Iterator[None]:
+    def owned(item: Any, today: Any) -> Any:
+        if item is None:
+            return frozenset()
+        copier = today.copy_rule_into.get(item.entity.name)
+        if copier is not None and copier.copies_all:
+            return None
+        return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
+
+    with patch.object(retirement, "_owned", owned):
         yield

@@ -68,7 +68,12 @@ class Difference:
 
     @staticmethod
     def _pauses(one: RuleDifference) -> bool:
-        return one.change.status == "changed" and one.change.after is not None and one.change.after.recorded
+        return (
+            bool(one.backfill)
+            and one.change.status == "changed"
+            and one.change.after is not None
+            and one.change.after.recorded
+        )
 
     def steps(self) -> Iterator[str]:
         """Yield the steps to do, in this order."""

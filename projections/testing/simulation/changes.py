@@ -81,6 +81,8 @@ class _Draft:
         name = names[int(self._rng.random() * len(names))]
         keeps = self._rules[name]["expired"] == "keep"
         dice = self._rng.random()
+        if self._document.get("about", {}).get("projections", {}).get(name, {}).get("disabled"):
+            return self._enabled(name, keeps, dice)
         if dice < 0.12 and len(names) > 1:
             del self._rules[name]
             return Change(self._other, self._document, f"{name} is added", not keeps)
@@ -102,6 +104,13 @@ class _Draft:
         if self._rng.random() < 0.5:
             return Change(self._document, self._other, text, not keeps)
         return Change(self._other, self._document, f"{text}, reverted", not keeps)
+
+    def _enabled(self, name: str, keeps: bool, dice: float) -> Change:
+        """The rule is enabled, or it was until now."""
+        self._rules[name]["mode"] = "live"
+        if dice < 0.5:
+            return Change(self._document, self._other, f"{name} is enabled", expires=not keeps)
+        return Change(self._other, self._document, f"{name} is disabled", expires=not keeps)
 
     def _retired(self, name: str) -> Change:
         del self._rules[name]
