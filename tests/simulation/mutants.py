@@ -1412,6 +1412,7 @@ def ranks_are_read_from_groups_that_were_replaced() -> Iterator[None]:
 @mutant("rank")
 def boards_get_a_guard() -> Iterator[None]:
     with patch.object(RankRule, "writes_items", True):
+        yield
 
 
 # Disabled rules
