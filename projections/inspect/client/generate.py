@@ -18,10 +18,12 @@ from projections.inspect.client.fragments import helpers, imports, names_in
 from projections.inspect.client.layout import Call, statement
 from projections.inspect.client.naming import docstring, literal, snake
 from projections.inspect.client.queries import QueryFunction
+from projections.inspect.client.ranks import rank_function
 from projections.inspect.client.scope import Scope
 from projections.inspect.client.writes import write_function
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
+from projections.language.rules import RankRule
 from projections.language.ruleset import RuleSet
 
 __all__ = ["Client", "client_of"]
@@ -58,6 +60,11 @@ class _Module:
         self._entities = [name for name in self._program.entities if not self._binary(name)]
         self._scope = Scope(self._program, self._entities)
         self._functions: dict[str, str] = {}
+        rules_ = self._program.recorded.items()
+        self._ranks = {
+            name: rule for name, rule in rules_ if isinstance(rule, RankRule) and not self._binary(rule.into.name)
+        }
+        self._readers: dict[str, str] = {}
 
     def _refused(self, one: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
@@ -86,6 +93,9 @@ class _Module:
         functions = [
             QueryFunction(scope, one, self._functions[query], waits=self._waits) for query, one in self._plans.items()
         ]
+        for name_of_rule, rule in self._ranks.items():
+            key = name_of_rule if name_of_rule not in self._functions else f"{name_of_rule} (rank)"
+            self._functions[key] = self._readers[rule.name] = scope.names.take(snake(name_of_rule))
         types = [*self._types(functions)]
         queries = [one.lines() for one in functions]
         builders = [*self._builders()]
@@ -150,6 +160,9 @@ class _Module:
         for entity in self._entities:
             key = scope.names.take(f"{snake(entity)}_key")
             yield key_builder(scope, entity, key)
+            for rule in self._ranks.values():
+                if rule.into.name == entity:
+                    yield rank_function(scope, rule, self._readers[rule.name], key)
             if not self._program.entities[entity].owned_by_rules:
                 yield item_builder(scope, entity, scope.names.take(f"{snake(entity)}_item"), key)
         for name, pattern in self._rules.writes.items():

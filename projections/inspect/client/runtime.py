@@ -498,3 +498,146 @@ def _places(token: str | None) -> dict[str, Item]:
     if not isinstance(places, dict) or not places:
         raise ValueError("invalid page token")
     return places
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A score and its place on a board: `rank` is 1 plus the number of better scores.
+
+    `equal` is how many scores are the same, 0 if none is. `complete` is false while a
+    group of the ledger is rebuilt.
+    """
+
+    score: Decimal
+    rank: int
+    equal: int
+    total: int
+    complete: bool
+
+    @property
+    def percentile(self) -> Decimal | None:
+        """The percentage of scores that are equal or worse; None on an empty board."""
+        shown = 100 * (self.total - self.rank + 1)
+        return Decimal(shown) / self.total if self.total else None
+
+
+class Ranking:
+    """The ranks of one board. Each method reads the ledger: a Query for each two digits."""
+
+    def __init__(
+        self,
+        ledger: Table,
+        group: str,
+        digits: int,
+        decimals: int,
+        *,
+        descending: bool,
+        consistent: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._group = group
+        self._digits = digits
+        self._decimals = decimals
+        self._descending = descending
+        self._consistent = consistent
+        self._levels = (digits + 1) // 2
+
+    async def rank(self, score: Decimal | int) -> Ranked:
+        """Return the rank of a score, which no item needs to have.
+
+        Raises ValueError for a score that the rule cannot count.
+        """
+        parts = self._parts(score)
+        better = equal = total = 0
+        complete = True
+        for level, part in enumerate(parts):
+            counts, whole = await self._counts(parts[:level])
+            complete = complete and whole
+            total = total if level else sum(counts.values())
+            better += sum(
+                count
+                for other, count in counts.items()
+                if (other > part if self._descending else other < part)
+            )
+            equal = counts.get(part, 0)
+        return Ranked(Decimal(score), 1 + better, equal, total, complete)
+
+    async def at(self, position: int) -> Ranked | None:
+        """Return the score at a position, 1 for the best; None if there are fewer."""
+        parts: list[str] = []
+        better = equal = total = 0
+        complete = True
+        for level in range(self._levels):
+            counts, whole = await self._counts(parts)
+            complete = complete and whole
+            total = total if level else sum(counts.values())
+            for part in sorted(counts, reverse=self._descending):
+                equal = counts[part]
+                if better + equal >= position:
+                    parts.append(part)
+                    break
+                better += equal
+            else:
+                return None
+        return Ranked(self._score(parts), 1 + better, equal, total, complete)
+
+    async def between(self, low: Decimal | int, high: Decimal | int) -> int:
+        """Return the number of scores between two, both included."""
+        first, last = (high, low) if self._descending else (low, high)
+        end, start = await self.rank(last), await self.rank(first)
+        return max(0, end.rank + end.equal - start.rank)
+
+    def _parts(self, score: Decimal | int) -> list[str]:
+        """Return the digits of a score in twos, as groups count them."""
+        shifted = Decimal(score).scaleb(self._decimals)
+        if shifted != int(shifted) or abs(shifted) >= 10**self._digits:
+            raise ValueError(f"the board cannot have the score {score}")
+        width = 2 * self._levels
+        text = f"{int(shifted) % 10**width:0{width}d}"
+        first, *rest = (text[start : start + 2] for start in range(0, width, 2))
+        return [f"-{first}" if shifted < 0 else first, *rest]
+
+    def _score(self, parts: Sequence[str]) -> Decimal:
+        """Return the score of these digits."""
+        text = "".join(parts)
+        whole = int(text.removeprefix("-"))
+        if text.startswith("-"):
+            whole -= 10 ** (2 * self._levels)
+        return Decimal(whole).scaleb(-self._decimals)
+
+    async def _counts(self, parts: Sequence[str]) -> tuple[dict[str, int], bool]:
+        """Return the counters of a group, and whether it is complete."""
+        key = Key("pk").eq(_ledger_key(self._group + "".join(parts)))
+        arguments = {"KeyConditionExpression": key, "ConsistentRead": self._consistent}
+        items: list[Item] = []
+        while True:
+            response = await self._ledger.query(**arguments)
+            items += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                break
+            arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+        newest = max((item["sk"][:4] for item in items), default="")
+        current = [item for item in items if item["sk"][:4] == newest]
+        counts: dict[str, int] = {}
+        for item in current:
+            for name, value in item.items():
+                slot = name.removeprefix("~")
+                if slot.startswith("=") and value:
+                    counts[slot[1:]] = counts.get(slot[1:], 0) + int(value)
+        return counts, not any("rebuilding" in item for item in current)
+
+
+def _board(start: str, key: Item, scale: str) -> str:
+    """Return the beginning of the names of the groups of a board in the ledger."""
+    parts = [
+        _text(value).replace("%", "%25").replace("|", "%7C") for value in key.values()
+    ]
+    return "|".join([start, *parts, f"%={scale}:"])
+
+
+def _ledger_key(text: str) -> str:
+    """Return the key of an item of the ledger: a long one ends in a hash."""
+    encoded = text.encode()
+    if len(encoded) <= 1500:
+        return text
+    return f"{encoded[:1505].decode(errors='ignore')}#{hashlib.sha256(encoded).hexdigest()}"
