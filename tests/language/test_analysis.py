@@ -401,7 +401,7 @@ def test_a_rule_with_a_measure_that_reads_what_it_writes_is_rejected() -> None:
         ("min(x * y)", "x * y"),
         ("max(name)", "text(name)"),
         ("max( name )", "text(name)"),
-        ("max('name')", "text('name')"),
+        ("max('name')", "text(name)"),
         ("max(no)", "no"),
         ("max(score)", "score"),
         ("{max: x, where: {x: [{numeric: ['>', 0]}]}}", "x"),
