@@ -206,7 +206,8 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
     out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
     if row["after"]:
-        out.print(styled("  [dim]after {}: {} passes through the stream.[/]", ", ".join(row["after"]), row["passes"]))
+        passes = f"{row['passes']} passes through the stream" if row["passes"] > 1 else "in the same write"
+        out.print(styled("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
     _print_findings(out, findings, "  ")
     if not findings:
         out.print()

@@ -222,7 +222,7 @@ JUDGED = {
         "28 half-an-index-key warning",
         "28 hot-partition warning",
     ],
-    "tests/simulation/rules/compute.yaml": ["32 long-chain note"],
+    "tests/simulation/rules/compute.yaml": ["34 long-chain note"],
     "tests/simulation/rules/adoption.yaml": ["6 shared-key warning"],
     "tests/simulation/rules/chains.yaml": [
         "23 hot-partition warning",

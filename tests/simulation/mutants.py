@@ -256,7 +256,7 @@ def index_attributes_are_written_without_conditions() -> Iterator[None]:
         yield
 
 
-@mutant("compute")
+@mutant("compute", seed=5)
 def computed_attributes_are_written_without_conditions() -> Iterator[None]:
     with patch.object(indexes, "as_read", lambda *_: ALWAYS):
         yield
@@ -268,7 +268,7 @@ def once_sets_a_value_again() -> Iterator[None]:
         yield
 
 
-@mutant("compute", seed=44)
+@mutant("compute", seed=43)
 def once_is_not_conditional_on_absence() -> Iterator[None]:
     update = indexes.index_update
 
@@ -279,7 +279,7 @@ def once_is_not_conditional_on_absence() -> Iterator[None]:
         yield
 
 
-@mutant("compute", seed=8)
+@mutant("compute", seed=14)
 def computed_attribute_without_a_value_stays() -> Iterator[None]:
     def differing(image: Any, wanted: Any) -> Any:
         wrong = values.differing(image, wanted)
@@ -289,7 +289,7 @@ def computed_attribute_without_a_value_stays() -> Iterator[None]:
         yield
 
 
-@mutant("compute")
+@mutant("compute", seed=8)
 def computed_attributes_follow_only_new_items() -> Iterator[None]:
     found = plan._indexes
 
@@ -297,6 +297,12 @@ def computed_attributes_follow_only_new_items() -> Iterator[None]:
         return found(program, [one for one in recognised if one[1] is None], reject)
 
     with patch.object(plan, "_indexes", only_new):
+        yield
+
+
+@mutant("compute", seed=13)
+def released_items_lose_what_was_set_once() -> Iterator[None]:
+    with patch.object(ComputeRule, "removes", True):
         yield
 
 

@@ -241,7 +241,9 @@ def _from_itself(read: Readings, rule: ItemRule) -> Derived:
     assert read.item is not None
     judged, drifts = verdict(read.program, rule, read.item), tuple(read.drifts(rule.name, INDEX))
     attributes = attributes_of([*rule.owned()], read.image, drifts)
-    more = f"computed from {', '.join(sorted(rule.reads))} of the item itself" if rule.reads else ""
+    inputs = rule.reads if rule.removes else rule.reads - {*rule.owned()}
+    more = f"computed from {', '.join(sorted(inputs))} of the item itself" if inputs else ""
+    more += "" if rule.removes else ", once: what is set stays"
     problem = "; ".join(judged.reasons) if judged.bad else _problem(drifts)
     notes = () if judged.bad else judged.reasons
     return Derived(rule, attributes, drifts, (ITEM, SOURCE), more=more, notes=notes, problem=problem)

@@ -220,9 +220,12 @@ def _index(program: Program, rule: ItemRule, new: Item | None) -> RuleReport:
     item = _of(rule, new)
     if item is None:
         return RuleReport.of(rule, "source", "", "nothing to do: the item was deleted")
-    judged = verdict(program, rule, item)
     names = set(rule.owned())
     write, _ = index_write(program, item)
+    if write is not None:  # rules of one item see what the others write
+        image = {name: value for name, value in {**item.image, **write.values}.items() if value is not None}
+        item = Item(item.entity, item.key, item.variables, image)
+    judged = verdict(program, rule, item)
     wrong = {n: value for n, value in write.values.items() if n in names} if write is not None else {}
     if not wrong:
         if not judged.applies:

@@ -22,11 +22,12 @@ from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.rules import CopyRule, ItemRule, RankRule, Rule
+from projections.language.rules import ComputeRule, CopyRule, ItemRule, RankRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle
 from projections.testing.simulation import ledger_checks
+from projections.testing.simulation.harm import lasting_attributes
 from projections.testing.simulation.trace import image_text
 
 __all__ = ["Checks", "Ended", "Lived"]
@@ -89,6 +90,7 @@ class Checks:
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
+        self._lasting = {table: lasting_attributes([program], table) for table in program.tables}
         self._shadow_indexes = [rule for rule in program.on_items.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
@@ -115,8 +117,15 @@ class Checks:
         `tampered`: the application has written guards, so that guards may go back. `lived` are the rules that were ever
         live.
         """
-        problems = self._premature(key, before, after, lived)
+        problems = [*self._premature(key, before, after, lived), *self._changed(key, before, after)]
         return problems or self._wrong(key, before, after, tampered)
+
+    def _changed(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
+        """Find changes of values that were set once, also on items that have left their entity."""
+        if before is not None and after is not None:
+            for name in self._lasting[key.table] & before.keys():
+                if before[name] != after.get(name):
+                    yield f"{encode_key(key)} {name}: set once, and changed to {_shown(after.get(name))}"
 
     def _premature(
         self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
@@ -174,7 +183,7 @@ class Checks:
             names = [name for name in rule.owned() if before.get(name) != after.get(name)]
             if not names:
                 continue
-            if not rule.removes:
+            if isinstance(rule, ComputeRule) and rule.once:
                 problems += [f"{encode_key(key)} {name}: {rule.name} set it again" for name in names if name in before]
                 was = {name: value for name, value in after.items() if name not in rule.owned()}
                 item = Item(item.entity, item.key, item.variables, was)

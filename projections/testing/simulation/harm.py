@@ -6,7 +6,7 @@ the attributes that they own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.language.entity import Entity
 from projections.language.keys import encode_key
 from projections.language.program import Program
+from projections.language.rules import ComputeRule
 
 __all__ = ["HARM", "Harm", "Ownership"]
 
@@ -362,7 +363,16 @@ class Harm:
                     and not any(name in one for one in owned)
                     and name in self._ownership.attributes(last, key)
                     and value not in self._constants(key, name)
+                    and name not in lasting_attributes(self._programs, key.table)
                 )
             ]
             if names:
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"
+
+
+def lasting_attributes(programs: Iterable[Program], table: str) -> frozenset[str]:
+    """Return the attributes that rules set once on items of a table, and no rule writes otherwise: no rule removes them."""
+    rules = [rule for program in programs for rule in program.rules.values() if rule.into.table == table]
+    once = {name for rule in rules if isinstance(rule, ComputeRule) and rule.once for name in rule.owned()}
+    others = (rule for rule in rules if not (isinstance(rule, ComputeRule) and rule.once))
+    return frozenset(once.difference(*(rule.owned() for rule in others))) if once else frozenset()

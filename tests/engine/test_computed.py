@@ -1,0 +1,92 @@
+"""Computed attributes: one write for all rules of an item, and values that are set once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import projections
+from projections.testing.scenario import Scenario
+
+RULES = """
+table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
+entities:
+  Booking: { key: { PK: "ROOM#{roomId}", SK: "BOOKING#{bookingId}" } }
+  Note: { key: { PK: "ROOM#{roomId}", SK: "NOTE#{noteId}" }, match: { kind: note } }
+  Memo: { key: { PK: "ROOM#{roomId}", SK: "NOTE#{noteId}" }, match: { kind: memo } }
+projections:
+  listed: { from: Booking, index: { GSI1PK: "SIZE#{size}", GSI1SK: "{total}" } }
+  priced: { from: Booking, compute: { set: { size: "{nights} nights at {total}", total: nights * rate } } }
+  sold: { from: Booking, where: { open: [{ exists: true }] }, compute: { set: { soldBy: owner }, once: true } }
+  noted: { from: Note, compute: { set: { by: writer, length: words / 10 } } }
+  first: { from: Note, compute: { set: { firstBy: writer }, once: true } }
+"""
+KEY = {"PK": "ROOM#r", "SK": "BOOKING#1"}
+
+
+@pytest.fixture
+def played() -> Scenario:
+    return Scenario(projections.loads(RULES))
+
+
+def item(scenario: Scenario, key: dict[str, str] = KEY) -> dict[str, Any]:
+    return {name: value for name, value in (scenario.item(key) or {}).items() if name not in key}
+
+
+def test_all_rules_of_an_item_make_one_write(played: Scenario) -> None:
+    played.put({**KEY, "nights": 3, "rate": 2, "open": True, "owner": "ann"})
+    assert item(played) == {
+        "nights": 3,
+        "rate": 2,
+        "open": True,
+        "owner": "ann",
+        "total": 6,
+        "size": "3 nights at 6",
+        "GSI1PK": "SIZE#3 nights at 6",
+        "GSI1SK": "6",
+        "soldBy": "ann",
+    }
+
+
+def test_wrong_and_missing_values_make_only_their_attributes_absent(played: Scenario) -> None:
+    played.put({**KEY, "nights": 3, "rate": 2, "open": True, "owner": "ann"})
+    played.update({**KEY, "rate": "two"})
+    assert item(played) == {"nights": 3, "rate": "two", "open": True, "owner": "ann", "soldBy": "ann"}
+    assert played.quarantined == []
+    played.put({**KEY, "rate": 5, "nights": 1})
+    assert item(played)["size"] == "1 nights at 5"
+
+
+def test_what_is_set_once_stays(played: Scenario) -> None:
+    played.put({**KEY, "nights": 1, "owner": "ann"})
+    assert "soldBy" not in item(played)
+    played.update({**KEY, "open": True}).settle()
+    played.update({**KEY, "owner": "ben"})
+    assert item(played)["soldBy"] == "ann"
+    played.put({**KEY, "owner": "cid", "soldBy": "ann"})  # it does not fit `where` any more
+    assert item(played) == {"owner": "cid", "soldBy": "ann"}
+    played.update({**KEY, "soldBy": "dan"}).settle()  # by the application
+    played.update({**KEY, "open": True, "owner": "eve"})
+    assert item(played)["soldBy"] == "dan"
+    played.put({**KEY, "open": True, "owner": "eve"})
+    assert item(played)["soldBy"] == "eve"
+
+
+def test_an_item_that_leaves_its_entity_keeps_only_what_is_set_once(played: Scenario) -> None:
+    key = {"PK": "ROOM#r", "SK": "NOTE#1"}
+    played.put({**key, "kind": "note", "writer": "ann", "words": 5})
+    assert item(played, key) == {
+        "kind": "note",
+        "writer": "ann",
+        "words": 5,
+        "by": "ann",
+        "length": 0.5,
+        "firstBy": "ann",
+    }
+    played.update({**key, "kind": "memo"})
+    assert item(played, key) == {"kind": "memo", "writer": "ann", "words": 5, "firstBy": "ann"}
+
+
+def test_histories_of_these_rules_end_as_the_items_say(played: Scenario) -> None:
+    played.assert_simulation(histories=40)
