@@ -5,8 +5,9 @@ filled with zeros to an even number and divided into parts of two. Each part is 
 parts before it. So `1234` of 4 digits is counted in two groups: under `12` in the group of all scores of the board, and
 under `34` in the group of the scores that begin with `12`.
 
-A group has at most 100 counters, which fit into one write unit. With one digit for each group there would be twice as many
-groups to update and to read; with three, a group would have 1,000 counters, and an update of it take 7 units.
+A group has at most 100 counters, which fit into 1 KB. (The first group of a board with scores of both signs has up to 200.)
+With one digit for each group there would be twice as many groups to update and to read; with three, a full group would have
+7 KB.
 
 Negative scores are counted by their complement, so that they are in order too: -1 of 4 digits is `-99`, `99`, and -9999 is
 `-00`, `01`. Only the first part has the sign.
