@@ -175,14 +175,14 @@ class ListEmbedder:
         """Write the links of parents to a child, with new tokens."""
         for parent in parents:
             values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
-            why = Purpose("link", (rule.name,), child, records)
+            why = Purpose("link", (rule.name,), parent, records)
             self._store.write(Update(link_key(rule.name, parent, child), set=values, purpose=why))
 
-    def _unlink(self, rule: ListEmbedRule, link: ItemKey, image: Image, records: Records) -> None:
+    def _unlink(self, rule: ListEmbedRule, parent: str, link: ItemKey, image: Image, records: Records) -> None:
         """Delete a link, if it is as it was read: before the child was read, which does not reference the parent."""
         condition = Equal(("token",), image["token"])
         with suppress(ConditionFailed):
-            self._store.write(Delete(link, condition, Purpose("link", (rule.name,), image["child"]["S"], records)))
+            self._store.write(Delete(link, condition, Purpose("link", (rule.name,), parent, records)))
 
     def unlinked(self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None) -> list[str]:
         """Return the encoded keys of a child's parents that have no link to it."""
@@ -218,7 +218,7 @@ class ListEmbedder:
         still = parents_of(rule, child)
         for parent, link in links.items():
             if parent not in still and link in held:
-                self._unlink(rule, link, held[link], records)
+                self._unlink(rule, parent, link, held[link], records)
 
     def _bring(
         self,
@@ -273,7 +273,7 @@ class ListEmbedder:
             if child is not None and child.entity is rule.into and parent in parents_of(rule, child):
                 children.append(child)
             else:
-                self._unlink(rule, link, held, records)
+                self._unlink(rule, parent, link, held, records)
         hopeless, again = self._write_each(rule, children, deadline, records, "embedded", set(links))
         for child_key in again:
             try:

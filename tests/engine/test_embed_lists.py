@@ -376,7 +376,7 @@ def test_link_that_was_written_again_is_not_deleted() -> None:
     lists, old = embedder(w), w.ledger("L|")
     held = {name: wire(value) for name, value in old[0].items()}
     lists._link(rule(w), [encode_key(ItemKey("main", "USER#a", "PROFILE"))], encode_key(COURSE), after(), ())
-    lists._unlink(rule(w), ItemKey("ledger", old[0]["pk"], old[0]["sk"]), held, ())
+    lists._unlink(rule(w), "", ItemKey("ledger", old[0]["pk"], old[0]["sk"]), held, ())
     assert len(w.ledger("L|")) == 1
 
 
