@@ -54,7 +54,7 @@ from projections.engine.store import (
     Update,
     Value,
 )
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule, Reference
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
@@ -67,6 +67,10 @@ CHILDREN_PER_LIST_PAGE = 100
 """How many children one page of a push reads and updates at most, each with all its parents."""
 
 _AT_ONCE = 25
+
+_LINKS_AT_ONCE = 99
+"""Links in a transaction: the most actions of one, without the condition check that an operator's store adds."""
+
 _MOST_TRIES = 20
 
 _NO_LINKS: Mapping[ItemKey, Image] = {}
@@ -174,9 +178,16 @@ class ListEmbedder:
     ) -> None:
         """Write the links of parents to a child, with new tokens."""
         for parent in parents:
-            values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
-            why = Purpose("link", (rule.name,), parent, records)
-            self._store.write(Update(link_key(rule.name, parent, child), set=values, purpose=why))
+            self._store.write(_link_of(rule, parent, child, deadline, records))
+
+    def _link_many(self, links: Sequence[Update]) -> None:
+        """Write links together: a store of operators makes a transaction of each request to the ledger anyway."""
+        for some in slices(links, _LINKS_AT_ONCE):
+            try:
+                self._store.transact(some)
+            except TransactionCancelled:  # by another writer of one of them
+                for link in some:
+                    self._store.write(link)
 
     def _unlink(self, rule: ListEmbedRule, parent: str, link: ItemKey, image: Image, records: Records) -> None:
         """Delete a link, if it is as it was read: before the child was read, which does not reference the parent."""
@@ -344,14 +355,22 @@ class ListEmbedder:
         }
         held = self._store.get_many(list(links.values())) if links and not renew else _NO_LINKS
         renewed = {child.key for child in children} if renew else set[ItemKey]()
-        for (key, parent), link in links.items():
-            if link not in held:
-                self._link(rule, [parent], texts[key], deadline, ())
-                renewed.add(key)  # a push did not find it, so a list of an older parent could still be written
+        missing = [place for place, link in links.items() if link not in held]
+        self._link_many([_link_of(rule, parent, texts[key], deadline, ()) for key, parent in missing])
+        # a push did not find these, so a list of an older parent could still be written
+        renewed.update(key for key, _ in missing)
         hopeless, again = self._write_each(rule, children, deadline, (), "pulled", renewed)
         for key in again:
             self.pull(rule, key, deadline)
         return hopeless
+
+
+def _link_of(rule: ListEmbedRule, parent: str, child: str, deadline: Deadline, records: Records) -> Update:
+    """The update that writes the link of a parent to a child, with a new token."""
+    values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
+    return Update(
+        link_key(rule.name, parent, child), set=values, purpose=Purpose("link", (rule.name,), parent, records)
+    )
 
 
 def _is_due(wanted: Wanted, references: Sequence[Reference] | None, *, renewed: bool) -> bool:

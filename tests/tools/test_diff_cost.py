@@ -44,6 +44,7 @@ RULES = {
     "claimed copy": "{from: Like, copy: {into: ByPost, attributes: [v]}}",
     "embed through an index": '{from: Post, embed: {into: Like, match: {postId: "{postId}"}, attributes: {t: title}}}',
     "embed in a collection": '{from: Post, embed: {into: Part, match: {postId: "{postId}"}, attributes: {t: title}}}',
+    "embed by list": '{from: Post, embed: {into: Like, match: {posts: "{postId}"}, as: all, attributes: [title]}}',
 }
 
 
@@ -87,7 +88,7 @@ def measured(rule: str, targets: int) -> tuple[Program, int, int]:
         if "into: Part" in rule:
             seed(store, PK=f"POST#{post}", SK=f"PART#{number}")
         else:
-            seed(store, PK=f"LIKE#{number}", SK="LIKE", postId=post, v=number, w=-number)
+            seed(store, PK=f"LIKE#{number}", SK="LIKE", postId=post, posts=[post], v=number, w=-number)
     backfill = Backfill(program, store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC))
     runner = Runner(backfill, clock=lambda: 1_800_000_000.0)
     runner.work(backfill.begin(segments=1, wait=0.0, allow_delete=True))

@@ -137,6 +137,10 @@ class _Samples:
         return {"S": self._text(entity, path, number)}
 
     def _lists(self, entity: str, number: int) -> Iterator[tuple[str, Value]]:
+        for embed in self.program.typed.rules.values():
+            if isinstance(embed, canonical.Embed) and embed.listed is not None and embed.into == entity:
+                path = embed.listed.references
+                yield path, {"L": [{"S": self._text(entity, path, one)} for one in (1, 2)]}
         for name, rule in self.shapes.variants:
             if rule.source != entity or rule.each is None:
                 continue

@@ -127,7 +127,7 @@ def cost(document: Document, name: str) -> Cost:
     - Guarded copy: the copy and its source are read, and both again after it was created; one write.
     - Index: one write, and one to each index. Compute: one write.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
-      With a list of one reference: link and parent are read, and one more write is that of the link.
+      With a list of one reference: the link is read, and each parent once per page; the link is written in a transaction.
     """
     rule = document.rules[name]
     source = f"{' and '.join(rule.sources)} items"
@@ -136,7 +136,7 @@ def cost(document: Document, name: str) -> Cost:
     if isinstance(rule, Compute):
         return Cost(source, 0, 0, 1000, 0)
     if isinstance(rule, Embed) and rule.listed is not None:
-        return Cost(f"{rule.into} items", 2000, 0, 2000, 0)
+        return Cost(f"{rule.into} items", 1000, 1, 3000, 0)
     if isinstance(rule, Embed):
         return Cost(f"{rule.into} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
     if not rule.recorded:
