@@ -10,6 +10,7 @@ from functools import cached_property
 from projections.deploy.filters import Filters, filters, key_prefixes
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
+from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
@@ -37,7 +38,9 @@ class TableNeeds:
     deletes: bool
     """Rules create and delete items in it: copies and derived items."""
     children: bool
-    """It has children of embed rules, which a push queries and updates in batches of statements."""
+    """It has children of embed rules, which a push updates in batches of statements."""
+    searched: bool
+    """A push queries it, or its indexes, for children; those of several parents are found in the ledger."""
     published: bool
     """Rules publish to its items in batches of statements."""
     queried: tuple[str, ...]
@@ -90,6 +93,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
+        searched=any(not isinstance(rule, ListEmbedRule) for rule in children),
         published=any(shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
     )

@@ -28,6 +28,7 @@ def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
             "updates": table.updates,
             "deletes": table.deletes,
             "has children": table.children,
+            "searches children": table.searched,
             "takes statements": table.children or table.published,
             "looks up children": bool(table.queried),
         }
