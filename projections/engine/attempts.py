@@ -14,7 +14,10 @@ from projections.engine.store import Image, ItemKey
 from projections.errors import StoreError
 from projections.language.contribution import Contributions
 
-__all__ = ["MOST_ACTIONS", "MOST_BYTES", "Attempt", "fail"]
+__all__ = ["MOST_ACTIONS", "MOST_BYTES", "Attempt", "Counted", "fail"]
+
+Counted = tuple[str, str, str]
+"""A rule's name, an encoded target key, and a value as contributions have it."""
 
 MOST_ACTIONS = 100
 """Actions of a transaction (a limit of DynamoDB)."""
@@ -47,6 +50,8 @@ class Attempt:
     retracted: Set[str] = frozenset()
     """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
     pieces: Mapping[Target, Piece] = MappingProxyType({})
+    counted: Set[Counted] = frozenset()
+    """The values whose counters change."""
     actions = 1
     """Actions of a transaction that the pieces take."""
     most_actions = MOST_ACTIONS

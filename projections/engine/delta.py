@@ -55,11 +55,18 @@ class Piece:
     removes: list[str] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
     """Members whose value may become the least or greatest of what has settled."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """By value, as contributions have it: what is added to its counter, 0 if it only settles."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """By value: how much of its counter settles."""
 
     @property
     def actions(self) -> int:
         """Return the most actions of a transaction that it takes, including the group's."""
-        return 1 + len(self.puts) + len(self.removes) + 2 * len(self.settled)
+        return 1 + len(self.puts) + len(self.removes) + 2 * len(self.settled) + len(self.counted)
+
+    def count(self, value: str, number: int) -> None:
+        self.counted[value] = self.counted.get(value, 0) + number
 
     def add(self, slot: str, amount: Decimal) -> None:
         total = WIDE.add(self.amounts.get(slot, Decimal(0)), amount)
@@ -99,6 +106,10 @@ def difference(
             for slot, amount in contributed.items():
                 if slot == "+":
                     piece.settled = sorted(amount)
+                elif slot == "%":
+                    piece.kept = dict(sorted(amount.items()))
+                    for value, number in piece.kept.items():
+                        piece.count(value, number)
                 else:
                     piece.add(SETTLED + slot, Decimal(amount))
     return pieces
@@ -117,6 +128,10 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
             had, has = old.get("+", _NONE), new.get("+", _NONE)
             piece.puts = sorted(member for member, held in has.items() if had.get(member) != held)
             piece.removes = sorted(had.keys() - has.keys())
+        elif slot == "%":
+            had, has = old.get("%", _NONE), new.get("%", _NONE)
+            changes = {value: has.get(value, 0) - had.get(value, 0) for value in sorted(had.keys() | has.keys())}
+            piece.counted = {value: number for value, number in changes.items() if number}
         elif slot != SETTLED and slot != GENERATION:
             amount = WIDE.subtract(Decimal(new.get(slot, 0)), Decimal(old.get(slot, 0)))
             if amount:
@@ -227,7 +242,7 @@ def steps(
         chunks = _chunks(piece, (rule, target), load)
         for number, (chunk, heavy) in enumerate(chunks, 1):
             last = number == len(chunks)
-            cost = 1 + len(chunk) + (2 * len(piece.settled) if last else 0)
+            cost = 1 + len(chunk) + (2 * len(piece.settled) + len(piece.kept) if last else 0)
             owes = len(f"{rule}|{target}".encode()) if last and not goal else 0
             if used and (used + cost > load.actions or weight + heavy > load.bytes or owed + owes > _MOST_OWED):
                 yield copy.deepcopy(current), settled
@@ -243,12 +258,14 @@ def steps(
                 if generation_of(now) != opened:  # nothing of it is in the group as rebuilt
                     now.clear()
                     now[GENERATION] = opened
-                held = now.setdefault("+", {})
-                for member in chunk:
-                    if member in piece.puts:
-                        held[member] = goal["+"][member]
+                for slot, member in chunk:
+                    held = now.setdefault(slot, {})
+                    if member in goal.get(slot, _NONE):
+                        held[member] = goal[slot][member]
                     else:
                         held.pop(member, None)
+                    if not held:
+                        del now[slot]
         if not current[rule][target]:
             del current[rule][target]
             if not current[rule]:
@@ -261,16 +278,20 @@ def _length(target: str, targets: Mapping[str, Contributed] | None) -> int:
     return len(target) + len(str(targets[target])) if targets and target in targets else 0
 
 
-def _chunks(piece: Piece, target: Target, load: Load) -> list[tuple[list[str], int]]:
-    """Return the members that a piece puts and removes, in parts that one transaction holds, with the bytes of each part."""
-    room = load.actions - 1 - 2 * len(piece.settled)
-    chunks: list[tuple[list[str], int]] = [([], 0)]
+def _chunks(piece: Piece, target: Target, load: Load) -> list[tuple[list[tuple[str, str]], int]]:
+    """Return the members and values that a piece changes, in parts that one transaction holds, with the bytes of each part.
+
+    Each has its slot in contributions, `+` or `%`. What settles is not in a part: it belongs to the last.
+    """
+    room = load.actions - 1 - 2 * len(piece.settled) - len(piece.kept)
+    chunks: list[tuple[list[tuple[str, str]], int]] = [([], 0)]
     puts = set(piece.puts)
-    for member in [*piece.removes, *piece.puts]:
-        heavy = load.weigh(target, member) if member in puts else 0
+    values = [("%", value) for value in piece.counted if value not in piece.kept]
+    for slot, member in [*(("+", member) for member in (*piece.removes, *piece.puts)), *values]:
+        heavy = load.weigh(target, member) if slot == "+" and member in puts else 0
         chunk, weight = chunks[-1]
-        if chunk and (len(chunk) == room or weight + heavy > load.bytes):
-            chunks.append(([member], heavy))
+        if chunk and (len(chunk) >= room or weight + heavy > load.bytes):
+            chunks.append(([(slot, member)], heavy))
         else:
-            chunks[-1] = [*chunk, member], weight + heavy
+            chunks[-1] = [*chunk, (slot, member)], weight + heavy
     return chunks

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.ledger_items import (
     CLOSED,
+    COUNT,
     LEDGER,
     REBUILDING,
     SHARD_COUNT,
@@ -19,6 +20,7 @@ from projections.engine.ledger_items import (
     members_key,
 )
 from projections.engine.store import Image, Store, Value, all_items
+from projections.engine.value_counters import count_of
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
@@ -187,7 +189,7 @@ def parts_of(store: Store, partition: str, generation: int | None = None) -> lis
 def is_amount(name: str) -> bool:
     """Return whether an attribute of a group is one that commits add to."""
     slot = name.removeprefix(SETTLED)
-    return name == "version" or slot == "n" or slot[:1] in ("=", "#")
+    return name == "version" or slot == "n" or slot[:1] in ("=", "#", "%")
 
 
 def summed(generation: int, parts: Iterable[Image]) -> Group:
@@ -243,6 +245,9 @@ def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: Mem
 
 def first_members(query: MemberQuery, items: Sequence[Image], group: Group) -> list[Member]:
     """Return the members that a query selects, by the first items in its order; a settled value may come before them."""
+    if query.counts:  # a damaged counter is not shown; `verify` reports it
+        counted = [(item["v"], count_of(item) or 0) for item in items if "v" in item]
+        return [Member(value, {COUNT: {"N": str(number)}}, "") for value, number in counted if number > 0]
     members = [
         Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
     ]

@@ -4,6 +4,7 @@
     E|<source>            .                            entry: the contributions of a source item, and their version
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
+                          <generation>|<slot>|<value>   value counter: see `engine.value_counters`
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
     L|<rule>|<parent>     <child>                      link: a child that references the parent among others
     W|<rule>|<target>     .                            the source that waits for a key with an item of another kind
@@ -29,6 +30,8 @@ from projections.language.keys import escape
 
 __all__ = [
     "CLOSED",
+    "COUNT",
+    "KEPT",
     "LEDGER",
     "MOST_EXPIRIES",
     "REBUILDING",
@@ -45,6 +48,7 @@ __all__ = [
     "members_key",
     "read_recent",
     "recent_element",
+    "slot_in",
     "waiting_key",
     "whole_key",
 ]
@@ -54,6 +58,9 @@ LEDGER = "ledger"
 
 SHARD_COUNT = "shards"
 """On the first shard of a group: how many shards it ever had; absent if one."""
+
+COUNT, KEPT = "c", "k"
+"""On a value counter: the number of contributions with the value, and how many of these have settled."""
 
 CLOSED = "closed"
 """On all shards of a group that a rebuild replaces: the generation that does."""
@@ -109,6 +116,11 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
     sort = f"{generation:04d}|{escape(slot)}|{value}{source}"
     sort = _shortened(f"{sort}\0{position}" if position else sort, _LONGEST_SORT)
     return ItemKey(LEDGER, members_key(rule, target), sort)
+
+
+def slot_in(member: Image) -> str:
+    """Return the slot of a stored member or value counter."""
+    return member["sk"]["S"].split("|", 2)[1].replace("%7C", "|").replace("%25", "%")  # type: ignore[no-any-return]
 
 
 def fence_key(rule: str, parent: str) -> ItemKey:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from projections.engine.attempts import MOST_BYTES, Attempt
+from projections.engine.attempts import MOST_BYTES, Attempt, Counted
 from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.ledger_items import Target
 
@@ -16,22 +16,30 @@ __all__ = ["Transaction", "lanes", "pack"]
 class Transaction:
     """Attempts that are committed together, and the groups they share."""
 
-    __slots__ = ("actions", "attempts", "groups", "size")
+    __slots__ = ("actions", "attempts", "counted", "groups", "size")
 
     def __init__(self, groups: Iterable[Target] = ()) -> None:
         self.attempts: list[Attempt] = []
         self.groups: set[Target] = set(groups)
+        self.counted: set[Counted] = set()
         self.actions = 0
         self.size = 0
 
     def take(self, attempt: Attempt) -> bool:
-        """Add an attempt if there is room: groups that are in already cost no further action. The first always has room."""
-        actions = self.actions + attempt.actions - len(self.groups.intersection(attempt.pieces))
+        """Add an attempt if there is room. The first always has room.
+
+        Groups and counters that are in already cost no further action.
+        """
+        shared = len(self.groups.intersection(attempt.pieces))
+        if attempt.counted:
+            shared += len(self.counted.intersection(attempt.counted))
+        actions = self.actions + attempt.actions - shared
         size = self.size + attempt.size
         if self.attempts and (actions > attempt.most_actions or size > MOST_BYTES):
             return False
         self.actions, self.size = actions, size
         self.groups.update(attempt.pieces)
+        self.counted.update(attempt.counted)
         self.attempts.append(attempt)
         return True
 

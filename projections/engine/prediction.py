@@ -56,10 +56,13 @@ class Predictor:
                 attempt.pieces = difference(before, goal, attempt.settle, change.mark, opened.of)
                 attempt.retracted = retracted(before, goal, attempt.settle)
                 attempt.actions = 1 + sum([piece.actions for piece in attempt.pieces.values()])
+                attempt.counted = frozenset(
+                    [(*target, value) for target, piece in attempt.pieces.items() for value in piece.counted]
+                )
                 attempt.rules = tuple(sorted(before.keys() | goal.keys()))
             else:  # as all likes of one post are
                 attempt.pieces, attempt.retracted, attempt.actions = other.pieces, other.retracted, other.actions
-                attempt.rules = other.rules
+                attempt.rules, attempt.counted = other.rules, other.counted
             attempt.size = 500 + 2 * len(attempt.text)
             if change.after.payloads:
                 attempt.size += sum(

@@ -2,7 +2,7 @@
 
 1. Close the old generation, and make the new one with what has settled, in one transaction per shard. From then on commits
    to the old one fail, and learn from the reason which generation is open. The extremes of what has settled follow when
-   all shards are closed: a commit to any shard may change them.
+   all shards are closed: a commit to any shard may change them. So do value counters, as far as they have settled.
 2. Refresh every entry that names the target. An entry says in which generation its contribution is counted, so that each is
    moved exactly once: by the refresh, or by a change that comes first. Nothing is published meanwhile.
 3. Open the group for publishing, and publish it.
@@ -36,12 +36,15 @@ from projections.engine.groups import Generations, extreme_sort, parts_of, sprea
 from projections.engine.guards import as_read
 from projections.engine.ledger_items import (
     CLOSED,
+    COUNT,
+    KEPT,
     LEDGER,
     REBUILDING,
     SHARD_COUNT,
     Target,
     group_key,
     members_key,
+    slot_in,
     whole_key,
 )
 from projections.engine.store import (
@@ -255,6 +258,7 @@ def _close_generation(
     for shard in range(max([counted, spread(program, target), *(shard + 1 for shard in parts)])):
         _close_shard(store, target, generation, shard, parts, following, begins if shard == 0 else None)
     _carry_extremes(store, target, generation, following)
+    _carry_counters(store, target, generation, following)
 
 
 def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:
@@ -326,6 +330,45 @@ def _carry_extremes(store: Store, target: Target, generation: int, following: in
         key = ItemKey(LEDGER, next_key.partition, extreme_sort(following, slot, which))
         with suppress(ConditionFailed):
             store.write(Update(key, set=held, condition=AnyOf((Missing(("order",)), beaten)), purpose=why))
+
+
+def _carry_counters(store: Store, target: Target, generation: int, following: int) -> None:
+    """Move what has settled in value counters to the next generation, each in a transaction with the number of counters.
+
+    The transaction takes it out of the old counter, so each part is moved once, whoever repeats this.
+    """
+    read = partial(store.query, LEDGER, [{"S": members_key(*target)}], prefix=f"{generation:04d}|")
+    for item in all_items(read):
+        if KEPT in item:
+            _carry_counter(store, target, ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), item, following)
+
+
+def _carry_counter(store: Store, target: Target, old: ItemKey, item: Image | None, following: int) -> None:
+    """Move what has settled in one counter. Raise TransactionCancelled if commits keep changing the new one."""
+    key = ItemKey(LEDGER, old.partition, f"{following:04d}{(old.sort or '')[4:]}")
+    why = _why("rebuild", target)
+    for attempt in range(_MOST_TRIES):
+        if item is None or KEPT not in item:  # another process has moved it
+            return
+        kept, there = item[KEPT], store.get(key)
+        number: dict[str, Value] = {"version": {"N": "1"}}
+        if there is None:
+            number["%" + slot_in(item)] = {"N": "1"}
+        described = {name: item[name] for name in ("o", "v") if there is None}
+        condition = Missing(("pk",)) if there is None else Above((COUNT,), {"N": "0"})
+        writes = [
+            Update(old, remove=(KEPT,), condition=Equal((KEPT,), kept), purpose=why),
+            Update(key, set=described, add={COUNT: kept, KEPT: kept}, condition=condition, purpose=why),
+            Update(group_key(*target, following), add=number, purpose=why),
+        ]
+        try:
+            store.transact(writes)
+        except TransactionCancelled:
+            if attempt == _MOST_TRIES - 1:
+                raise
+            item = store.get(old)
+        else:
+            return
 
 
 def reopen(store: Store, target: Target, generation: int) -> None:

@@ -117,10 +117,9 @@ Records: TypeAlias = tuple[str, ...]
 """Sequence numbers of the stream records of a batch that a write follows from, in order."""
 
 Role = Literal[
-    "entry", "forget", "group", "member", "extreme", "shards", "rebuild", "sweep", "note", "fence", "link", "wait",
-    "registry", "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index", "compute",
-    "release",
-    "restore", "delete", "other",
+    "entry", "forget", "group", "member", "counter", "extreme", "shards", "rebuild", "sweep", "note", "fence", "link",
+    "wait", "registry", "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index",
+    "compute", "release", "restore", "delete", "other",
 ]  # fmt: skip
 """The kind of a write; `inspect.rehearsal.roles.ROLES` has each in words."""
 

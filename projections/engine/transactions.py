@@ -1,7 +1,7 @@
 """One transaction on the ledger: its writes, and the items as a cancelled one returns them.
 
-In this order: the entries of its attempts, the groups they share, extremes, then members. An entry is written under the
-condition that it is as predicted or as found, a group under the condition that no rebuild has closed it.
+In this order: the entries of its attempts, the groups they share, extremes, value counters, then members. An entry is
+written under the condition that it is as predicted or as found, a group under the condition that no rebuild has closed it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from projections.engine.store import (
     Value,
     Write,
 )
+from projections.engine.value_counters import Counters as ValueCounters
+from projections.engine.value_counters import ValueCounter, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, TransactionCancelled, Transient
 from projections.language.ordering import decode_order
 from projections.language.program import Program
@@ -59,12 +61,12 @@ _OPEN_AND_THERE = AllOf((Exists(("pk",)), _OPEN))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_PENDING = Missing(("recent",))
 
-Role = Attempt | Target | ItemKey
-"""The subject of a write in a transaction: the entry of an attempt, a group, or an extreme."""
+Role = Attempt | Target | ItemKey | ValueCounter
+"""The subject of a write in a transaction: the entry of an attempt, a group, an extreme, or a value counter."""
 
-Sent = Literal["committed", "changed", "not extreme"]
+Sent = Literal["committed", "changed", "again"]
 """The answer to a transaction. Changed: entries or groups are not as expected; attempts and generations record what they
-are. Not extreme: only extremes were not exceeded; without them the same transaction can be sent again."""
+are. Again: only extremes were not exceeded, or counters were not as assumed; the same differences can be sent again."""
 
 
 class Transactions:
@@ -84,6 +86,7 @@ class Transactions:
         self._chance = chance
         self._counters = counters
         self._sharded: dict[tuple[Target, int], int] = {}
+        self._value_counters = ValueCounters()
         self._named: set[tuple[Target, int]] = set()
         """Generations that closed groups were found to name: they may be created here, should they be lost."""
 
@@ -100,11 +103,12 @@ class Transactions:
             failed = [reason for reason in cancelled.reasons if reason is not None]
             if any(reason.kind == "condition" for reason in failed):
                 changed = self._learn(cancelled, roles)
-                return "changed" if changed else "not extreme"
+                return "changed" if changed else "again"
             invalid = next((reason.message for reason in failed if reason.kind == "invalid"), None)
             if invalid is not None:
                 raise InvalidRequest(invalid) from cancelled
             raise Transient(str(cancelled)) from cancelled
+        self._value_counters.committed(role for role in roles if isinstance(role, ValueCounter))
         return "committed"
 
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Role]) -> bool:
@@ -125,6 +129,8 @@ class Transactions:
                     role.state = "moved"
                 else:
                     role.found(reason.item)
+            elif isinstance(role, ValueCounter):
+                self._value_counters.found(role, reason.item)
             elif isinstance(role, ItemKey):
                 for attempt in attempts:
                     attempt.not_extreme = attempt.not_extreme | {role}
@@ -144,6 +150,7 @@ class Transactions:
         records: dict[Target, list[str]] = {}
         extremes: dict[ItemKey, Update] = {}
         members: list[Write] = []
+        counted: dict[ItemKey, ValueCounter] = {}
         for attempt in attempts:
             writes.append(self._entry_write(attempt, last))
             roles.append(attempt)
@@ -156,13 +163,26 @@ class Transactions:
                     members.extend(_member_writes(attempt, target, piece))
                 if piece.settled:
                     _settle_extremes(attempt, target, piece, extremes)
+                if piece.counted:
+                    _count(attempt, target, piece, counted)
+        counters: list[tuple[Write, ValueCounter]] = []
+        for counter in counted.values():
+            if counter.added or counter.kept:
+                write, edge = self._value_counters.write(counter)
+                counters.append((write, counter))
+                if edge:
+                    totals, slot = amounts[counter.target], slot_of(counter.value)
+                    totals[slot] = WIDE.add(totals.get(slot, _ZERO), Decimal(edge))
         for target, totals in amounts.items():
             why = Purpose("group", target[:1], target[1], tuple(records[target]))
             writes.append(self._group_write(target, totals, extremes, attempts[0].opened.of(target), why))
             roles.append(target)
-        for key, write in extremes.items():
-            writes.append(write)
+        for key, extreme in extremes.items():
+            writes.append(extreme)
             roles.append(key)
+        for write, counter in counters:
+            writes.append(write)
+            roles.append(counter)
         return [*writes, *members], roles
 
     def _entry_write(self, attempt: Attempt, last: bool) -> Update:
@@ -282,6 +302,17 @@ def _member_writes(attempt: Attempt, target: Target, piece: Piece) -> Iterable[W
         remove = () if payload else ("a",)
         key = member_key(rule, text, generation, member, source)
         yield Update(key, set=values, remove=remove, purpose=purpose)
+
+
+def _count(attempt: Attempt, target: Target, piece: Piece, into: dict[ItemKey, ValueCounter]) -> None:
+    """Add what an attempt changes in counters."""
+    generation = attempt.opened.of(target)
+    for value, number in piece.counted.items():
+        counter = ValueCounter(target, generation, value)
+        counter = into.setdefault(counter.key, counter)
+        counter.added += number
+        counter.kept += piece.kept.get(value, 0)
+        counter.records.extend(attempt.change.sequences)
 
 
 def _settle_extremes(attempt: Attempt, target: Target, piece: Piece, into: dict[ItemKey, Update]) -> None:

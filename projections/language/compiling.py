@@ -13,7 +13,7 @@ from projections.language.digits import Scale
 from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.measures import Measure as ParsedMeasure
 from projections.language.patterns import Pattern
 from projections.language.rules import (
@@ -274,6 +274,8 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
         slot = name
         if function in EXTREMES:  # `min` and `max` of the same values share their members
             slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
+        elif function in VALUES:  # as measures of the same values share their counters
+            slot = slots.setdefault(json.dumps(["values", expression, where], sort_keys=True), name)
         elif function in PICKED:  # as measures by the same order do
             slot = slots.setdefault(json.dumps(["by", parts["by"], where], sort_keys=True), name)
         measures.append(

@@ -5,7 +5,8 @@ They are plain JSON, because they are compared, stored and subtracted more often
 
 - `n`: the number of elements of the source that contribute (1 without `each`).
 - `=m`: the amount of measure m: for `count` with a condition and for `sum`; for `avg` the sum.
-- `#m`: the number of values of an `avg`.
+- `#m`: the number of values of an `avg` or a `counts`.
+- `%`: values, for `distinct`, `counts` and `values`: slot and encoded value → how many elements have it.
 - `+`: members, for `min`, `max`, `top`, `latest` and claims: slot and encoded value → a digest of the
   attributes that the member holds. With `each`, a space and the element's position follow, because elements of one source
   can have the same value.
@@ -128,9 +129,9 @@ def bytes_at_most(targets: Mapping[str, Contributed], rule: str) -> int:
         total += 6 * len(target) + 40
         if len(held) > 1:
             total += 6 * sum(map(len, held)) + 80 * len(held)
-            members = held.get("+")
-            if members:
-                total += 6 * sum(map(len, members)) + 24 * len(members)
+            for members in (held.get("+"), held.get("%")):
+                if members:
+                    total += 6 * sum(map(len, members)) + 24 * len(members)
     return total + (len(rule) + 1) * len(targets) + len(rule) + 6
 
 
@@ -183,6 +184,10 @@ def merge(into: Contributed, more: Contributed) -> None:
     for slot, amount in more.items():
         if slot == "+":
             into.setdefault("+", {}).update(amount)
+        elif slot == "%":
+            counted = into.setdefault("%", {})
+            for value, number in amount.items():
+                counted[value] = counted.get(value, 0) + number
         elif isinstance(amount, int):
             into[slot] = into.get(slot, 0) + amount
         else:  # exact: an item has far fewer elements than ten billion

@@ -11,16 +11,18 @@ from projections.language.arithmetic import Expression
 from projections.language.patterns import Pattern
 from projections.language.syntax import LanguageError, LanguageErrors, suggest
 
-__all__ = ["EXTREMES", "FUNCTIONS", "MOST_DIGITS", "PICKED", "ROUNDED", "SHORT_FORMS", "TYPED", "Measure"]
+__all__ = ["EXTREMES", "FUNCTIONS", "MOST_DIGITS", "PICKED", "ROUNDED", "SHORT_FORMS", "TYPED", "VALUES", "Measure"]
 
 ROUNDED = ("sum", "avg")
 """Functions whose result may be rounded when it is published."""
 EXTREMES = ("min", "max")
 PICKED = ("first", "last")
 """Functions that show a value of one item, by an order."""
-TYPED = EXTREMES
+VALUES = ("distinct", "counts", "values")
+"""Functions that need a counter for each value."""
+TYPED = (*EXTREMES, *VALUES)
 """Functions that take numbers or text: each measure takes one type."""
-FUNCTIONS = ("count", *ROUNDED, *EXTREMES, *PICKED)
+FUNCTIONS = ("count", *ROUNDED, *EXTREMES, *PICKED, *VALUES)
 """The functions of measures. All except `count`, the first, take an expression."""
 SHORT_FORMS = ("count", *(f"{name}(e, by)" if name in PICKED else f"{name}(e)" for name in FUNCTIONS[1:]))
 MOST_DIGITS = 20

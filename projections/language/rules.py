@@ -22,7 +22,7 @@ from projections.language.contribution import (
 from projections.language.digits import Scale, level_of, range_of
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
 from projections.language.ordering import encode_order
 from projections.language.sizes import size
 from projections.language.values import CONTEXT, number_text
@@ -49,6 +49,15 @@ __all__ = [
     "owned_on",
 ]
 
+MOST_VALUES = 100
+"""The most keys of a `counts` and elements of a `values`."""
+
+REST = "*"
+"""The key of the values that a `counts` does not list."""
+
+MOST_KEPT = 40
+"""The most different values that one item with `expired: keep` contributes to one target: they settle in one transaction."""
+
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
 Evaluate = Callable[[Resolve], Value | None]
@@ -57,7 +66,7 @@ RANK_LEVELS_IN_SHARDS = 2
 """How many levels of a `rank` are in shards: the groups of a later one are each a small part of a board."""
 
 LIST_BYTES = 32 * 1024
-"""The size limit of a published list.
+"""The size limit of a published list, map or set.
 
 The application and all rules share the 400 KB of an item: with a long list, the application's own update would fail.
 """
@@ -227,6 +236,8 @@ class MemberQuery:
     slot: str
     descending: bool
     limit: int
+    counts: bool = False
+    """Whether these members are value counters."""
 
 
 class LedgerRule(Rule):
@@ -275,6 +286,13 @@ class LedgerRule(Rule):
                 held[text, member] = payload
         for text in merged:
             check_merged(contributed[text])
+        if self.expired == "keep":
+            for held_there in contributed.values():
+                if len(held_there.get("%", ())) > MOST_KEPT:
+                    raise BadInput(
+                        f"its elements have {len(held_there['%'])} different values for one target, and with `expired: keep` an "
+                        f"item may have {MOST_KEPT}; shorten the list, or use `expired: retract`"
+                    )
         return contributed, held
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
@@ -570,9 +588,14 @@ class AggregateRule(LedgerRule):
             value = measure.evaluate(resolve)
             if value is None:
                 continue
-            if measure.function in EXTREMES:
+            if measure.function in TYPED:
                 wire: Value = {"S": value} if isinstance(value, str) else {"N": number_text(value)}
-                amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
+                if measure.function in EXTREMES:
+                    amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
+                elif value != "":  # no key of a map, and no element of a set
+                    amounts.setdefault("%", {})[f"{measure.slot}|{encode_order(wire)}"] = 1
+                    if measure.function == "counts":
+                        amounts["#" + measure.slot] = 1
                 continue
             assert isinstance(value, Decimal)
             text = number_text(value)
@@ -602,14 +625,20 @@ class AggregateRule(LedgerRule):
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
-        return tuple(
-            MemberQuery(query, slot, descending, 1)
-            for query, slot, descending in dict.fromkeys(
-                (f"{measure.function} {measure.slot}", measure.slot, measure.function in ("max", "last"))
-                for measure in self.measures
-                if measure.function in (*EXTREMES, *PICKED)
-            )
-        )
+        found: dict[str, MemberQuery] = {}
+        for measure in self.measures:
+            function, slot = measure.function, measure.slot
+            if function in ("counts", "values"):  # one more than are shown: one of them may be the text *
+                found[f"values {slot}"] = MemberQuery(f"values {slot}", slot, False, MOST_VALUES + 1, counts=True)
+            elif function in (*EXTREMES, *PICKED):
+                name = f"{function} {slot}"
+                found[name] = MemberQuery(name, slot, function in ("max", "last"), 1)
+        return tuple(found.values())
+
+    @property
+    def value_slots(self) -> tuple[str, ...]:
+        """The slots whose values are counted."""
+        return tuple(dict.fromkeys(measure.slot for measure in self.measures if measure.function in VALUES))
 
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
         values: dict[str, Value | None] = {}
@@ -625,6 +654,13 @@ class AggregateRule(LedgerRule):
                 count = int(totals.amounts.get("#" + measure.slot, 0))
                 total = totals.amounts.get("=" + measure.slot, Decimal(0))
                 values[measure.name] = {"N": _rounded(total, count, measure.digits)} if count else None
+            elif measure.function == "distinct":
+                values[measure.name] = {"N": number_text(totals.amounts.get("%" + measure.slot, Decimal(0)))}
+            elif measure.function == "counts":
+                number = int(totals.amounts.get("#" + measure.slot, 0))
+                values[measure.name] = _counts(members[f"values {measure.slot}"], number)
+            elif measure.function == "values":
+                values[measure.name] = _set(members[f"values {measure.slot}"])
             elif measure.by is not None:
                 picked = members[f"{measure.function} {measure.slot}"]
                 values[measure.name] = picked[0].payload.get(measure.name) if picked else None
@@ -644,6 +680,41 @@ def _rounded(total: Decimal, count: int, digits: int | None) -> str:
     if 2 * rest > denominator or (2 * rest == denominator and whole % 2):  # half-even; the rest is never negative
         whole += 1
     return number_text(Decimal(f"{whole}E-{digits}"))
+
+
+def _counts(counters: Sequence[Member], number: int) -> Value:
+    """Return the map of a `counts`, from its first counters and the number of all values."""
+    shown: dict[str, Value] = {}
+    rest, size_now = number, 3
+    for value, count in _listed(counters):
+        size_now += 1 + len(value.encode()) + size(count)
+        if size_now > LIST_BYTES:
+            break
+        shown[value] = count
+        rest -= int(count["N"])
+    if rest > 0:
+        shown[REST] = {"N": str(rest)}
+    return {"M": shown}
+
+
+def _listed(counters: Sequence[Member]) -> Iterator[tuple[str, Value]]:
+    """Yield the values that a `counts` lists, as text, with their numbers."""
+    listed = [counter for counter in counters if counter.value.get("S") != REST]
+    for counter in listed[:MOST_VALUES]:
+        ((_, text),) = counter.value.items()
+        yield text, counter.payload["c"]
+
+
+def _set(counters: Sequence[Member]) -> Value | None:
+    """Return the set of a `values`: None without values, because DynamoDB has no empty sets."""
+    elements: list[str] = []
+    size_now = 0
+    for counter in counters[:MOST_VALUES]:
+        size_now += size(counter.value)
+        if size_now > LIST_BYTES:
+            break
+        elements.append(next(iter(counter.value.values())))
+    return {f"{next(iter(counters[0].value))}S": elements} if elements else None
 
 
 def member_of(slot: str, by: Value, position: int | None) -> str:

@@ -22,6 +22,7 @@ _LEDGER: Mapping[Role, str] = {
     "forget": "entries",
     "group": "groups",
     "extreme": "groups",
+    "counter": "groups",
     "shards": "groups",
     "rebuild": "groups",
     "member": "members",

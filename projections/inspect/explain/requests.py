@@ -123,7 +123,7 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
             return "its pending publishes are done" + ("; the entry expires after 7 days" if "ttl" in write.set else "")
         case "group":
             return _amounts(write.add, before)
-        case "member" | "extreme":
+        case "member" | "extreme" | "counter":
             return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
         case "fence":
             return "excludes older pushes"

@@ -13,6 +13,7 @@ ROLES: dict[Role, str] = {
     "forget": "removes the completed publishes from the entry",
     "group": "the totals of one target",
     "member": "one contribution in order, for min, max, top, latest and claims",
+    "counter": "how many contributions have one value, for distinct, counts and values",
     "extreme": "the least or greatest value of expired items",
     "shards": "the number of shards of a group",
     "rebuild": "replaces a group with a new generation",

@@ -21,8 +21,9 @@ from typing import Any
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE
 from projections.engine.groups import Generations, Group, first_members, read_groups
-from projections.engine.ledger_items import LEDGER, member_key, members_key
+from projections.engine.ledger_items import COUNT, KEPT, LEDGER, member_key, members_key, slot_in
 from projections.engine.store import Image, Store, Value
+from projections.engine.value_counters import count_of
 from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
 from projections.language.keys import decode_key, escape
@@ -35,7 +36,7 @@ from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.facts import account_of, digest
-from projections.operations.verify.reading import member_digest
+from projections.operations.verify.reading import counter_slot, live_count, member_digest
 from projections.operations.verify.scanning import Scanner, patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
@@ -65,6 +66,7 @@ class Groups:
         )
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
         scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, content TEXT)")
+        scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, live INTEGER, kept INTEGER)")
         scratch.run("CREATE TABLE sourced (rule TEXT, target TEXT, n INTEGER, shown TEXT, PRIMARY KEY (rule, target))")
         self._sources = False
 
@@ -109,6 +111,7 @@ class Groups:
         self._scanner.whole([(LEDGER, self._page)])
         self._scratch.run("CREATE INDEX amount_of ON amount (account)")
         self._scratch.run("CREATE INDEX member_of ON member (account, sort)")
+        self._scratch.run("CREATE INDEX counter_of ON counter (account)")
         first, last = self._accounts[0], self._accounts[-1]
         query = (
             f"SELECT account, rule, target, at FROM compared WHERE account BETWEEN {first} AND {last} "
@@ -118,7 +121,7 @@ class Groups:
             groups = self._read(rows)
             done = [(row[0],) for row in rows if self._compared(row, groups[row[1], row[2]])]
             self._scratch.fill("DELETE FROM compared WHERE account = ?", done)
-        for index, table in (("amount_of", "amount"), ("member_of", "member")):
+        for index, table in (("amount_of", "amount"), ("member_of", "member"), ("counter_of", "counter")):
             self._scratch.run(f"DROP INDEX {index}")
             self._scratch.run(f"DELETE FROM {table}")
         return True
@@ -141,11 +144,20 @@ class Groups:
     def _page(self, images: Sequence[Image]) -> None:
         amounts: dict[tuple[int, str], Decimal] = {}
         members: list[tuple[int, str, int, int, str]] = []
+        counters: list[tuple[int, str, int | None, int | None]] = []
         for image in images:
             kind = image["pk"]["S"][:2]
             if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
                 self._entry(source_of(image), json.loads(text), amounts, members)
-            elif kind == "M|" and (account := account_of(image["pk"]["S"])) and self._place(account) is not None:
+            elif (
+                kind == "M|"
+                and (account := account_of(image["pk"]["S"]))
+                and (place := self._place(account)) is not None
+            ):
+                if COUNT in image:
+                    if int(image["sk"]["S"][:4]) == self._generations[place]:
+                        counters.append(_counter_row(account, image))
+                    continue
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
                 order = image["o"]["S"] if "o" in image else ""
                 content = [image["s"]["S"], showing.member(order, payload), order]
@@ -154,6 +166,8 @@ class Groups:
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
         if rows:
             self._scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
+        if counters:
+            self._scratch.fill("INSERT INTO counter VALUES (?, ?, ?, ?)", counters)
         if members:
             self._scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?, ?)", members)
 
@@ -175,6 +189,10 @@ class Groups:
                     if slot == "+":
                         for member, payload in amount.items():
                             members.append(_expected(account, rule, target, generation, member, source, payload))
+                    elif slot == "%":
+                        for value, number in amount.items():
+                            key = account, counter_slot(value)
+                            amounts[key] = WIDE.add(amounts.get(key, Decimal(0)), Decimal(number))
                     elif slot not in (SETTLED, GENERATION):
                         key = account, slot
                         amounts[key] = WIDE.add(amounts.get(key, Decimal(0)), Decimal(amount))
@@ -193,14 +211,21 @@ class Groups:
         sums: dict[str, Decimal] = {}
         for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
+        counters = self._counters(account)
+        live = {**now.live, **{slot: Decimal(number or 0) for slot, (number, _) in counters.items()}}
+        _count_values(sums, counters)
         corrections = self._corrections(rule, target, now.generation)
         wanted = corrections.sums(sums) if corrections is not None else None
+        if wanted is not None:
+            _count_values(wanted, counters)
         common = Drift("group", rule, target, at=at)
         drifts = []
-        for slot in sorted(sums.keys() | now.live.keys() | now.damaged.keys() | (wanted or {}).keys()):
+        for slot in sorted(sums.keys() | live.keys() | now.damaged.keys() | (wanted or {}).keys()):
             summed = showing.number(sums.get(slot, Decimal(0)))
-            held = showing.number(now.live.get(slot, Decimal(0)))
-            if slot in now.damaged:  # not a number
+            held = showing.number(live.get(slot, Decimal(0)))
+            if slot in counters and counters[slot][0] is None:
+                held = "damaged"
+            elif slot in now.damaged:  # not a number
                 held = showing.value(now.damaged[slot])
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held)
@@ -209,8 +234,13 @@ class Groups:
         drifts += self._members(account, known, target, at, corrections)
         self._candidates.drift(Subject(GROUP, rule, target).text(), drifts)
         if corrections is not None and any(kind == TARGET for kind, _ in self._candidates.about(rule, target)):
-            self._compute(account, known, target, now, corrections, corrections.sums(sums))
+            self._compute(account, known, target, now, corrections, wanted or {}, counters)
         return True
+
+    def _counters(self, account: int) -> dict[str, tuple[int | None, int]]:
+        """Return the value counters of a group by slot: what entries contributed, None if damaged, and what has settled."""
+        query = "SELECT slot, live, kept FROM counter WHERE account = ?"
+        return {slot: (live, kept or 0) for slot, live, kept in self._scratch.rows(query, (account,))}
 
     def _members(
         self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
@@ -251,21 +281,24 @@ class Groups:
         group: Group,
         corrections: _Corrections,
         sums: Mapping[str, Decimal],
+        counters: Mapping[str, tuple[int | None, int]],
     ) -> None:
         """Compute the expected values of a target. Reads the source items of members that are shown with attributes."""
-        amounts = dict(sums)
+        amounts = {slot: amount for slot, amount in sums.items() if not slot.startswith("%|")}
         for slot, amount in (*group.totals.amounts.items(), ("n", Decimal(group.totals.n))):
+            if slot.startswith("%"):
+                continue
             settled = WIDE.subtract(amount, group.live.get(slot, Decimal(0)))
             amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), settled)
         n = int(amounts.pop("n", 0))
-        first = {
-            query.name: self._first(account, query, group.generation, corrections) for query in rule.member_queries
-        }
+        queries = [query for query in rule.member_queries if not query.counts]
+        first = {query.name: self._first(account, query, group.generation, corrections) for query in queries}
         carried = self._payloads(rule, target, group.generation, first) if rule.carries else {}
         members = {
             query.name: first_members(query, [_image(*member, carried) for member in first[query.name]], group)
-            for query in rule.member_queries
+            for query in queries
         }
+        members |= {query.name: _values(query, sums, counters) for query in rule.member_queries if query.counts}
         shown = showing.item(_published(rule, Totals(n, amounts), members))
         text = json.dumps(shown, ensure_ascii=False)
         self._scratch.run("INSERT OR REPLACE INTO sourced VALUES (?, ?, ?, ?)", (rule.name, target, n, text))
@@ -352,7 +385,11 @@ class _Corrections:
         """Add the drift of one entry."""
         for contributed, sign in zip(drift.raw, (-1, 1), strict=True):
             for slot, amount in contributed.items():
-                if slot != "+":
+                if slot == "%":
+                    for value, number in amount.items():
+                        name = counter_slot(value)
+                        self._amounts[name] = WIDE.add(self._amounts.get(name, Decimal(0)), Decimal(number * sign))
+                elif slot != "+":
                     change = WIDE.multiply(Decimal(amount), Decimal(sign))
                     self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
                     continue
@@ -364,6 +401,33 @@ class _Corrections:
         """Return the corrected sums of entries."""
         names = amounts.keys() | self._amounts.keys()
         return {name: WIDE.add(amounts.get(name, Decimal(0)), self._amounts.get(name, Decimal(0))) for name in names}
+
+
+def _counter_row(account: int, image: Image) -> tuple[int, str, int | None, int | None]:
+    order = image["o"]["S"] if "o" in image else image["sk"]["S"].split("|", 2)[2]
+    return account, counter_slot(f"{slot_in(image)}|{order}"), live_count(image), count_of(image, KEPT)
+
+
+def _count_values(sums: dict[str, Decimal], counters: Mapping[str, tuple[int | None, int]]) -> None:
+    """Add to sums how many different values they have, with what has settled, by the slot of the group."""
+    present = {slot for slot, amount in sums.items() if slot.startswith("%|") and amount > 0}
+    for slot in present | {slot for slot, (_, kept) in counters.items() if kept}:
+        name = "%" + slot[2:].partition("|")[0]
+        sums[name] = sums.get(name, Decimal(0)) + 1
+
+
+def _values(
+    query: MemberQuery, sums: Mapping[str, Decimal], counters: Mapping[str, tuple[int | None, int]]
+) -> list[Member]:
+    """Return the first value counters of a query as they should be."""
+    prefix = counter_slot(f"{query.slot}|")
+    found: dict[str, int] = {}
+    for slot in (*sums, *counters):
+        if slot.startswith(prefix):
+            kept = counters[slot][1] if slot in counters else 0
+            found[slot.removeprefix(prefix)] = int(sums.get(slot, Decimal(0))) + kept
+    orders = sorted(order for order, number in found.items() if number > 0)[: query.limit]
+    return [Member(decode_order(order), {COUNT: {"N": str(found[order])}}, "") for order in orders]
 
 
 def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:

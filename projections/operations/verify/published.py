@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from projections.engine.groups import Group, first_members, summed
 from projections.engine.guards import Guard
-from projections.engine.ledger_items import CLOSED
+from projections.engine.ledger_items import CLOSED, COUNT
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key, escape
-from projections.language.rules import LedgerRule, Member, Totals
+from projections.language.rules import AggregateRule, LedgerRule, Member, Totals
 from projections.language.values import differing, number_text
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
@@ -120,14 +121,39 @@ def gathered(
     opened = max([closed + 1, *generations])
     own = generations.get(opened, [])
     group = summed(opened, own if _has_first(own) else ())
-    ordered = sorted(members, key=lambda image: image["sk"]["S"])
+    ordered = sorted(_merged(members), key=lambda image: image["sk"]["S"])
     found = {}
     for query in rule.member_queries:
         prefix = f"{opened:04d}|{escape(query.slot)}|"
         own = [image for image in ordered if image["sk"]["S"].startswith(prefix)]
         first = own[::-1][: query.limit] if query.descending else own[: query.limit]
         found[query.name] = first_members(query, first, group)
-    return group, found
+    return _counted(rule, group, ordered), found
+
+
+def _merged(members: Sequence[Image]) -> list[Image]:
+    """Return members with each value counter once: without a ledger, pages of items have counters of the same values."""
+    found: dict[str, Image] = {}
+    for image in members:
+        sort = image["sk"]["S"]
+        if COUNT in image and sort in found:
+            number = int(found[sort][COUNT]["N"]) + int(image[COUNT]["N"])
+            image = {**image, COUNT: {"N": str(number)}}
+        found[sort] = image
+    return list(found.values())
+
+
+def _counted(rule: LedgerRule, group: Group, members: Sequence[Image]) -> Group:
+    """Return a group with the number of different values, which a group that was computed without a ledger lacks."""
+    slots = rule.value_slots if isinstance(rule, AggregateRule) else ()
+    lacking = [slot for slot in slots if "%" + slot not in group.totals.amounts]
+    if not lacking:
+        return group
+    amounts = dict(group.totals.amounts)
+    for slot in lacking:
+        prefix = f"{group.generation:04d}|{escape(slot)}|"
+        amounts["%" + slot] = Decimal(sum(image["sk"]["S"].startswith(prefix) for image in members if COUNT in image))
+    return group._replace(totals=Totals(group.totals.n, amounts))
 
 
 def lacks_first_part(parts: Sequence[Image]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +13,9 @@ from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import is_amount
 from projections.engine.indexes import index_attributes
-from projections.engine.ledger_items import CLOSED, REBUILDING, member_key, members_key
+from projections.engine.ledger_items import CLOSED, COUNT, KEPT, REBUILDING, member_key, members_key, slot_in
 from projections.engine.store import Image, Value
+from projections.engine.value_counters import count_of, counter_key
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
 from projections.language.digits import is_range
@@ -249,6 +250,10 @@ class Reading:
                     order = member.partition("|")[2].partition(" ")[0]
                     more = facts.digest(f"{sort}\n{source}\n{order}\n{payload}")
                     a, b = a + more[0], b + more[1]
+            elif slot == "%":
+                for value, number in amount.items():
+                    more = residues(slot_residues(generation, counter_slot(value)), number)
+                    a, b = a + more[0], b + more[1]
             elif slot != SETTLED and slot != GENERATION:
                 more = residues(slot_residues(generation, slot), amount)
                 a, b = a + more[0], b + more[1]
@@ -277,7 +282,7 @@ class Reading:
             if "N" not in value and is_amount(slot):
                 more = facts.digest(f"{_DAMAGED} {slot}")
                 a, b = a + more[0], b + more[1]
-            elif slot == "n" or slot[0] in "=#":
+            elif slot == "n" or slot[0] in "=#%":
                 more = residues(slot_residues(int(generation), slot), value["N"])
                 a, b = a + more[0], b + more[1]
         page.post(account, text, (a, b), -1)
@@ -287,7 +292,8 @@ class Reading:
         name, _, target = partition[2:].partition("|")
         text = subject_text(GROUP, name, target)
         for image in held:
-            page.post(partition, text, member_digest(image), -1)
+            for residue, side in counter_postings(image) if COUNT in image else ((member_digest(image), -1),):
+                page.post(partition, text, residue, side)
         rule = self._scope.rule(name)
         if rule is not None and name in self._scope.published:
             first = [_shortened(image) for image in _first(rule, held)]
@@ -304,6 +310,7 @@ class _Groups:
     def __init__(self) -> None:
         self._amounts: dict[tuple[str, str], dict[str, Decimal]] = {}
         self._members: dict[tuple[str, str], list[Image]] = {}
+        self._counted: dict[tuple[str, str], dict[str, int]] = {}
 
     def add(self, source: str, contributions: Contributions, evaluated: Evaluated) -> None:
         """Add the contributions of one item."""
@@ -316,6 +323,10 @@ class _Groups:
                             _member(rule, target, member, source, evaluated.payloads.get((rule, target, member)))
                             for member in amount
                         )
+                    elif slot == "%":
+                        counted = self._counted.setdefault((rule, target), {})
+                        for value, number in amount.items():
+                            counted[value] = counted.get(value, 0) + number
                     else:
                         amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(amount))
 
@@ -330,6 +341,33 @@ class _Groups:
             rule = scope.rule(name)
             assert rule is not None
             page.view(_view(name, target), MEMBERS_ROW, "", _first(rule, members))
+        for (name, target), counted in self._counted.items():  # all, because pages have the same values
+            counters = [_counter(name, target, value, number) for value, number in counted.items()]
+            page.view(_view(name, target), MEMBERS_ROW, "", counters)
+
+
+def counter_slot(value: str) -> str:
+    """Return the slot under which the numbers of a value are compared: no group has such an amount."""
+    return f"%|{value}"
+
+
+def live_count(counter: Image) -> int | None:
+    """Return how many contributions of entries a value counter holds; None if it is damaged."""
+    held, kept = count_of(counter), count_of(counter, KEPT)
+    described = "v" in counter and "o" in counter and _says(counter["v"], counter["o"]["S"])
+    return held - kept if held is not None and kept is not None and held > 0 and described else None
+
+
+def counter_postings(counter: Image) -> Iterator[tuple[facts.Residues, int]]:
+    """Yield what a value counter posts: what entries contributed to it, and one in the group's number of counters."""
+    generation, slot = int(counter["sk"]["S"][:4]), slot_in(counter)
+    live = live_count(counter)
+    if live is None:
+        yield facts.digest(f"{_DAMAGED} {counter['sk']['S']}"), -1
+        return
+    order = counter["o"]["S"]
+    yield residues(slot_residues(generation, counter_slot(f"{slot}|{order}")), live), -1
+    yield slot_residues(generation, f"%{slot}"), 1
 
 
 def member_digest(image: Image) -> facts.Residues:
@@ -361,6 +399,13 @@ def _member(rule: str, target: str, member: str, source: str, payload: Image | N
     if payload:
         image["a"] = {"M": payload}
     return image
+
+
+def _counter(rule: str, target: str, value: str, number: int) -> Image:
+    """Return a value counter as a commit would store it."""
+    order = value.partition("|")[2]
+    sort = counter_key((rule, target), 0, value).sort
+    return {"sk": {"S": sort}, "o": {"S": order}, "v": decode_order(order), COUNT: {"N": str(number)}}
 
 
 def _first(rule: LedgerRule, held: Sequence[Image]) -> list[Image]:

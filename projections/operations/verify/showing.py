@@ -35,7 +35,12 @@ def measure(rule: Rule, slot: str) -> str:
     """Return the name of a group's slot."""
     if slot == "n":
         return "contributions"
-    name = slot.lstrip("=#")
+    if slot.startswith("%|"):
+        name, _, order = slot[2:].partition("|")
+        return f"{name} ({plain(decode_order(order))})"
+    name = slot.lstrip("=#%")
+    if slot.startswith("%"):
+        return f"{name} (number of different values)"
     if slot.startswith("#"):
         return f"{name} (number of values)"
     if isinstance(rule, AggregateRule) or slot.startswith("="):
@@ -63,6 +68,9 @@ def contributed(rule: Rule, one: Contributed | None) -> object:
                 held = shown.setdefault(measure(rule, name), [])
                 assert isinstance(held, list)
                 held.append(member(rest.partition(" ")[0], payload))
+        elif slot == "%":
+            for text, times in sorted(amount.items()):
+                shown[measure(rule, f"%|{text}")] = times
         elif slot not in (SETTLED, GENERATION):
             shown[measure(rule, slot)] = number(Decimal(amount))
     return shown

@@ -25,6 +25,8 @@ class Picked(NamedTuple):
 
 
 MEMBER_BYTES = 300_000
+LIST_BYTES = 32_768
+MOST_VALUES = 100
 _HALF_EVEN = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
 
@@ -78,7 +80,12 @@ class Measure:
             raise Unfit(f"not a number: {amount!r}")
         if isinstance(amount, Decimal) and not storable(amount):
             raise Unfit(f"beyond 38 digits: {amount}")
-        return amount if self._function in ("min", "max") else self.within(amount)
+        return self.within(amount)
+
+    @property
+    def adds(self) -> bool:
+        """Whether amounts are added up."""
+        return self._function in ("count", "sum", "avg")
 
     def within(self, amount: Amount) -> Amount:
         """The amount of one source, or of all its elements to one target. Raises Unfit if it is too long to be added."""
@@ -99,6 +106,8 @@ class Measure:
             choose = min if self._function == "first" else max
             return choose(picked, key=lambda one: one[:3])[3].value if picked else None
         present = [amount for amount, _, _ in given if amount is not None and not isinstance(amount, Picked)]
+        if self._function in ("distinct", "counts", "values"):
+            return self._of_values(present)
         if self._function in ("min", "max"):
             if not present:
                 return None
@@ -112,6 +121,39 @@ class Measure:
             return {"N": plain(self._rounded(mean(total, len(present))))} if present else None
         return {"N": plain(self._rounded(total))}
 
+    def _of_values(self, present: Sequence[Amount]) -> Value | None:
+        """The number of different values, how often each of the first occurs, or the first of them."""
+        numbers: dict[Amount, int] = {}
+        for amount in sorted(present, key=order):
+            if amount != "":
+                numbers[amount] = numbers.get(amount, 0) + 1
+        if self._function == "distinct":
+            return {"N": str(len(numbers))}
+        if self._function == "values":
+            kind = "SS" if any(isinstance(amount, str) for amount in numbers) else "NS"
+            return _longest({kind: []}, kind, [_text(amount) for amount in numbers]) if numbers else None
+        listed = {_text(amount): number for amount, number in numbers.items() if amount != "*"}
+        shown: dict[str, Any] = {}
+        for key, number in list(listed.items())[:MOST_VALUES]:
+            if size({"M": {**shown, key: {"N": str(number)}}}) > LIST_BYTES:
+                break
+            shown[key] = {"N": str(number)}
+        rest = sum(numbers.values()) - sum(int(number["N"]) for number in shown.values())
+        return {"M": {**shown, "*": {"N": str(rest)}} if rest else shown}
+
     def _rounded(self, number: Decimal) -> Decimal:
         """A result to the digits after the point that are shown, half-even."""
         return number if self._digits is None else number.quantize(Decimal(1).scaleb(-self._digits), context=_HALF_EVEN)
+
+
+def _text(amount: Amount) -> str:
+    return amount if isinstance(amount, str) else plain(amount)
+
+
+def _longest(shown: dict[str, Any], kind: str, elements: Sequence[str]) -> Value:
+    """The set of the first elements that take 32 KB at most."""
+    for element in elements[:MOST_VALUES]:
+        if size({kind: [*shown[kind], element]}) > LIST_BYTES:
+            break
+        shown[kind].append(element)
+    return shown

@@ -144,7 +144,7 @@ class GroupRule(Rule):
         sums: dict[tuple[ItemKey, str], Decimal] = {}
         for one in given if self._measures and len(given) > 1 else ():
             for name, amount in one.content.items():
-                if isinstance(amount, Decimal):
+                if isinstance(amount, Decimal) and self._measures[name].adds:
                     sums[one.target, name] = EXACT.add(sums.get((one.target, name), Decimal(0)), amount)
         for (_, name), amount in sums.items():
             self._measures[name].within(amount)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from random import Random
 
-from projections.engine.ledger_items import CLOSED, LEDGER, REBUILDING, Target, group_key, members_key
+from projections.engine.ledger_items import CLOSED, COUNT, KEPT, LEDGER, REBUILDING, Target, group_key, members_key
 from projections.engine.store import Delete, Image, ItemKey, Update
 from projections.language.values import number_text
 from projections.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ def damage(store: MemoryStore, target: Target, rng: Random, *, keeps: bool) -> s
     if dice < 0.5 and not keeps:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
-    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#")] or ["n"]
+    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%")] or ["n"]
     slot = rng.choice(slots)
     held = Decimal(shard[slot]["N"]) if slot in shard else Decimal(0)
     wrong = number_text(held + rng.choice((-5, -1, 1, 2)))
@@ -44,8 +44,10 @@ def damage(store: MemoryStore, target: Target, rng: Random, *, keeps: bool) -> s
     return f"{key.partition} {key.sort} {slot} is {wrong}"
 
 
-def _member(store: MemoryStore, member: Image, rng: Random) -> str:
+def _member(store: MemoryStore, member: Image, rng: Random) -> str | None:
     key = ItemKey(LEDGER, member["pk"]["S"], member["sk"]["S"])
+    if COUNT in member:
+        return _counter(store, key, member, rng)
     if rng.random() < 0.5:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
@@ -54,3 +56,18 @@ def _member(store: MemoryStore, member: Image, rng: Random) -> str:
     held = {name: value for name, value in member.items() if name not in ("pk", "sk", "s")}
     store.write(Update(other, set={**held, "s": {"S": source}}))
     return f"{other.partition} {other.sort} is added"
+
+
+def _counter(store: MemoryStore, key: ItemKey, counter: Image, rng: Random) -> str | None:
+    """Damage a value counter. What has settled in it is not damaged."""
+    dice = rng.random()
+    if KEPT in counter:
+        return None
+    if dice < 0.3:
+        store.write(Delete(key))
+        return f"{key.partition} {key.sort} is deleted"
+    wrong: dict[str, str] = (
+        {"N": str(int(counter[COUNT]["N"]) + rng.choice((-2, -1, 1, 3)))} if dice < 0.8 else {"S": "many"}
+    )
+    store.write(Update(key, set={COUNT: wrong}))
+    return f"{key.partition} {key.sort} {COUNT} is {wrong}"

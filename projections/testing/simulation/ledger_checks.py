@@ -9,8 +9,19 @@ from decimal import Decimal
 
 from projections.engine.delta import GENERATION, SETTLED, generation_of
 from projections.engine.guards import at_of
-from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_at, member_key
+from projections.engine.ledger_items import (
+    CLOSED,
+    COUNT,
+    KEPT,
+    REBUILDING,
+    Entry,
+    Target,
+    group_at,
+    member_key,
+    slot_in,
+)
 from projections.engine.store import Image, ItemKey, Value
+from projections.engine.value_counters import counter_key
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -25,6 +36,8 @@ class _Group:
     amounts: dict[int, dict[str, Decimal]] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     shards: dict[int, list[Image]] = field(default_factory=dict)
+    counters: dict[int, dict[str, tuple[str, int, int]]] = field(default_factory=dict)
+    """Value counters by sort key: slot, number, and how much of it has settled."""
 
     @property
     def open(self) -> int:
@@ -64,7 +77,11 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
         if rule not in rules:
             continue
         generation = int(item["sk"]["S"][:4]) if kind in ("G", "M") else 0
-        if kind == "M":
+        if kind == "M" and COUNT in item:
+            group = groups.setdefault((rule, target), _Group())
+            held, kept = (int(item[name]["N"]) if name in item else 0 for name in (COUNT, KEPT))
+            group.counters.setdefault(generation, {})[item["sk"]["S"]] = (slot_in(item), held, kept)
+        elif kind == "M":
             members.setdefault((rule, target), {}).setdefault(generation, set()).add(item["sk"]["S"])
         if kind != "G" or "order" in item:
             continue
@@ -74,7 +91,7 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
         for name, value in item.items():
             if name == "version":
                 group.versions[generation] = group.versions.get(generation, 0) + int(value["N"])
-            elif name == "n" or name[:1] in ("=", "#"):
+            elif name == "n" or name[:1] in ("=", "#", "%"):
                 amounts[name] = amounts.get(name, Decimal(0)) + Decimal(value["N"])
     return groups, members
 
@@ -127,6 +144,7 @@ def _groups(
 ) -> Iterator[str]:
     sums: dict[Target, dict[str, Decimal]] = {}
     expected: dict[Target, set[str]] = {}
+    values: dict[Target, dict[str, int]] = {}
     for source, item in entries.items():
         for rule, targets in Entry.read(item).contributions.items():
             for target, contributed in targets.items() if rule in rules else ():
@@ -139,6 +157,11 @@ def _groups(
                     if slot == "+":
                         keys = [member_key(rule, target, now, member, source) for member in amount]
                         expected.setdefault(group, set()).update(key.sort or "" for key in keys)
+                    elif slot == "%":
+                        counted = values.setdefault(group, {})
+                        for value, number in amount.items():
+                            sort = counter_key(group, now, value).sort or ""
+                            counted[sort] = counted.get(sort, 0) + number
                     elif slot == SETTLED:
                         yield f"ledger: the entry of {source} still has a mark of settled totals in {group}"
                     elif slot != GENERATION:
@@ -146,6 +169,14 @@ def _groups(
     for group in dict.fromkeys([*sums, *groups]):
         known = groups.get(group, _NONE)
         due = {slot: amount for slot, amount in sums.get(group, {}).items() if amount}
+        counters = known.counters.get(known.open, {})
+        for slot, number, _ in counters.values():
+            due["%" + slot] = due.get("%" + slot, Decimal(0)) + 1
+            if number <= 0:
+                yield f"ledger: the group {group} has a value counter of {number}"
+        live = {sort: number - kept for sort, (_, number, kept) in counters.items() if number != kept}
+        if live != values.get(group, {}):
+            yield f"ledger: the value counters of {group} are {live}, its entries have {values.get(group, {})}"
         held = {slot: amount for slot, amount in known.amounts.get(known.open, {}).items() if amount}
         if due != held:
             yield f"ledger: the group {group} holds {_amounts(held)}, its entries sum up to {_amounts(due)}"
