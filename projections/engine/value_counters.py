@@ -30,10 +30,10 @@ and the edge is that of the sum. A change that adds up to nothing is not written
 A simple `ADD` of 1 to the counter, with the edge decided by a read before, fails: of two transactions that remove the last
 two contributions at once, both read 2 and neither is at an edge. To count the counters at each publish would read them all.
 
-A counter that does not hold what entries contributed (a damaged ledger) must not stop the changes of its values. It is replaced
-under the condition that it is as found, and counts as a value only if its number is above zero. `verify` compares counters with
-entries, and a rebuild of the group makes new ones. What has settled (`k`) is moved there, one counter in each transaction, when
-the old generation is closed: from then on nothing else changes its counters.
+A counter that does not hold what entries contributed (a damaged ledger) must not stop the changes of its values. It is
+replaced under the condition that it is as found, and counts as a value only if its number is above zero. `verify` compares
+counters with entries, and a rebuild of the group makes new ones. What has settled (`k`) is moved there, one counter in each
+transaction, when the old generation is closed: from then on nothing else changes its counters.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ class ValueCounter:
 
 
 class Counters:
-    """Makes the writes of counters, and remembers what it saw of them. For several threads: what it knows is only assumed."""
+    """Makes the writes of counters, and remembers what it saw of them.
+
+    Threads share it: the conditions of the writes check all that it remembers.
+    """
 
     def __init__(self) -> None:
         self._known: dict[ItemKey, int | Image] = {}

@@ -290,8 +290,8 @@ class LedgerRule(Rule):
             for held_there in contributed.values():
                 if len(held_there.get("%", ())) > MOST_KEPT:
                     raise BadInput(
-                        f"its elements have {len(held_there['%'])} different values for one target, and with `expired: keep` an "
-                        f"item may have {MOST_KEPT}; shorten the list, or use `expired: retract`"
+                        f"its elements have {len(held_there['%'])} different values for one target, and with "
+                        f"`expired: keep` an item may have {MOST_KEPT}; shorten the list, or use `expired: retract`"
                     )
         return contributed, held
 

@@ -132,13 +132,13 @@ class Measure:
         if self._function == "values":
             kind = "SS" if any(isinstance(amount, str) for amount in numbers) else "NS"
             return _longest({kind: []}, kind, [_text(amount) for amount in numbers]) if numbers else None
-        listed = {_text(amount): number for amount, number in numbers.items() if amount != "*"}
+        listed = {_text(amount): times for amount, times in numbers.items() if amount != "*"}
         shown: dict[str, Any] = {}
-        for key, number in list(listed.items())[:MOST_VALUES]:
-            if size({"M": {**shown, key: {"N": str(number)}}}) > LIST_BYTES:
+        for key, times in list(listed.items())[:MOST_VALUES]:
+            if size({"M": {**shown, key: {"N": str(times)}}}) > LIST_BYTES:
                 break
-            shown[key] = {"N": str(number)}
-        rest = sum(numbers.values()) - sum(int(number["N"]) for number in shown.values())
+            shown[key] = {"N": str(times)}
+        rest = sum(numbers.values()) - sum(int(times["N"]) for times in shown.values())
         return {"M": {**shown, "*": {"N": str(rest)}} if rest else shown}
 
     def _rounded(self, number: Decimal) -> Decimal:
