@@ -258,7 +258,8 @@ def _close_generation(
     for shard in range(max([counted, spread(program, target), *(shard + 1 for shard in parts)])):
         _close_shard(store, target, generation, shard, parts, following, begins if shard == 0 else None)
     _carry_extremes(store, target, generation, following)
-    _carry_counters(store, target, generation, following)
+    if any(name.startswith("%") for part in parts.values() for name in part):  # each shard was closed as it was read
+        _carry_counters(store, target, generation, following)
 
 
 def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:

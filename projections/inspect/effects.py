@@ -13,7 +13,7 @@ from projections.engine.plan import Plan, plan
 from projections.engine.records import decode, decode_all
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
-from projections.language.measures import EXTREMES
+from projections.language.measures import EXTREMES, VALUES
 from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, LedgerRule, PickRule, RankRule
@@ -143,6 +143,11 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
                 payload = change.after.payloads.get((rule.name, target, chosen), {})
                 if measure.name in payload:
                     found[measure.name] = plain(payload[measure.name])
+        elif measure.function in VALUES:
+            prefix = measure.slot + "|"
+            values = [one for one in contributed.get("%", ()) if one.startswith(prefix)]
+            if values:
+                found[measure.name] = [plain(decode_order(one.removeprefix(prefix))) for one in sorted(values)]
         elif measure.function in EXTREMES:
             held = [one for one in contributed.get("+", ()) if one.startswith(measure.slot + "|")]
             if held:

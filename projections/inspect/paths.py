@@ -56,7 +56,7 @@ def _live_path(document: Document, name: str) -> Path:
         case Copy():
             return _copy(rule)
         case Aggregate():
-            return _ledger("aggregate", rule.members, 1, rule.shards)
+            return _ledger("aggregate", rule.members, 1, rule.shards, rule.counters)
         case Top():
             return _ledger("top", 1, rule.limit)
         case Latest():
@@ -103,11 +103,12 @@ def _rank(rule: Rank) -> Path:
     return Path("rank", how, 2 + 2 * levels, 2 * levels)
 
 
-def _ledger(name: str, members: int, limit: int, shards: int = 1) -> Path:
-    """Return the path through the ledger. In a transaction, entry, group and each member cost two units."""
+def _ledger(name: str, members: int, limit: int, shards: int = 1, counters: int = 0) -> Path:
+    """Return the path through the ledger. In a transaction, entry, group and each member and counter cost two units."""
     group = "group" if shards == 1 else f"one of {shards} shards of the group"
     parts = ["entry", group, *([f"{members} members" if members > 1 else "member"] if members else [])]
+    parts += [f"{counters} value counters" if counters > 1 else "value counter"] if counters else []
     committed = f"{', '.join(parts[:-1])} and {parts[-1]}"
     target = "1 write of the target" if limit == 1 else f"1 write of the target, with the first {limit}"
     how = f"{committed} in one transaction of the ledger, then {target}"
-    return Path(name, how, 5 + 2 * members, 2 + 2 * members)
+    return Path(name, how, 5 + 2 * (members + counters), 2 + 2 * (members + counters))

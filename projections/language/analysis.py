@@ -257,7 +257,10 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
         measure = Measure.parse(attribute, rule.aggregate.set[attribute])
         if measure.function in PICKED:
             return
-        if measure.function not in EXTREMES:
+        if measure.function in ("counts", "values"):
+            what = "map" if measure.function == "counts" else "set"
+            yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {what}")
+        elif measure.function not in EXTREMES:
             if kind != "N":
                 yield Mistake(
                     where, f"{attribute} is a key of type {kind}, a {measure.function} is a number: declare it N"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 from projections.language.digits import Scale
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, VALUES
 
 __all__ = [
     "FORMAT",
@@ -341,9 +341,15 @@ class Aggregate(_Rule):
         return len({_order(measure) for measure in self.ordered})
 
     @property
+    def counters(self) -> int:
+        """The number of value counters that one contribution changes: measures of the same values share one."""
+        return len({_order(measure) for measure in self.set.values() if measure.function in VALUES})
+
+    @property
     def queries(self) -> int:
-        """The number of queries for members that a publish makes."""
-        return len({(_order(measure), measure.function in ("min", "first")) for measure in self.ordered})
+        """The number of queries for members and value counters that a publish makes."""
+        listed = {_order(measure) for measure in self.set.values() if measure.function in ("counts", "values")}
+        return len({(_order(measure), measure.function in ("min", "first")) for measure in self.ordered}) + len(listed)
 
 
 def _order(measure: Measure) -> tuple[str | None, bool, str]:

@@ -288,6 +288,7 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
                 digits=parsed.digits,
                 path=parsed.expression.path if parsed.expression and function in PICKED else None,
                 by=parsed.by.path if parsed.by else None,
+                text=parsed.expression is not None and parsed.expression.is_text,
             )
         )
     return tuple(measures)

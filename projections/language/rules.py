@@ -557,6 +557,8 @@ class Measure:
     digits: int | None = None
     path: str | None = None
     by: str | None = None
+    text: bool = False
+    """Whether its values are text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,9 @@ _WORDS = {
     "min": "The least",
     "max": "The greatest",
     "first": "Of the item with the least `by`:",
+    "distinct": "The number of different values of",
+    "counts": "A map from value to the number of contributions, of",
+    "values": "The set of values, of",
     "last": "Of the item with the greatest `by`:",
 }
 _DIGITS = {

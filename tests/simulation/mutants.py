@@ -40,6 +40,7 @@ from projections.engine import (
     steps,
     targets,
     transactions,
+    value_counters,
 )
 from projections.engine.aggregation import Aggregation
 from projections.engine.attempts import Attempt
@@ -50,7 +51,7 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
-from projections.language import rules as compiled_rules
+from projections.language import rules as compiled
 from projections.language import values
 from projections.language.contribution import canonical_text
 from projections.language.digits import Scale
@@ -1394,7 +1395,7 @@ def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
 
 @mutant("rank", seed=42)
 def elements_with_the_same_digits_count_once() -> Iterator[None]:
-    with patch.object(compiled_rules, "merge", lambda *_: None):
+    with patch.object(compiled, "merge", lambda *_: None):
         yield
 
 
@@ -1453,4 +1454,99 @@ def backfill_removes_what_a_disabled_copy_copied() -> Iterator[None]:
         return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
 
     with patch.object(retirement, "_owned", owned):
+        yield
+
+
+# Value counters
+
+
+@mutant("counted", seed=11)
+def value_that_exists_is_counted_again() -> Iterator[None]:
+    with patch.object(value_counters, "_ABSENT", ALWAYS):
+        yield
+
+
+@mutant("counted", seed=3)
+def retraction_leaves_its_value_counters() -> Iterator[None]:
+    original = transactions._count
+
+    def count(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
+        original(attempt, target, replace(piece, counted={v: n for v, n in piece.counted.items() if n > 0}), into)
+
+    with patch.object(transactions, "_count", count):
+        yield
+
+
+@mutant("counted", seed=14)
+def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
+    merged: dict[int, int] = {}
+    count, write = transactions._count, value_counters.Counters.write
+
+    def counting(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
+        count(attempt, target, piece, into)
+        for counter in into.values():
+            merged[id(counter)] = merged.get(id(counter), 0) + (
+                counter.target == target and counter.value in piece.counted
+            )
+
+    def writing(self: Any, counter: Any) -> Any:
+        written, edge = write(self, counter)
+        return written, edge * max(merged.pop(id(counter), 1), 1)
+
+    with patch.object(transactions, "_count", counting), patch.object(value_counters.Counters, "write", writing):
+        yield
+
+
+@mutant("counted", seed=3)
+def last_contribution_with_a_value_is_not_an_edge() -> Iterator[None]:
+    original = value_counters.Counters.write
+
+    def write(self: Any, counter: Any) -> Any:
+        written, edge = original(self, counter)
+        return written, max(edge, 0)
+
+    with patch.object(value_counters.Counters, "write", write):
+        yield
+
+
+@mutant("counted")
+def values_that_counts_does_not_list_are_left_out() -> Iterator[None]:
+    original = compiled._counts
+
+    def counts(counters: Any, number: int) -> Any:
+        shown = original(counters, number)["M"]
+        return {"M": {key: count for key, count in shown.items() if key != compiled.REST}}
+
+    with patch.object(compiled, "_counts", counts):
+        yield
+
+
+@mutant("counted_keep", seed=8)
+def values_that_settle_leave_their_counters() -> Iterator[None]:
+    original = transactions._count
+
+    def count(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
+        left = {value: number - piece.kept.get(value, 0) for value, number in piece.counted.items()}
+        original(attempt, target, replace(piece, counted=left, kept={}), into)
+
+    with patch.object(transactions, "_count", count):
+        yield
+
+
+@mutant("counted_keep", seed=20)
+def rebuilt_group_forgets_the_values_that_settled() -> Iterator[None]:
+    with patch.object(rebuild, "_carry_counters", lambda *arguments: None):
+        yield
+
+
+@mutant("values", seed=3)
+def measures_of_one_order_show_only_the_first_of_them() -> Iterator[None]:
+    original = AggregateRule._hold
+
+    def hold(self: AggregateRule, measure: Any, resolve: Any, position: int, held: Any) -> None:
+        before = dict(held)
+        original(self, measure, resolve, position, held)
+        held.update(before)
+
+    with patch.object(AggregateRule, "_hold", hold):
         yield

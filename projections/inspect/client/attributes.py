@@ -10,7 +10,7 @@ from projections.language.access.plan import Plan
 from projections.language.access.questions import WritePattern
 from projections.language.arithmetic import Expression
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
 
@@ -64,8 +64,10 @@ def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attrib
     match rule:
         case Aggregate():
             for name, measure in rule.set.items():
-                text = measure.function in EXTREMES and str(measure.expression).startswith("text(")
-                yield name, Attribute("Any" if measure.function in PICKED else "str" if text else "Decimal")
+                text = measure.function in TYPED and str(measure.expression).startswith("text(")
+                of = "str" if text else "Decimal"
+                several = {"counts": "dict[str, Decimal]", "values": f"set[{of}]", **dict.fromkeys(PICKED, "Any")}
+                yield name, Attribute(several.get(measure.function, of if measure.function in EXTREMES else "Decimal"))
         case Top():
             yield rule.list_name, Attribute("list", list_of=tuple(rule.attributes))
         case Index():

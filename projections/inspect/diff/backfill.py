@@ -143,7 +143,7 @@ def cost(document: Document, name: str) -> Cost:
         return Cost(source, 4000, 0, 1000, 0)
     members, queries, sharded = 1, 1, 0
     if isinstance(rule, Aggregate):
-        members, queries, sharded = rule.members, rule.queries, int(rule.shards > 1)
+        members, queries, sharded = rule.members + rule.counters, rule.queries, int(rule.shards > 1)
     if isinstance(rule, Rank):
         levels, sharded = rule.scale.levels, min(2, rule.scale.levels) if rule.shards > 1 else 0
         return Cost(source, 3000, 0, 2000 + 2000 * (levels - 1), 2 + 4 * sharded)

@@ -112,10 +112,17 @@ def _action(program: Program, action: Action, factor: int, numbers: Mapping[str,
     )
 
 
+_DELETES: Mapping[str, str] = {
+    "member": "deletes the member",
+    "counter": "deletes the value counter: no contribution has the value any more",
+    "wait": "the source no longer waits",
+}
+
+
 def _does(program: Program, role: Purpose, action: Action) -> str:
     write, before = action.write, action.before or {}
     if isinstance(write, Delete):
-        return {"member": "deletes the member", "wait": "the source no longer waits"}.get(role.kind, "deletes the item")
+        return _DELETES.get(role.kind, "deletes the item")
     match role.kind:
         case "entry":
             return _entry(write, before)
@@ -123,7 +130,9 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
             return "its pending publishes are done" + ("; the entry expires after 7 days" if "ttl" in write.set else "")
         case "group":
             return _amounts(write.add, before)
-        case "member" | "extreme" | "counter":
+        case "counter":
+            return f"the value counter {_amounts(write.add, before)}"
+        case "member" | "extreme":
             return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
         case "fence":
             return "excludes older pushes"

@@ -20,20 +20,21 @@ from projections.engine.delta import WIDE
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
-from projections.engine.ledger_items import Target, group_key, member_key
+from projections.engine.ledger_items import COUNT, Target, group_key, member_key
 from projections.engine.plan import Plan
 from projections.engine.processor import Processor
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode
 from projections.engine.store import Image, ItemKey, Update, Value
+from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.invocation import Invocation
 from projections.language.digits import is_range
 from projections.language.keys import decode_key, encode_key
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule
+from projections.language.rules import REST, AggregateRule, Measure
 from projections.language.values import number_text
 from projections.local.replay import ROUNDS
 from projections.local.tables import MemoryTables
@@ -205,6 +206,10 @@ def _adopt_groups(
             members = {"claim|": (by, {n: image[n] for n in rule.owned(image) if n in image})}
         with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold
             tables.store.write(Update(group_key(rule.name, target), set=values))
+        for value, number in _counters(rule, image).items() if before and isinstance(rule, AggregateRule) else ():
+            key, order = counter_key((rule.name, target), 0, value), value.partition("|")[2]
+            described: dict[str, Value] = {"o": {"S": order}, "v": decode_order(order), COUNT: {"N": str(number)}}
+            tables.store.write(Update(key, set=described))
         for member, (source, payload) in members.items():
             order = member.partition("|")[2]
             held: dict[str, Value] = {"s": {"S": source}, **({"a": {"M": payload}} if payload else {})}
@@ -222,11 +227,39 @@ def _extremes(rule: AggregateRule, image: Image) -> list[str]:
     return found
 
 
+def _counters(rule: AggregateRule, image: Image) -> dict[str, int]:
+    """The value counters that an item shows, with a number that they may have. What `distinct` counted is not shown."""
+    found: dict[str, int] = {}
+    for measure in rule.measures:
+        shown, kind = image.get(measure.name, {}), "S" if measure.text else "N"
+        listed = dict.fromkeys(shown.get(f"{kind}S", ()), 1) if measure.function == "values" else {}
+        if measure.function == "counts":
+            listed = {value: int(one["N"]) for value, one in shown.get("M", {}).items() if value != REST and "N" in one}
+        for value, number in listed.items():
+            with suppress(BadInput, ArithmeticError):  # no value that the rule could have written
+                counted = f"{measure.slot}|{encode_order({kind: value})}"
+                found[counted] = max(number, found.get(counted, 0))
+    return found
+
+
+def _of_values(measure: Measure, shown: Value) -> dict[str, Value]:
+    """The amounts of a group that hold how many values there are."""
+    if measure.function == "distinct" and "N" in shown:
+        return {"%" + measure.slot: shown}
+    if measure.function == "counts" and "M" in shown:
+        numbers = [int(one["N"]) for one in shown["M"].values() if "N" in one]
+        return {"#" + measure.slot: {"N": str(sum(numbers))}}
+    return {}
+
+
 def _totals(rule: AggregateRule, image: Image, n: Decimal) -> dict[str, Value]:
     """What the totals of a group may be, from the attributes that were made of them."""
     totals: dict[str, Value] = {}
     for measure in rule.measures:
         shown = image.get(measure.name)
+        if measure.function in VALUES:
+            totals |= _of_values(measure, shown or {})
+            continue
         if shown is None or "N" not in shown or measure.function in (*EXTREMES, *PICKED):
             continue
         if measure.function == "avg":  # of as many values as there are contributions, for all that can be known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from projections.language.canonical import Aggregate, Document, Latest, Rule
-from projections.language.measures import EXTREMES, PICKED
+from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.patterns import Pattern, Test, compared_type
 
 __all__ = ["compares_as_number", "is_number"]
@@ -25,6 +25,8 @@ def is_number(document: Document, entity: str, name: str) -> bool:
             measure = rule.set[name]
             if measure.function in PICKED:
                 return _of_sources(document, rule, entity, str(measure.expression))
+            if measure.function in VALUES:
+                return measure.function == "distinct"
             return measure.function not in EXTREMES or not str(measure.expression).startswith("text(")
         if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and entity not in rule.sources:
             return _of_sources(document, rule, entity, rule.attributes[name])

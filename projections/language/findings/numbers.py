@@ -84,9 +84,11 @@ class Numbers:
                 measure = Measure.parse(attribute, form)
                 expression = measure.expression
                 extreme = measure.function in TYPED
-                if measure.function in PICKED:
-                    continue  # see _carried
-                if not extreme or extreme_type(self._facts.rules, rule, measure) == "N":
+                if measure.function in (*PICKED, "counts", "values"):
+                    continue  # see _carried; a map and a set are no numbers
+                if measure.function == "distinct":
+                    yield (rule.into, attribute), (f"rule {name} makes it a number of values", "count")
+                elif not extreme or extreme_type(self._facts.rules, rule, measure) == "N":
                     negative = expression is not None and expression.is_negative and measure.function != "avg"
                     function = "negative" if negative else measure.function
                     words = {"count": "a count", "sum": "a sum", "avg": "an average"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.binding import each_variable
+from projections.language.canonical import Aggregate, Rule
 from projections.language.contribution import ENTRY_BYTES
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
@@ -36,7 +37,8 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             continue
         key = facts.target_keys[name, rule.source]
         groups = 1 if _own_target(key, variable) else 0
-        actions = groups + facts.typed.rules[name].members
+        beside = _actions(facts.typed.rules[name])
+        actions = groups + beside
         if not actions:
             continue
         fixed = sum(_fixed(facts, other, one) for other, one in facts.variants if one.source == rule.source)
@@ -46,7 +48,7 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             MANY_CONTRIBUTIONS,
             place,
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
-            f"more than about {_entries(name, key, facts.typed.rules[name].members):,} in all exceed the limit of one item "
+            f"more than about {_entries(name, key, beside):,} in all exceed the limit of one item "
             f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing for that item",
             f"keep {path} shorter, or write its elements as items of their own",
             at_key=True,
@@ -61,7 +63,12 @@ def _own_target(key: KeySet, variable: str) -> bool:
 def _fixed(facts: Facts, name: str, variant: Projection) -> int:
     """Return the actions of the other rules of the same item, whose contributions change in the same transaction."""
     rule = facts.typed.rules[name]
-    return 1 + rule.members if variant.each is None and rule.recorded else 0
+    return 1 + _actions(rule) if variant.each is None and rule.recorded else 0
+
+
+def _actions(rule: Rule) -> int:
+    """Return the actions that one contribution takes beside those of entry and group."""
+    return rule.members + (rule.counters if isinstance(rule, Aggregate) else 0)
 
 
 def _entries(rule: str, key: KeySet, members: int) -> int:
