@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.entities import attribute_types
@@ -14,7 +14,7 @@ from projections.language.findings.facts import Facts
 from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
 from projections.language.patterns import Equals, compared_type
-from projections.language.shapes import attribute_map
+from projections.language.shapes import attribute_map, computed_cases
 from projections.language.templates import Template
 
 __all__ = ["Numbers"]
@@ -94,6 +94,10 @@ class Numbers:
                     words = {"count": "a count", "sum": "a sum", "avg": "an average"}
                     what = words.get(measure.function, "a number")
                     yield (rule.into, attribute), (f"rule {name} makes it {what}", function)
+        elif rule.compute is not None:
+            for attribute, cases in rule.compute.set.items():
+                if all(_is_number(kind, content) for _, _, kind, content in computed_cases(cases)):
+                    yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
         elif rule.copy_ is not None:
             for attribute, value in rule.copy_.values.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
@@ -184,3 +188,10 @@ def _carried(rule: Projection) -> dict[str, str]:
         return {}
     action = rule.latest or rule.embed
     return attribute_map(action.attributes) if action is not None else {}
+
+
+def _is_number(kind: str, content: Any) -> bool:
+    """Return whether a case of a computed attribute is always a number."""
+    if kind == "constant":
+        return isinstance(content, int | float) and not isinstance(content, bool)
+    return kind == "expression" and Expression.parse(content, "value").type == "N"

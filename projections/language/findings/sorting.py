@@ -50,7 +50,7 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
     why = certain or numbers.used_as_number(key.source, slot.name)
     if why is None or slot.origin == "each":
         return
-    if numbers.function(key.source, slot.name) in ("avg", "negative"):
+    if numbers.function(key.source, slot.name) in ("avg", "negative", "computed"):
         instead = _as_number(key, made)
     else:
         instead = f"write {slot.rewritten('pad(10)')}, or invert(10) for the greatest first"
