@@ -17,10 +17,12 @@
         gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
         quarantined: [{rule: engagement, reason: part of it}]     # or `any`
         asks: [{query: likers, with: {postId: p1}, gives: [{userId: bob}]}]
+        ranks: [{rule: places, board: {board: weekly}, scores: [30, 20, 20]}]
 
 `then` lists the items with derived values, `gone` those that should not exist. All others should be as the application
 wrote them. `gives` lists the items of a query's answer, in order, each with some of its attributes. `limit: 2` and `page: 1`
-select one page. `then: any` accepts all items; it is the default of a case with `asks` and without `gone`.
+select one page. `ranks` lists the scores of a board, the best first. `then: any` accepts all items; it is the default of a
+case with `asks` and without `gone`.
 
 With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have `table`. Sets are
 `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are text.
@@ -38,6 +40,7 @@ from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
 from projections.testing.asks import ask_differences, ask_mistakes
+from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
 __all__ = ["Case", "Suite", "read_cases"]
@@ -45,7 +48,7 @@ __all__ = ["Case", "Suite", "read_cases"]
 STEPS = ("put", "update", "delete", "expire")
 
 _FILE = {"rules", "redeliver", "simulate", "cases"}
-_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks"}
+_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks", "ranks"}
 _STEP = {*STEPS, "table", "remove", "add"}
 
 
@@ -67,6 +70,9 @@ class Case:
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
         )
+        ranks = [line for one in self.content.get("ranks", ()) for line in rank_differences(scenario, one)]
+        if ranks:
+            raise AssertionError("\n" + "\n".join(ranks))
         if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
             raise AssertionError("\n" + "\n".join(lines))
 
@@ -164,6 +170,8 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
         yield Mistake((*path, "quarantined"), "expected `any`, or a list of mappings with `rule`, `key`, `reason`")
     if case.get("asks") is not None:
         yield from ask_mistakes(case["asks"], (*path, "asks"))
+    if case.get("ranks") is not None:
+        yield from rank_mistakes(case["ranks"], (*path, "ranks"))
     steps = case.get("when")
     if steps is not None and not isinstance(steps, list):
         yield Mistake((*path, "when"), f"expected a list of steps: {', '.join(STEPS)}")

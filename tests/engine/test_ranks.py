@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+import projections
 from projections.access.ranks import Ranking, ranking_of
 from projections.engine.ledger_items import group_key
 from projections.errors import BadInput, UsageError
 from projections.language.digits import Scale, is_range, level_of, range_of
+from projections.testing import Scenario
+from projections.testing.cases import Case
 from tests.engine.world import World
 
 HEAD = """
@@ -259,3 +264,12 @@ def test_items_of_several_entities_share_a_board() -> None:
     one.put("BOARD#b", "GUEST#1", score=7)
     one.settle()
     agrees(ranking(one), [Decimal(5), Decimal(7)])
+
+
+def test_a_case_lists_the_scores_of_a_board() -> None:
+    document = {"when": [{"put": {"PK": "BOARD#a", "SK": f"PLAYER#{n}", "score": 7 - n // 2}} for n in range(3)]}
+    rules = projections.loads(HEAD + RANK)
+    for scores, words in (([7, 7, 6], ""), ([7, 6], "found 7 (1), 7 (1), 6 (3), expected 7 (1), 6 (2)")):
+        case = Case("a board", 1, {**document, "ranks": [{"rule": "ranks", "board": {"board": "a"}, "scores": scores}]})
+        with pytest.raises(AssertionError, match=re.escape(words)) if words else nullcontext():
+            case.play(Scenario(rules))
