@@ -81,7 +81,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
             raise UsageError(
                 f'table {name}: invalid name of an index "{index}". It must have 3 to 255 letters, digits and _ . -'
             )
-    targets = [rule.into for rule in rules if rule.into.table == name]
+    targets = [rule.into for rule in rules if rule.writes_items and rule.into.table == name]
     children = [rule for rule in program.embeds.values() if rule.into.table == name]
     # The targets of removed rules are unknown.
     removed = "remove" in program.retired.values()
@@ -94,7 +94,9 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
         searched=any(not isinstance(rule, ListEmbedRule) for rule in children),
-        published=any(shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name),
+        published=any(
+            rule.writes_items and shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name
+        ),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
     )
 

@@ -14,6 +14,7 @@ import pytest
 
 import projections
 from projections.access.ranks import Ranking, ranking_of
+from projections.deploy.needs import Deployment
 from projections.engine.ledger_items import group_key
 from projections.errors import BadInput, UsageError
 from projections.language.digits import Scale, is_range, level_of, range_of
@@ -273,3 +274,8 @@ def test_a_case_lists_the_scores_of_a_board() -> None:
         case = Case("a board", 1, {**document, "ranks": [{"rule": "ranks", "board": {"board": "a"}, "scores": scores}]})
         with pytest.raises(AssertionError, match=re.escape(words)) if words else nullcontext():
             case.play(Scenario(rules))
+
+
+def test_a_deployment_needs_no_permission_to_write_to_boards() -> None:
+    (table,) = Deployment("rules.yaml", world().program).tables
+    assert (table.updates, table.deletes, table.published) == (False, False, False)
