@@ -12,6 +12,7 @@ from projections.engine.processor import Outcome, Processor
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.errors import ProjectionsError, UsageError
+from projections.language.rules import ComputeRule, owned_on
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
 from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn
@@ -92,7 +93,7 @@ def replay(
 
 
 def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str]) -> list[tuple[str, Image]]:
-    """Return the application's items of their newest records, without attributes that rules write.
+    """Return the application's items of their newest records, without attributes that rules write, other than once.
 
     Items that only rules create, and items of no entity, are left out.
     """
@@ -126,11 +127,16 @@ def _key(program: Program, table: str, record: Record) -> ItemKey | None:
 
 
 def _own(program: Program, key: ItemKey, image: Image) -> Image | None:
-    """Return the attributes of an item that the application wrote; None if there are none."""
+    """Return the attributes of an item that the application wrote; None if there are none.
+
+    A recorded value of a rule with `once` stays: today's values cannot give it again.
+    """
     recognised = program.recognise(key, image)
     if recognised is None or recognised.entity.owned_by_rules:
         return None
-    derived = program.derived_attributes(recognised.entity.name)
+    entity = recognised.entity.name
+    once = owned_on(entity, [rule for rule in program.rules.values() if isinstance(rule, ComputeRule) and rule.once])
+    derived = program.derived_attributes(entity) - once
     keep = program.tables[key.table].key_attributes
     return {
         name: value

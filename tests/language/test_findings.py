@@ -198,6 +198,12 @@ JUDGED = {
     "projections/rules/guide-blog.yaml": ["53 long-chain note"],
     "projections/rules/guide-orders.yaml": ["17 few-partitions note"],
     "projections/rules/guide-shop.yaml": ["25 hot-partition note", "30 hot-partition note", "32 hot-partition note"],
+    "projections/rules/learning.yaml": [
+        "85 long-chain note",
+        "92 long-chain note",
+        "106 long-chain note",
+        "133 hot-partition note",
+    ],
     "projections/rules/lookups.yaml": ["41 many-contributions note"],
     "projections/rules/organizations.yaml": ["24 static-index-key note", "28 static-index-key note"],
     "projections/rules/places.yaml": ["26 few-partitions note"],

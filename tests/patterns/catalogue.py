@@ -1,7 +1,8 @@
 """The catalogue as data: each pattern's rules, events, what they end in, its queries with answers, and its page.
 
 `cases/NAME.yaml` has `items`, the tables at the end, and `asks`, at least one for each query of the rule file: its
-parameters (`with`), and some attributes of every item of the answer, in its order (`gives`).
+parameters (`with`), and some attributes of every item of the answer, in its order (`gives`). If it has rules of the kind
+`rank`: `ranks`, at least one for each, with a score, its rank, and the total number of scores.
 """
 
 from __future__ import annotations

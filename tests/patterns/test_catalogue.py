@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from catalogue import PATTERNS, Pattern
 from scanned_tables import ScannedTables
 
 from projections.access.answers import Answer, answer_to
+from projections.access.ranks import ranking_of
 from projections.access.readers import Reader, reader_of
 from projections.engine.processor import Processor
 from projections.engine.store import Image
@@ -76,6 +77,13 @@ def test_the_events_end_in_the_expected_items_and_every_query_is_answered_by_its
         assert {ask["query"] for ask in pattern.case["asks"]} == set(pattern.queries)
         for ask in pattern.case["asks"]:
             compare(pattern, reader_of(tables.store), ask, url is not None)
+        ranks = pattern.case.get("ranks", [])
+        assert {one["rule"] for one in ranks} == {
+            name for name, rule in pattern.document.rules.items() if rule.kind == "rank"
+        }
+        for one in ranks:
+            ranked = ranking_of(pattern.program, tables.store, one["rule"], one["board"]).rank(one["score"])
+            assert (ranked.rank, ranked.total) == (one["rank"], one["total"]), one
 
 
 def compare(pattern: Pattern, reader: Reader, ask: dict[str, Any], counted: bool) -> None:
@@ -143,6 +151,11 @@ def test_its_rules_have_no_mistakes_and_no_warnings(pattern: Pattern) -> None:
 def test_every_rule_of_it_wrote_something_and_something_was_corrected_or_removed(pattern: Pattern) -> None:
     names = {name for image in replayed(pattern, in_memory(pattern)).after.values() for name in image}
     for name, rule in pattern.program.document["projections"].items():
-        marks = rule["cases"][0]["set"] if rule["kind"] == "index" else [pattern.program.guard(name)]
+        if rule["kind"] == "rank":
+            marks: Iterable[str] = ()  # it writes only to the ledger, which `ranks` of the case reads
+        elif rule["kind"] == "index":
+            marks = rule["cases"][0]["set"]
+        else:
+            marks = rule["set"] if rule["kind"] == "compute" else [pattern.program.guard(name)]
         assert names.issuperset(marks), name
     assert {one["eventName"] for one in pattern.records} > {"INSERT"}

@@ -16,7 +16,7 @@ from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Update
 from projections.errors import ProjectionsError, UsageError
-from projections.language.loader import load
+from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.local.events import read
 from projections.local.replay import Replay, replay, seeds
@@ -149,6 +149,26 @@ def test_items_are_seeded_in_their_newest_state_without_derived_values(program: 
     gone["dynamodb"]["Keys"]["SK"] = {"S": "PROFILE"}
     found = seeds(program, [new, old, copy, gone, record(13, "SOMETHING#else")], {"app": "main"})
     assert found == [("main", {"PK": {"S": "USER#a"}, "SK": {"S": "PROFILE"}, "name": {"S": "new"}})]
+
+
+def test_a_recorded_value_of_a_rule_with_once_is_kept_and_other_derived_values_are_computed_again() -> None:
+    program = Program.from_document(
+        loads("""\
+table: {key: [PK, SK]}
+entities: {Enrolment: {key: {PK: "ITEM#{item}", SK: A}}}
+projections:
+  soldBy: {from: Enrolment, compute: {set: {soldBy: teacher}, once: true}}
+  label: {from: Enrolment, compute: {set: {label: "{teacher}"}}}
+""").canonical()
+    )
+    entries = [
+        record(10, "ITEM#1", teacher={"S": "ann"}),
+        record(11, "ITEM#1", teacher={"S": "ann"}, soldBy={"S": "ann"}, label={"S": "ann"}),
+        record(12, "ITEM#1", teacher={"S": "ben"}, soldBy={"S": "ann"}, label={"S": "ann"}),
+    ]
+    after = replay(program, entries, MemoryTables(schemas(program), entries)).after
+    (image,) = after.values()
+    assert (image["soldBy"], image["label"]) == ({"S": "ann"}, {"S": "ben"})
 
 
 def test_a_newer_stream_beats_a_greater_sequence_number(program: Program) -> None:
