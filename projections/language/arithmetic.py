@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.syntax import PATH, LanguageError, suggest
@@ -49,8 +49,7 @@ _WIDE = decimal.Context(prec=300, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
 _QUOTIENT = decimal.Context(prec=38, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(NamedTuple):
     """A path; with `from_text` if in `number(…)`, with `as_text` if in `text(…)`."""
 
     path: str
@@ -58,15 +57,13 @@ class Factor:
     as_text: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """A number, or a text in `coalesce`."""
 
     value: Decimal | str
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """`+ - * /`, a function, or `negate`, of one or more expressions; `places` of `round`."""
 
     name: str
