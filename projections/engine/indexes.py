@@ -4,7 +4,8 @@ No version is needed: the condition of the write is that every attribute that th
 that they read. If one of them has changed, a newer record is on its way, and leads to another write.
 
 Rules of one entity may read what the others write. They are applied again to what they wrote, until nothing changes, so that
-one write makes all of it: `check` refuses rules that depend on their own results.
+one write makes all of it: `check` refuses rules that depend on their own results. A value that is set once is computed again
+each time, as long as the stored item lacks it: the first time it may have read what another rule is about to change.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ class IndexWrite(NamedTuple):
     """The sequence number of the item's newest record; none if a refresh makes the write."""
 
 
-def index_attributes(rule: ItemRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
+def index_attributes(
+    rule: ItemRule, item: Item, stored: Item | None = None
+) -> tuple[dict[str, Value | None], str | None]:
     """Return the attributes that a rule sets on an item, None to remove one, and why the rule cannot be evaluated.
 
-    If it cannot be evaluated, it does not apply to the item.
+    If it cannot be evaluated, it does not apply to the item. `stored` is that of `ItemRule.desired`.
     """
     try:
-        return rule.desired(item), None
+        return rule.desired(item, None, stored), None
     except BadInput as problem:
-        return rule.without(item), str(problem)
+        return rule.without(stored or item), str(problem)
 
 
 def index_write(
@@ -54,7 +57,7 @@ def index_write(
 ) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
     """Return the write that corrects what rules write on an item itself, None if it is right; and the rules that fail."""
     rules = program.item_rules.get(item.entity.name, ())
-    desired, problems = _desired(rules, item)
+    desired, problems = _desired(rules, item, item)
     written = item
     for _ in range(program.item_chains.get(item.entity.name, 0)):
         wrong = differing(written.image, desired)
@@ -62,7 +65,7 @@ def index_write(
             break
         image = {name: value for name, value in {**written.image, **wrong}.items() if value is not None}
         written = Item(item.entity, item.key, item.variables, image)
-        desired, problems = _desired(rules, written)
+        desired, problems = _desired(rules, written, item)
     values = differing(item.image, desired)
     if not values:
         return None, problems
@@ -73,12 +76,14 @@ def index_write(
     return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences), problems
 
 
-def _desired(rules: Sequence[ItemRule], item: Item) -> tuple[dict[str, Value | None], list[tuple[str, str]]]:
+def _desired(
+    rules: Sequence[ItemRule], item: Item, stored: Item
+) -> tuple[dict[str, Value | None], list[tuple[str, str]]]:
     """Return the attributes of all rules on an item, and the rules that cannot be evaluated."""
     values: dict[str, Value | None] = {}
     problems: list[tuple[str, str]] = []
     for rule in rules:
-        desired, problem = index_attributes(rule, item)
+        desired, problem = index_attributes(rule, item, stored)
         values.update(desired)
         if problem is not None:
             problems.append((rule.name, problem))

@@ -446,8 +446,13 @@ class ItemRule(Rule):
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         return any(value is not None for value in self.desired(item, refused).values())
 
-    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
-        """Return each of the rule's attributes with its value; None if it should be absent. Raises BadInput."""
+    def desired(
+        self, item: Item, refused: Refused | None = None, stored: Item | None = None
+    ) -> dict[str, Value | None]:
+        """Return each of the rule's attributes with its value; None if it should be absent. Raises BadInput.
+
+        `stored` is the item as it is stored, if `item` also has what other rules are about to write.
+        """
         raise NotImplementedError
 
     def without(self, item: Item) -> dict[str, Value | None]:
@@ -471,8 +476,10 @@ class ComputeRule(ItemRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _ in self.values)
 
-    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
-        values = self.without(item)
+    def desired(
+        self, item: Item, refused: Refused | None = None, stored: Item | None = None
+    ) -> dict[str, Value | None]:
+        values = self.without(stored or item)
         resolve = resolver(item)
         if not self.fits(resolve, refused):
             return values
@@ -514,7 +521,9 @@ class IndexRule(ItemRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _, _ in self.attributes)
 
-    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
+    def desired(
+        self, item: Item, refused: Refused | None = None, stored: Item | None = None
+    ) -> dict[str, Value | None]:
         values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
         resolve = resolver(item)
         if not self.fits(resolve, refused):

@@ -90,3 +90,35 @@ def test_an_item_that_leaves_its_entity_keeps_only_what_is_set_once(played: Scen
 
 def test_histories_of_these_rules_end_as_the_items_say(played: Scenario) -> None:
     played.assert_simulation(histories=40)
+
+
+CHAIN = """
+table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
+entities:
+  Course: { key: { PK: "COURSE#{courseId}", SK: COURSE } }
+projections:
+  progress: { from: Course, compute: { set: { progress: done / lessons * 100 } } }
+  final: { from: Course, where: { status: [closed] }, compute: { set: { final: "coalesce(progress, 0)" }, once: true } }
+  listed: { from: Course, index: { GSI1PK: "FINAL#{final}", GSI1SK: "{courseId}" } }
+"""
+
+
+@pytest.mark.parametrize("before", [None, {"done": 1, "lessons": 2}, {"done": 0, "lessons": 0}])
+def test_what_is_set_once_does_not_read_what_the_same_write_changes(before: dict[str, Any] | None) -> None:
+    played, key = Scenario(projections.loads(CHAIN)), {"PK": "COURSE#1", "SK": "COURSE"}
+    if before is not None:
+        played.put({**key, **before}).settle()
+    played.update({**key, "done": 2, "lessons": 2, "status": "closed"}).settle()
+    assert item(played, key) == {
+        "done": 2,
+        "lessons": 2,
+        "status": "closed",
+        "progress": 100,
+        "final": 100,
+        "GSI1PK": "FINAL#100",
+        "GSI1SK": "1",
+    }
+
+
+def test_histories_of_rules_that_read_what_was_set_once_end_as_the_items_say() -> None:
+    Scenario(projections.loads(CHAIN)).assert_simulation(histories=40)

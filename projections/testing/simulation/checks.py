@@ -183,12 +183,13 @@ class Checks:
             names = [name for name in rule.owned() if before.get(name) != after.get(name)]
             if not names:
                 continue
+            read = item
             if isinstance(rule, ComputeRule) and rule.once:
                 problems += [f"{encode_key(key)} {name}: {rule.name} set it again" for name in names if name in before]
                 was = {name: value for name, value in after.items() if name not in rule.owned()}
-                item = Item(item.entity, item.key, item.variables, was)
+                read = Item(item.entity, item.key, item.variables, was)
             try:
-                desired = rule.desired(item)
+                desired = rule.desired(read)
             except BadInput:
                 desired = {}
             problems += [
