@@ -4,6 +4,8 @@
 After each round of changes, with no record on its way, ranks, percentiles, counts and scores at positions are compared
 with sorting at a sample of scores. Then all counters of all groups are compared with the scores: all ranks equal sorting.
 
+A million scores take 18 GB in the memory store, and about ten minutes.
+
 Units are those that DynamoDB charges: two for each action of a transaction, since no item exceeds 1 KB, which is checked.
 """
 

@@ -122,6 +122,15 @@ def test_cost_of_a_backfill_is_that_of_diff(name: str, targets: int) -> None:
     assert expected_writes <= writes <= expected_writes + BOOKS + each * shared * (pages - 1) + 4 * transactions
 
 
+def test_a_rank_costs_at_most_a_group_for_each_two_digits() -> None:
+    """Scores that are close to each other share groups; groups of one transaction are written once."""
+    rule = "{from: Like, rank: {into: Post, by: v * 99991, digits: 8}}"
+    program, reads, writes = measured(rule, 1)
+    expected_reads, expected_writes = cost(program.typed, "rule").units(1)
+    assert expected_reads <= reads <= expected_reads + BOOKS
+    assert expected_writes / 2 < writes < expected_writes + BOOKS
+
+
 def test_an_index_costs_a_write_to_the_item_and_one_to_each_index() -> None:
     """The store does not count those of the indexes; AWS does."""
     program, reads, writes = measured('{from: Like, index: {GSI1SK: "{v}"}}', 1)
