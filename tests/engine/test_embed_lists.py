@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from projections.engine import embed_lists, plan
 from projections.engine.deadline import Deadline
 from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.embeds import Embedder
 from projections.engine.refresh import Refresher
-from projections.engine.store import Image, ItemKey, Update, Write
+from projections.engine.store import AllOf, Image, ItemKey, Update, Write
 from projections.errors import StoreError
 from projections.language.embeds import MOST_REFERENCES, ListEmbedRule
 from projections.language.keys import encode_key
@@ -428,3 +431,73 @@ def test_update_is_conditional() -> None:
     embedder(w).pull(rule(w), COURSE, after(), added=())
     (update,) = updates
     assert all(name in str(update.condition) for name in ("teacherIds", "~teachers", "PK"))
+
+
+# Defects that few histories of the simulation show
+
+
+@contextmanager
+def late_links() -> Iterator[None]:
+    link, count = ListEmbedder._link, ListEmbedder._count
+    late: list[Any] = []
+
+    def written(self: Any, name: str, wanted: Any) -> None:
+        count(self, name, wanted)
+        while late:
+            link(self, *late.pop())
+
+    with (
+        patch.object(ListEmbedder, "_link", lambda self, *of: late.append(of)),
+        patch.object(ListEmbedder, "_count", written),
+    ):
+        yield
+
+
+@contextmanager
+def one_page() -> Iterator[None]:
+    original = Embedder.following
+    with patch.object(Embedder, "following", lambda self, push, more: original(self, push, None)):
+        yield
+
+
+@contextmanager
+def kept_when_gone() -> Iterator[None]:
+    original = plan.push_reason
+    with patch.object(plan, "push_reason", lambda rule, old, new, changed: new and original(rule, old, new, changed)):
+        yield
+
+
+def always(*_: object) -> AllOf:
+    return AllOf(())
+
+
+DEFECTS: dict[str, tuple[Callable[[], Any], Callable[[], None]]] = {
+    "a list that is right keeps its guard": (
+        lambda: patch.object(embed_lists, "_is_due", lambda wanted, *_, **__: not wanted.right),
+        test_slow_writer_does_not_restore_an_older_parent_if_the_list_was_right_meanwhile,
+    ),
+    "guards have no token": (
+        lambda: patch.object(Deadline, "token", lambda self: "same"),
+        test_slow_writer_does_not_take_a_later_guard_for_the_one_that_it_read,
+    ),
+    "links are written after the list": (
+        late_links,
+        test_parent_that_changes_while_a_new_child_reads_it_finds_the_child,
+    ),
+    "links are deleted without a condition": (
+        lambda: patch.object(embed_lists, "Equal", always),
+        test_link_that_was_written_again_is_not_deleted,
+    ),
+    "the references are not in the condition": (
+        lambda: patch.object(embed_lists, "as_read", always),
+        test_list_of_references_that_changed_meanwhile_is_not_written,
+    ),
+    "parents that are gone are not pushed": (kept_when_gone, test_parent_without_attributes_is_not_missing),
+    "a push ends with its first page": (one_page, test_push_goes_over_all_children_page_by_page),
+}
+
+
+@pytest.mark.parametrize(("defect", "test"), DEFECTS.values(), ids=DEFECTS)
+def test_defect_fails_the_test_that_is_about_it(defect: Callable[[], Any], test: Callable[[], None]) -> None:
+    with defect(), pytest.raises(AssertionError):
+        test()

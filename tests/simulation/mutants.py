@@ -45,7 +45,6 @@ from projections.engine import (
 from projections.engine.aggregation import Aggregation
 from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, targets_of
-from projections.engine.deadline import Deadline
 from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
@@ -675,109 +674,21 @@ def lists_are_written_without_a_guard_condition() -> Iterator[None]:
         yield
 
 
-@mutant(
-    "lists",
-    base=STEADY,
-    **BUSY,
-    rare=(
-        "tests.engine.test_embed_lists",
-        "test_slow_writer_does_not_restore_an_older_parent_if_the_list_was_right_meanwhile",
-    ),
-)
-def a_list_that_is_right_keeps_its_guard() -> Iterator[None]:
-    with patch.object(embed_lists, "_is_due", lambda wanted, *_, **__: not wanted.right):
-        yield
-
-
-@mutant(
-    "lists",
-    base=STEADY,
-    **BUSY,
-    rare=("tests.engine.test_embed_lists", "test_slow_writer_does_not_take_a_later_guard_for_the_one_that_it_read"),
-)
-def guards_of_lists_have_no_token() -> Iterator[None]:
-    with patch.object(Deadline, "token", lambda self: "same"):
-        yield
-
-
-@mutant(
-    "lists",
-    base=STEADY,
-    **BUSY,
-    rare=("tests.engine.test_embed_lists", "test_parent_that_changes_while_a_new_child_reads_it_finds_the_child"),
-)
-def links_are_written_after_the_list() -> Iterator[None]:
-    link, count = embed_lists.ListEmbedder._link, embed_lists.ListEmbedder._count
-    late: list[Any] = []
-
-    def written(self: Any, name: str, wanted: Any) -> None:
-        count(self, name, wanted)
-        while late:
-            link(self, *late.pop())
-
-    with (
-        patch.object(embed_lists.ListEmbedder, "_link", lambda self, *of: late.append(of)),
-        patch.object(embed_lists.ListEmbedder, "_count", written),
-    ):
-        yield
-
-
-@mutant(
-    "lists",
-    base=STEADY,
-    **BUSY,
-    rare=("tests.engine.test_embed_lists", "test_link_that_was_written_again_is_not_deleted"),
-)
-def links_are_deleted_without_a_condition() -> Iterator[None]:
-    with patch.object(embed_lists, "Equal", lambda *_: ALWAYS):
-        yield
-
-
-@mutant(
-    "lists",
-    base=STEADY,
-    **BUSY,
-    rare=("tests.engine.test_embed_lists", "test_list_of_references_that_changed_meanwhile_is_not_written"),
-)
-def lists_are_written_whatever_the_references_are_now() -> Iterator[None]:
-    with patch.object(embed_lists, "as_read", lambda *_: ALWAYS):
-        yield
-
-
-@mutant(
-    "lists",
-    base=GUARDED,
-    writes=60,
-    rare=("tests.engine.test_embed_lists", "test_parent_without_attributes_is_not_missing"),
-)
-def parents_that_are_gone_are_not_pushed() -> Iterator[None]:
-    original = plan.push_reason
-    with patch.object(plan, "push_reason", lambda rule, old, new, changed: new and original(rule, old, new, changed)):
-        yield
-
-
 @mutant("lists", base=GUARDED, seed=13)
 def references_in_another_order_do_not_pull() -> Iterator[None]:
     with patch.object(embeds, "_same_references", lambda *_: True):
         yield
 
 
-@mutant(
-    "lists",
-    base=STEADY,
-    writes=60,
-    page=1,
-    rare=("tests.engine.test_embed_lists", "test_push_goes_over_all_children_page_by_page"),
-)
-def a_push_to_lists_ends_with_its_first_page() -> Iterator[None]:
-    original = embeds.Embedder.following
-    with patch.object(embeds.Embedder, "following", lambda self, push, more: original(self, push, None)):
-        yield
-
-
 @mutant("lists", base=STEADY, **BUSY, seed=19)
 def added_references_get_no_link() -> Iterator[None]:
     with patch.object(embed_lists.ListEmbedder, "_link", lambda *_: None):
+        yield
+
+
+@mutant("lists", base=STEADY, **BUSY, seed=20)
+def parents_do_not_push_lists() -> Iterator[None]:
+    with patch.object(embed_lists.ListEmbedder, "push_page", lambda *_: embed_lists.ListPage(None, [])):
         yield
 
 
