@@ -20,7 +20,7 @@ from projections.engine.ledger_items import (
     members_key,
 )
 from projections.engine.store import Image, Store, Value, all_items
-from projections.engine.value_counters import count_of
+from projections.engine.value_counters import Counters, count_of
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
@@ -56,6 +56,8 @@ class Generations:
     def __init__(self, known: Mapping[Target, int] | None = None) -> None:
         self._open: dict[Target, int] = dict(known or {})
         self._missing: dict[Target, int] = {}
+        self.counters = Counters()
+        """What this process saw of value counters."""
 
     def as_now(self) -> Generations:
         """Return a copy that does not change when other threads learn generations."""

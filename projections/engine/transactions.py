@@ -42,7 +42,6 @@ from projections.engine.store import (
     Value,
     Write,
 )
-from projections.engine.value_counters import Counters as ValueCounters
 from projections.engine.value_counters import ValueCounter, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, TransactionCancelled, Transient
 from projections.language.ordering import decode_order
@@ -86,7 +85,7 @@ class Transactions:
         self._chance = chance
         self._counters = counters
         self._sharded: dict[tuple[Target, int], int] = {}
-        self._value_counters = ValueCounters()
+        self._value_counters = generations.counters
         self._named: set[tuple[Target, int]] = set()
         """Generations that closed groups were found to name: they may be created here, should they be lost."""
 

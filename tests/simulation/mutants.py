@@ -1371,7 +1371,7 @@ def backfill_removes_what_a_disabled_copy_copied() -> Iterator[None]:
 # Value counters
 
 
-@mutant("counted", seed=11)
+@mutant("counted", seed=12)
 def value_that_exists_is_counted_again() -> Iterator[None]:
     with patch.object(value_counters, "_ABSENT", ALWAYS):
         yield
@@ -1444,7 +1444,7 @@ def values_that_settle_leave_their_counters() -> Iterator[None]:
         yield
 
 
-@mutant("counted_keep", seed=20)
+@mutant("counted_keep", seed=2154)
 def rebuilt_group_forgets_the_values_that_settled() -> Iterator[None]:
     with patch.object(rebuild, "_carry_counters", lambda *arguments: None):
         yield

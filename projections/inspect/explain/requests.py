@@ -10,12 +10,14 @@ from itertools import chain
 from typing import Any
 
 from projections.engine.delta import SETTLED
+from projections.engine.ledger_items import COUNT, KEPT
 from projections.engine.store import Delete, Image, Purpose, Update, Value
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Batch
 from projections.inspect.rehearsal.roles import purpose_of
+from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same
 
@@ -131,7 +133,7 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
         case "group":
             return _amounts(write.add, before)
         case "counter":
-            return f"the value counter {_amounts(write.add, before)}"
+            return f"{value_words(_counted(write, before))}: {_amounts({**write.set, **write.add}, before)}"
         case "member" | "extreme":
             return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
         case "fence":
@@ -172,7 +174,8 @@ def _entry(write: Update, before: Image) -> str:
 
 def _amounts(add: Mapping[str, Value], before: Image) -> str:
     words = []
-    for slot, value in sorted(add.items(), key=lambda one: (one[0] == "version", one[0] != "n", one[0])):
+    numbers = {slot: value for slot, value in add.items() if "N" in value and slot != "v"}
+    for slot, value in sorted(numbers.items(), key=lambda one: (one[0] == "version", one[0] != "n", one[0])):
         amount = Decimal(value["N"])
         total = number_text(Decimal(before.get(slot, {"N": "0"})["N"]) + amount)
         name = slot.removeprefix(SETTLED)
@@ -181,11 +184,17 @@ def _amounts(add: Mapping[str, Value], before: Image) -> str:
     return ", ".join(words)
 
 
+def _counted(write: Update, before: Image) -> Value:
+    """Return the value that a counter counts."""
+    return write.set.get("v") or before.get("v") or decode_order((write.key.sort or "").split("|", 2)[2])
+
+
 def _slot(name: str) -> str:
     """Return the name of a group's total for people."""
-    if name[0] in "=#":
-        return name[1:] if name[0] == "=" else f"values of {name[1:]}"
-    return {"n": "contributions"}.get(name, name)
+    of = {"=": "", "#": "values of ", "%": "different values of "}.get(name[0])
+    if of is not None:
+        return f"{of}{name[1:]}"
+    return {"n": "contributions", COUNT: "contributions", KEPT: "settled"}.get(name, name)
 
 
 def coalesced(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:

@@ -169,6 +169,10 @@ def contribution_words(contributed: Contributed | None) -> str:
             words.append(str(amount))
         elif slot == "+":
             words += [_member(member) for member in sorted(amount)]
+        elif slot == "%":
+            for value in sorted(amount):
+                name, _, order = value.partition("|")
+                words.append(f"{name} {value_words(decode_order(order))}")
         elif slot[0] == "=":
             values = f" over {contributed['#' + slot[1:]]}" if "#" + slot[1:] in contributed else ""
             words.append(f"{slot[1:]} {amount}{values}")

@@ -213,11 +213,11 @@ class Groups:
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
         counters = self._counters(account)
         live = {**now.live, **{slot: Decimal(number or 0) for slot, (number, _) in counters.items()}}
-        _count_values(sums, counters)
         corrections = self._corrections(rule, target, now.generation)
         wanted = corrections.sums(sums) if corrections is not None else None
-        if wanted is not None:
-            _count_values(wanted, counters)
+        for one in (sums, wanted):
+            if one is not None:
+                _count_values(one, counters)
         common = Drift("group", rule, target, at=at)
         drifts = []
         for slot in sorted(sums.keys() | live.keys() | now.damaged.keys() | (wanted or {}).keys()):
