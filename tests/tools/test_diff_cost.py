@@ -36,6 +36,8 @@ RULES = {
     "extreme": "{from: Like, aggregate: {into: Post, set: {n: max(number(v))}}}",
     "extremes of one value": "{from: Like, aggregate: {into: Post, set: {n: max(number(v)), m: min(number(v))}}}",
     "extremes of two values": "{from: Like, aggregate: {into: Post, set: {n: max(number(v)), m: min(number(w))}}}",
+    "first and last": "{from: Like, aggregate: {into: Post, set: {f: 'first(v, w)', l: 'last(v, w)', m: 'last(w, w)'}}}",
+    "values": "{from: Like, aggregate: {into: Post, set: {n: distinct(likeId), s: values(likeId)}}}",
     "derived": "{from: Like, aggregate: {into: Stats, set: {n: count, m: max(number(v))}}}",
     "shards": "{from: Like, aggregate: {into: Post, shards: 4, set: {n: count}}}",
     "top": "{from: Like, top: {into: Post, as: l, by: v, limit: 3, attributes: [v]}}",
