@@ -45,6 +45,6 @@ def _disabled(facts: Facts) -> Iterator[Remark]:
                 READS_DISABLED,
                 ("projections", name),
                 f"reads {what}, which rule {other} no longer keeps up to date, because it is disabled",
-                f"enable {other}, disable {name} as well, or accept that {name} derives from values of the past",
+                f"enable {other}, disable {name} as well, or accept that {name} derives outdated values",
                 at_key=True,
             )

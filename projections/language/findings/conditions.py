@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import NEVER_FITS
+from projections.language.findings.kinds import NEVER_MATCHES
 from projections.language.findings.numbers import Numbers
 from projections.language.findings.reads import Tested, patterns
 from projections.language.mistakes import Location
@@ -32,7 +32,7 @@ def conditions(facts: Facts) -> Iterator[Remark]:
         elif text is not None and all(_only_number(one) for one in alternatives):
             yield _remark(tested, "text", text, "a number", "compare it with text, in quotes")
         elif alternatives and all(why := [_differing(numbers, tested, one) for one in alternatives]):
-            yield Remark(NEVER_FITS, tested.place, f"{why[0]}: they are never compared", _SAME, at_key=True)
+            yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}: they are never compared", _SAME, at_key=True)
     for document, place in _all_patterns(facts):
         yield from _names_as_text(document, place)
 
@@ -66,9 +66,9 @@ def _names_as_text(form: Any, place: Location, sign: str = "=") -> Iterator[Rema
     elif (name := _name(form)) is not None:
         compared, text = f'{{"{sign}": "{form}"}}', f'{{"{sign}": "{{{form}}}"}}'
         yield Remark(
-            NEVER_FITS,
+            NEVER_MATCHES,
             place,
-            f'"{form}" is a text with braces here, not the value of {name}',
+            f'"{form}" is text with braces here, not the value of {name}',
             f"write {compared} to compare with {name}, or {text} for the text",
         )
 
@@ -85,7 +85,7 @@ def _name(value: Any) -> str | None:
 
 def _remark(tested: Tested, is_: str, why: str, compared: str, instead: str) -> Remark:
     return Remark(
-        NEVER_FITS,
+        NEVER_MATCHES,
         tested.place,
         f"{tested.test.name} is {is_} ({why}), so a comparison with {compared} never matches",
         instead,

@@ -14,7 +14,7 @@ __all__ = ["history"]
 
 
 def history(facts: Facts) -> Iterator[Remark]:
-    """Yield one remark for each attribute that an embed rule writes and that an aggregate groups by or measures."""
+    """Yield one remark for each attribute that an embed rule writes and that an aggregate groups by, or measures."""
     embedded = {
         (rule.into, attribute): (name, rule.source)
         for name, rule in facts.projections.items()
@@ -35,8 +35,8 @@ def history(facts: Facts) -> Iterator[Remark]:
             MOVING_HISTORY,
             read.place,
             f"rule {embed} keeps {read.root} of {read.entity} items equal to that of their {parent}: if a {parent} changes, "
-            f"what existing {read.entity} items contributed in the past changes with it",
-            f"if the past must stay, record the value once, and read that: {{from: {read.entity}, compute: {{set: "
+            f"the contributions of existing {read.entity} items change, too",
+            f"if they must not change, record the value once, and read the record: {{from: {read.entity}, compute: {{set: "
             f"{{{read.root}Then: {read.root}}}, once: true}}}}",
             offset=read.offset,
         )

@@ -114,14 +114,13 @@ projections:
 """,
     depends=_WRITERS,
 )
-NEVER_FITS = Kind(
-    "never-fits",
+NEVER_MATCHES = Kind(
+    "never-matches",
     ("warning",),
-    summary="A condition compares a number with text, or with a name in braces as if it were a text.",
-    why="A number never equals a text, and neither is less than the other: `5` and `'5'` are different values. The "
-    "condition never matches. `'{total}'` alone is a text with braces, not the value of the attribute total.",
-    fix="Write numbers without quotes and text in quotes, and compare with another value of the item as in "
-    '`{"=": "{total}"}`.',
+    summary="A condition compares a number with text, or with text in braces instead of an attribute.",
+    why="A comparison of a number with text never matches: `5` and `'5'` are different values. Outside of a comparison, "
+    "`'{total}'` is text with braces, not the value of the attribute total.",
+    fix='Write numbers without quotes and text in quotes. To compare with another attribute, write `{"=": "{total}"}`.',
     example="""\
 projections:
   popular:
@@ -290,12 +289,12 @@ projections:
 MOVING_HISTORY = Kind(
     "moving-history",
     ("note",),
-    summary="An aggregate groups by, or measures, what an embed rule keeps up to date.",
-    why="An embed changes its attributes in all children when the parent changes. A rule that groups by such an attribute "
-    "moves the contributions of all these children to another target, and a measure of it changes totals of the past: if a "
-    "course gets another instructor, the revenue of earlier months moves, too.",
-    fix="If that is not intended, record what was true when the item was created: a rule with `compute` and `once: true` on "
-    "the children. Let the aggregate read the recorded attribute. See [History](rules.md#history).",
+    summary="An aggregate groups by, or measures, an attribute that an embed rule changes.",
+    why="When the parent changes, an embed rule changes the attribute in all children. If an aggregate groups by the "
+    "attribute, the contributions of all these children move to another target. If it measures the attribute, its totals "
+    "change. For example, if a course gets another instructor, the revenue of earlier months moves, too.",
+    fix="If that is not intended, record the value once, with a `compute` rule with `once: true` on the children, and let "
+    "the aggregate read the recorded attribute. See [History](rules.md#history).",
     example="""\
 projections:
   author: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
@@ -306,9 +305,9 @@ projections:
 READS_DISABLED = Kind(
     "reads-disabled",
     ("warning",),
-    summary="A rule reads what a disabled rule wrote.",
-    why="A disabled rule writes nothing: the values that it wrote stay as they were. A rule that reads them derives its "
-    "values from the past, and nothing from items that do not have them.",
+    summary="A rule reads an attribute of a disabled rule.",
+    why="A disabled rule writes nothing: its values do not change any more, and new items do not get them. A rule that "
+    "reads them derives outdated values.",
     fix="Enable the other rule, or disable this rule as well.",
     example="""\
 projections:
@@ -760,8 +759,8 @@ MISTAKE = Kind(
     "mistake",
     ("error",),
     summary="The rule file is invalid.",
-    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Other kinds of findings appear when "
-    "all mistakes are corrected.",
+    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Findings that a correction could "
+    "change appear when all mistakes are corrected.",
     fix="The message names the place and the correct form. [rules.md](rules.md) describes the format.",
     example="""\
 projections:

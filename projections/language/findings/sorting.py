@@ -92,9 +92,7 @@ def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) 
 def _as_number(key: KeySet, made: Made) -> str:
     if key.index is None:
         return "leave it out of the key, or copy it into an index whose sort key is a number"
-    return (
-        f"declare {made.attribute} as a number, with type N under `indexes`, and let its template be this one variable"
-    )
+    return f"declare {made.attribute} with type N under `indexes`, and use only this variable in its template"
 
 
 def _codes(form: str) -> list[str]:

@@ -63,8 +63,8 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
             yield Remark(
                 SHARED_KEY,
                 ("entities", name),
-                f"rules create {name} items, and the application may have a {other} under the same key, such as {key}: then "
-                f"no {name} is created until that item is removed (`occupied` in the quarantine and in `verify`)",
+                f"rules create {name} items, and the application may have a {other} item under the same key, such as {key}: "
+                f"then no {name} item is created until that item is removed (`occupied` in the quarantine and in `verify`)",
                 f"give {name} items keys that no {other} item has",
                 at_key=True,
             )
@@ -229,6 +229,6 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
                 WRONG_TYPE,
                 ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
                 f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
-                f"declare {target} as a number, with type N under `indexes`, or make it text with "
+                f"declare {target} with type N under `indexes`, or make it text with "
                 f'values: {{{target}: "{{{path}|pad(10)}}"}}',
             )
