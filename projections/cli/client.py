@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import as_json, find_rules, output_option, rules_argument, write_output
+from projections.cli.generated import force_option, write_generated
+from projections.cli.options import as_json, find_rules, output_option, rules_argument
 from projections.terminal import count, json_text, print_line, print_text
 
 __all__ = ["command"]
@@ -15,11 +16,15 @@ __all__ = ["command"]
 @as_json
 @click.option("--async", "waits", is_flag=True, help="Write coroutines, for aioboto3.")
 @output_option
-def command(file: str | None, rules: str | None, as_json: bool, waits: bool, output: str | None) -> int:
+@force_option
+def command(file: str | None, rules: str | None, as_json: bool, waits: bool, output: str | None, force: bool) -> int:
     """Write a Python module with a typed function for each query of a rule file.
 
     The module uses boto3 only. It also builds the keys and items of each entity, and the request of each write pattern.
     Queries that no request answers are left out and reported; the exit code is then 1.
+
+    If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
+    file. Without a terminal it writes nothing; --force overwrites.
 
     \b
     Examples:
@@ -27,18 +32,21 @@ def command(file: str | None, rules: str | None, as_json: bool, waits: bool, out
       projections client rules.yaml --async -o access.py
     """
     from projections.api import load
+    from projections.deploy.checksum import with_checksum
     from projections.inspect.client import client_of
 
     path = find_rules(file, rules)
     client = client_of(load(path), path.name, waits=waits)
+    text = with_checksum(client.text)
     if output is not None:
-        write_output(output, client.text)
+        if not write_generated(output, text, force=force):
+            return 1
         print_line(f"{output}: {count(len(client.functions), 'function')} of {path.name}", err=True)
     if as_json:
         document = {"functions": dict(client.functions), "missing": dict(client.missing)}
-        print_text(json_text(document if output else {**document, "module": client.text}))
+        print_text(json_text(document if output else {**document, "module": text}))
     elif output is None:
-        print_text(client.text)
+        print_text(text)
     for name, reason in client.missing.items():
         print_line(f"query {name}: no function, {reason}", err=True)
     return 1 if client.missing else 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from projections.cli.generated import force_option, write_generated
 from projections.cli.options import (
     Tables,
     as_json,
@@ -16,7 +17,6 @@ from projections.cli.options import (
     output_option,
     parameters_from,
     read_options,
-    write_output,
 )
 from projections.errors import UsageError
 from projections.language.bundled import bundled
@@ -40,6 +40,7 @@ PAGE = 100
 @click.option("--markdown", "form", flag_value="markdown", help="Write the table-design page as Markdown.")
 @click.option("--html", "form", flag_value="html", help="Write it as an HTML page, which requires no network.")
 @output_option
+@force_option
 @as_json
 def command(
     words: tuple[str, ...],
@@ -49,6 +50,7 @@ def command(
     verbose: bool,
     form: str | None,
     output: str | None,
+    force: bool,
     as_json: bool,
 ) -> int:
     """Show which requests answer the queries of a rule file, or run one.
@@ -60,7 +62,9 @@ def command(
     text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix.
 
     With --markdown or --html, writes the table-design page: entities with keys and sample items, indexes, the access pattern
-    matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design.
+    matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design. If FILE of -o
+    was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
+    a terminal it writes nothing; --force overwrites.
 
     FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
 
@@ -81,7 +85,7 @@ def command(
     if form is not None or output is not None:
         if form is None or names or as_json:
             raise UsageError("--markdown and --html write the page of all queries, -o to a file; omit NAME and --json")
-        return _design(rules, path, form, output)
+        return _design(rules, path, form, output, force)
     if not names:
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
@@ -116,8 +120,9 @@ def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int
     return int(not all(one.answered for one in found))
 
 
-def _design(rules: RuleSet, path: Path, form: str, output: str | None) -> int:
+def _design(rules: RuleSet, path: Path, form: str, output: str | None, force: bool) -> int:
     """Write the table-design page."""
+    from projections.deploy.checksum import with_checksum
     from projections.init.models.samples import sample_items
     from projections.inspect.design import design_of, markdown, page
     from projections.language.loader import loads
@@ -126,11 +131,12 @@ def _design(rules: RuleSet, path: Path, form: str, output: str | None) -> int:
 
     findings = reviewed(rules.text, path.name, path).findings
     design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), findings)
-    text = {"markdown": markdown, "html": page}[form](design)
+    text = with_checksum({"markdown": markdown, "html": page}[form](design), "<!-- {} -->")
     if output is None:
         print_text(text, end="")
+    elif not write_generated(output, text, force=force):
+        return 1
     else:
-        write_output(output, text)
         print_line(f"{output}: {count(len(design.patterns), 'query', 'queries')} of {path.name}", err=True)
     return int(not all(one.answered for one in design.patterns))
 

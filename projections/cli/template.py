@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import (
-    as_json,
-    find_rules,
-    output_option,
-    program_of,
-    rules_argument,
-    write_output,
-)
+from projections.cli.generated import force_option, write_generated
+from projections.cli.options import as_json, find_rules, output_option, program_of, rules_argument
 from projections.errors import UsageError
 from projections.language.bundled import SHIPPED
-from projections.terminal import interactive, json_text, print_text
+from projections.terminal import json_text, print_text
 
 if TYPE_CHECKING:
     from projections.deploy.needs import Deployment
@@ -43,18 +36,18 @@ __all__ = ["command"]
     show_default=True,
     help="manifest: the same information as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")
 @as_json
 @output_option
+@force_option
 def command(
     file: str | None,
     rules: str | None,
     existing: bool,
     gradual: bool,
     form: str,
-    force: bool,
     as_json: bool,
     output: str | None,
+    force: bool,
 ) -> int:
     """Write the SAM template for a rule file, or a JSON manifest for other tools.
 
@@ -62,8 +55,8 @@ def command(
     functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
     dashboard. --json is short for --format manifest.
 
-    If FILE of -o is a template that was edited since this command wrote it, the difference is shown and the command asks
-    before it overwrites the file. Without a terminal it writes nothing; --force overwrites.
+    If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
+    file. Without a terminal it writes nothing; --force overwrites.
 
     \b
     Examples:
@@ -82,32 +75,7 @@ def command(
     if output is None:
         print_text(text)
         return 0
-    if form == "sam" and not as_json and not force and not _replaceable(Path(output), text):
-        return 1
-    write_output(output, text)
-    return 0
-
-
-def _replaceable(path: Path, text: str) -> bool:
-    """Return whether a file can be overwritten: it has no edits, or the user agrees. Raises UsageError."""
-    from projections.deploy.checksum import is_as_written
-
-    try:
-        there = path.read_text(encoding="utf-8")
-    except OSError:
-        return True  # there is none, or `write_output` reports why it cannot be written
-    except UnicodeDecodeError:
-        there = ""
-    if is_as_written(there) or there == text:
-        return True
-    new = text.splitlines(keepends=True)
-    print_text("".join(unified_diff(there.splitlines(keepends=True), new, str(path), f"{path} (new)")))
-    reason = f"{path} was edited since it was written. Overwriting it discards the lines that begin with - above"
-    if not interactive():
-        raise UsageError(
-            f"{reason}, so nothing was written. Write to another file and merge the two, or pass --force to overwrite it"
-        )
-    return click.confirm(f"{reason}. Overwrite it?", default=False)
+    return 0 if write_generated(output, text, force=force) else 1
 
 
 def _sam(deployment: Deployment) -> str:
@@ -117,15 +85,18 @@ def _sam(deployment: Deployment) -> str:
 
 
 def _manifest(deployment: Deployment) -> str:
+    from projections.deploy.checksum import signed
     from projections.deploy.manifest import manifest
 
-    return json_text(manifest(deployment).model_dump()) + "\n"
+    return signed(json_text(manifest(deployment).model_dump()) + "\n")
 
 
 def _schema() -> str:
+    from projections.deploy.checksum import UNSIGNED, signed
     from projections.deploy.manifest import Manifest
 
-    return json_text({"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}) + "\n"
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": UNSIGNED}
+    return signed(json_text({**dialect, **Manifest.model_json_schema()}) + "\n")
 
 
 def _shown(path: Path) -> str:

@@ -1,26 +1,45 @@
-"""The checksum at the end of a generated template, which shows whether the file was edited since."""
+"""The checksum in a generated file, which shows whether the file was edited since it was written.
+
+A file has it in a comment at its end, or in a value of a JSON document. It covers the whole text, with zeros in its place.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-__all__ = ["is_as_written", "with_checksum"]
+__all__ = ["UNSIGNED", "is_as_written", "is_generated", "signed", "with_checksum"]
 
-_LINE = re.compile(r"# Checksum of the lines above, as they were written: ([0-9a-f]{16})\n")
+_MARK = "Checksum of this file, as it was written: "
+_ZEROS = "0" * 16
+UNSIGNED = _MARK + _ZEROS
+"""What `signed` replaces: a value of a JSON document, or a part of a comment."""
+
+_FOUND = re.compile(f"(?s:.*){_MARK}([0-9a-f]{{16}})")
 
 
-def with_checksum(text: str) -> str:
-    """Return a generated text with a last line that has its checksum."""
-    return f"{text}# Checksum of the lines above, as they were written: {_checksum(text)}\n"
+def with_checksum(text: str, comment: str = "# {}") -> str:
+    """Return a text with a last line that has its checksum, as a comment of its language."""
+    return signed(f"{text}{comment.format(UNSIGNED)}\n")
+
+
+def signed(text: str) -> str:
+    """Return a text whose last `UNSIGNED` is replaced by the checksum."""
+    before, _, after = text.rpartition(UNSIGNED)
+    return f"{before}{_MARK}{_checksum(text)}{after}"
+
+
+def is_generated(text: str) -> bool:
+    """Return whether a text has a checksum, be it right or wrong."""
+    return _FOUND.match(text) is not None
 
 
 def is_as_written(text: str) -> bool:
-    """Return whether a text is as `with_checksum` returned it, whatever its line ends. Without a checksum it is not."""
-    *lines, last = text.replace("\r\n", "\n").splitlines(keepends=True) or [""]
-    found = _LINE.fullmatch(last)
-    return found is not None and found[1] == _checksum("".join(lines))
+    """Return whether a text is as `signed` returned it, whatever its line ends. Without a checksum it is not."""
+    text = text.replace("\r\n", "\n")
+    found = _FOUND.match(text)
+    return found is not None and found[1] == _checksum(f"{text[: found.start(1)]}{_ZEROS}{text[found.end(1) :]}")
 
 
 def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from projections.deploy.checksum import UNSIGNED
+
 __all__ = [
     "Alarm",
     "Event",
@@ -152,3 +154,4 @@ class Manifest(Part):
     alarms: dict[str, Alarm]
     resources: dict[str, Other] = Field(description="The rest: buckets, log groups, the dashboard.")
     placeholders: dict[str, str] = Field(description="Every placeholder with its meaning.")
+    checksum: str = Field(default=UNSIGNED, description="Checksum of the file, which shows whether it was edited.")

@@ -1,15 +1,16 @@
-"""`projections template -o`: a template is generated again, and what was edited in it is not lost silently."""
+"""Files that commands generate again (`template -o` and others): what was edited in one is not lost silently."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
-from projections.cli import template as command
-from projections.deploy.checksum import is_as_written, with_checksum
+from projections.cli import generated as command
+from projections.deploy.checksum import UNSIGNED, is_as_written, with_checksum
 
 RULES = """
 table: {key: [PK, SK]}
@@ -97,11 +98,66 @@ def test_file_that_is_no_generated_template_is_kept(run: Run, generated: Path, c
     assert generated.read_bytes() == content
 
 
-def test_manifest_is_written_again(run: Run, generated: Path) -> None:
-    for _ in range(2):
-        assert again(run, "--json", "--force") == (0, "", "")
-    generated.write_text("{}")
-    assert again(run, "--json") == (0, "", "")
+COMMANDS = {
+    "SAM template": ("template",),
+    "manifest": ("template", "--json"),
+    "schema of the manifest": ("template", "--format", "manifest-schema"),
+    "client": ("client",),
+    "model": ("model",),
+    "page as Markdown": ("queries", "--markdown"),
+    "page as HTML": ("queries", "--html"),
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_generated_file_is_written_again_unless_it_was_edited(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules.yaml").write_text(RULES)
+    command, *options = words
+
+    def write(*more: str) -> tuple[int, str, str]:
+        return run(command, "rules.yaml", *options, "-o", "out", *more)
+
+    assert write()[0] == 0
+    written = Path("out").read_text()
+    assert is_as_written(written)
+    if written.startswith("{"):
+        json.loads(written)
+    Path("rules.yaml").write_text(RULES.replace("Like", "Clap").replace("[PK, SK]", "[PK, SK], ttl: goneAt"))
+    assert write()[0] == 0, "a file without edits follows the rules"
+    followed = Path("out").read_text()
+    assert is_as_written(followed)
+    edited = followed.replace("\n", "\nours\n", 1)
+    Path("out").write_text(edited)
+    code, out, err = write()
+    assert (code, Path("out").read_text()) == (2, edited)
+    assert "\n-ours\n" in out
+    assert "out was edited since it was written. Overwriting it discards" in err
+    assert "or pass --force" in err
+    assert write("--force")[0] == 0
+    assert is_as_written(Path("out").read_text())
+    Path("out").write_text("ours\n")
+    code, _, err = write()
+    assert (code, Path("out").read_text()) == (2, "ours\n")
+    assert "out was not written by this command" in err
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_printed_text_is_that_of_the_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules.yaml").write_text(RULES)
+    command, *options = words
+    code, out, _ = run(command, "rules.yaml", *options)
+    assert code == 0
+    assert is_as_written(out.rstrip("\n") + "\n")
+
+
+def test_device_is_written_without_a_question(run: Run, generated: Path) -> None:
+    assert run("template", "rules.yaml", "-o", "/dev/null") == (0, "", "")
 
 
 def test_checksum_is_that_of_all_lines() -> None:
@@ -117,3 +173,10 @@ def test_checksum_is_that_of_all_lines() -> None:
         text.replace("b: 2\n", ""),
     ):
         assert not is_as_written(other), other
+
+
+def test_checksum_of_a_text_that_quotes_one() -> None:
+    text = with_checksum(f"{UNSIGNED}\n{with_checksum('a: 1')}")
+    assert is_as_written(text)
+    assert text.startswith(f"{UNSIGNED}\n")
+    assert not is_as_written(text.replace("a: 1", "a: 2"))

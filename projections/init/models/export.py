@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from projections.deploy.checksum import UNSIGNED
 from projections.init.models.model import Unread
 from projections.init.models.samples import sample_items
 from projections.init.models.workbench import SERVICE
@@ -51,7 +52,7 @@ def workbench_model(name: str, program: Program, now: datetime) -> Exported:
             "Author": "",
             "DateCreated": stamp,
             "DateLastModified": stamp,
-            "Description": "",
+            "Description": UNSIGNED,
             "AWSService": SERVICE,
             "Version": _VERSION,
         },
