@@ -392,6 +392,14 @@ def test_missing_variable_and_unmet_case_are_explained() -> None:
     assert rules["ranked"].reasons == ("it applies, but the item has no rank",)
 
 
+def test_rank_publishes_nothing_on_the_items_that_name_its_boards() -> None:
+    program = compiled(ROOT / "projections/rules/learning.yaml")
+    course = {"PK": "COURSE#sql", "SK": "INFO", "leadId": "ann"}
+    rules = rules_of(told(program, [record(100, None, course)]))
+    assert rules["newest"].effect == "heals"
+    assert "standing" not in rules
+
+
 def test_rule_in_shadow_mode_records_but_publishes_nothing() -> None:
     text = SOCIAL.read_text()
     for source in ("from: Like\n", "from: PostMeta\n    where"):

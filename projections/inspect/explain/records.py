@@ -66,7 +66,7 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
         for variant in program.variants:
             if variant.name == rule.name and variant.source.name in entities:
                 yield source_report(program, variant, record, old, new)
-        if rule.mode == SHADOW:
+        if rule.mode == SHADOW or not rule.writes_items:
             continue  # it does not write targets or children
         if rule.into.name in entities:
             yield from _as_target(program, rule, record, old, new)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from projections.language.access.presence import always_present
+from projections.language.canonical import Embed, Index
 from projections.language.embeds import attributes_of_child, children_of
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import HALF_AN_INDEX_KEY, NOT_PROJECTED, UNREACHABLE_CASE, Severity
+from projections.language.findings.kinds import (
+    CHILDREN_NOT_INDEXED,
+    HALF_AN_INDEX_KEY,
+    NOT_PROJECTED,
+    UNREACHABLE_CASE,
+    Severity,
+)
 from projections.language.findings.names import known_attributes
 from projections.language.ownership import written
+from projections.language.patterns import Pattern
 from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.templates import Template
 
 __all__ = ["indexes"]
 
@@ -35,6 +45,7 @@ def indexes(facts: Facts) -> Iterator[Remark]:
             earlier.append(where)
     if any(rule.embed for rule in facts.projections.values()):
         yield from _not_projected(facts)
+        yield from _not_indexed(facts)
 
 
 def _not_projected(facts: Facts) -> Iterator[Remark]:
@@ -55,6 +66,37 @@ def _not_projected(facts: Facts) -> Iterator[Remark]:
                 f"otherwise add them to `projection` of {index}",
                 at_key=True,
             )
+
+
+def _not_indexed(facts: Facts) -> Iterator[Remark]:
+    """Yield embed rules that find children through an index which an index rule does not write for all of them."""
+    typed = facts.rules.typed()
+    document = typed.to_document()
+    for name, rule in typed.rules.items():
+        if not isinstance(rule, Embed) or (children := children_of(document, name)).index is None:
+            continue
+        child = typed.entities[rule.into]
+        present = always_present(typed, rule.into).union(Pattern.parse(child.match or {}).constants)
+        keys = typed.tables[child.table].indexes[children.index]
+        for writer, other in typed.rules.items():
+            if not isinstance(other, Index) or other.source != rule.into or len(other.cases) > 1:
+                continue
+            templates = other.cases[0].set
+            if any(templates.get(attribute) != text for attribute, text in children.partition.items()):
+                continue
+            names = {one for key in keys.names for one in Template.parse(templates.get(key, "")).names}
+            lacking = sorted(names - present - rule.match.keys())
+            if lacking:
+                them = " and ".join(lacking)
+                yield Remark(
+                    CHILDREN_NOT_INDEXED,
+                    ("projections", name, "embed"),
+                    f"{children.index} lists only the {rule.into} items that have {them} (rule {writer}): a change of their "
+                    f"{rule.source} does not reach the others",
+                    f"if every {rule.into} has {them}, declare it: required: [{', '.join(lacking)}]; otherwise use only "
+                    f"variables of the key of {rule.into} in the keys of {children.index}",
+                    at_key=True,
+                )
 
 
 def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
