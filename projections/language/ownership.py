@@ -223,6 +223,13 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
             root = name.split(".")[0]
             if root != variable:
                 yield (rule.source, root), (rule.into, attribute)
+    if rule.embed is not None:  # another reference leads to another parent
+        references = {name.split(".")[0] for name in rule.embed.match} - _templates(
+            rules.entities[rule.into].key.values()
+        )
+        for attribute in computed:
+            for name in sorted(references):
+                yield (rule.into, name), (rule.into, attribute)
 
 
 def _common(rules: Rules, rule: Projection) -> set[str]:

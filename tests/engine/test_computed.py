@@ -122,3 +122,22 @@ def test_what_is_set_once_does_not_read_what_the_same_write_changes(before: dict
 
 def test_histories_of_rules_that_read_what_was_set_once_end_as_the_items_say() -> None:
     Scenario(projections.loads(CHAIN)).assert_simulation(histories=40)
+
+
+COPIED = """
+table: { key: [PK, SK] }
+entities:
+  Course: { key: { PK: "COURSE#{courseId}", SK: COURSE } }
+  Shown: { key: { PK: "SHOWN#{courseId}", SK: COURSE } }
+projections:
+  first: { from: Course, compute: { set: { firstTitle: title }, once: true } }
+  shown: { from: Course, copy: { into: Shown, attributes: all } }
+"""
+
+
+def test_a_copy_follows_its_source_also_in_what_was_set_once() -> None:
+    played = Scenario(projections.loads(COPIED))
+    played.put({"PK": "COURSE#1", "SK": "COURSE", "title": "Tea"}).settle()
+    played.put({"PK": "COURSE#1", "SK": "COURSE", "title": "Rice"}).settle()
+    assert item(played, {"PK": "SHOWN#1", "SK": "COURSE"}) == {"title": "Rice", "firstTitle": "Rice"}
+    played.assert_simulation(histories=20)

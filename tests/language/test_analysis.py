@@ -323,6 +323,11 @@ CYCLES = {
         "  self: {from: Meta, index: {GSI1PK: '{GSI1PK}x'}}\n",
         "Meta.GSI1PK → Meta.GSI1PK (rule self)",
     ),
+    "of a reference on what it leads to": (
+        "  author: {from: Like, embed: {into: Post, match: {post: '{post}', ref: '{user}'}, attributes: {w: w}}}\n"
+        "  user: {from: Post, compute: {set: {ref: [{constant: x, where: {w: [{exists: false}]}}]}}}\n",
+        "Post.ref → Post.w (rule author) → Post.ref (rule user)",
+    ),
 }
 
 

@@ -91,6 +91,7 @@ class Checks:
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
         self._lasting = {table: lasting_attributes([program], table) for table in program.tables}
+        self._copied_whole = {rule.into.name for rule in program.rules.values() if rule.copies_all}
         self._shadow_indexes = [rule for rule in program.on_items.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
@@ -123,6 +124,9 @@ class Checks:
     def _changed(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
         if before is not None and after is not None:
+            items = [self._program.recognise(key, image) for image in (before, after)]
+            if any(one.entity.name in self._copied_whole for one in items if one is not None):
+                return  # it has what its source has
             for name in self._lasting[key.table] & before.keys():
                 if before[name] != after.get(name):
                     yield f"{encode_key(key)} {name}: set once, and changed to {_shown(after.get(name))}"
