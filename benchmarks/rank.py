@@ -33,7 +33,7 @@ from projections.engine.store import Image
 from projections.language.digits import range_of
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.rules import RankRule
+from projections.language.ranks import RankRule
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore

@@ -79,7 +79,7 @@ def test_the_first_record_needs_no_tools_no_other_operation_and_no_boto3(counted
 def test_few_modules_are_loaded(counted: dict[str, dict[str, Any]]) -> None:
     """A module costs a third of a millisecond, a dataclass as much as two. Powertools loads its logger and its metrics."""
     modules = counted["ours"]["modules"]
-    assert len([name for name in modules if name.partition(".")[0] in ("projections", "handlers")]) <= 75
+    assert len([name for name in modules if name.partition(".")[0] in ("projections", "handlers")]) <= 78
     assert len(modules) <= len(counted["plain"]["modules"]) + 80
 
 
@@ -87,7 +87,7 @@ def test_dataclasses_are_few(counted: dict[str, dict[str, Any]]) -> None:
     """Each costs half a millisecond, used or not; a named tuple a tenth of that. A decorator of our own that compiles
     nothing was tried: 0.9 times the plain handler instead of 1.15, and not worth another kind of class for every reader.
     """
-    assert len(counted["ours"]["dataclasses"]) <= 56
+    assert len(counted["ours"]["dataclasses"]) <= 57
 
 
 def test_services_that_nobody_asked_for_are_not_looked_at(counted: dict[str, dict[str, Any]]) -> None:

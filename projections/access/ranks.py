@@ -23,7 +23,7 @@ from projections.engine.store import Store, Value
 from projections.errors import BadInput, UsageError
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import RankRule
+from projections.language.ranks import RankRule
 from projections.language.syntax import suggest
 from projections.language.values import number_text, plain, wire
 

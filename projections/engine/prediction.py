@@ -11,7 +11,7 @@ from projections.engine.delta import difference, other_marks, unstamped, with_ma
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target, recent_element
 from projections.language.contribution import Contributions, canonical_text
-from projections.language.digits import is_range
+from projections.language.keys import is_range
 from projections.language.program import Program
 
 __all__ = ["Predictor", "put_size", "retracted"]

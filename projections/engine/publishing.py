@@ -28,8 +28,7 @@ from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import Image, ItemKey, Purpose, Store, Update
 from projections.engine.targets import Publication, TargetWriter, contributed
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
-from projections.language.digits import is_range
-from projections.language.keys import decode_key
+from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members
 

@@ -16,7 +16,8 @@ from projections.language.keys import encode_key
 from projections.language.measures import EXTREMES, VALUES
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, LedgerRule, PickRule, RankRule
+from projections.language.ranks import RankRule
+from projections.language.rules import AggregateRule, LedgerRule, PickRule
 from projections.language.values import number_text, plain, plain_item
 from projections.local.replay import logical_names
 

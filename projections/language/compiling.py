@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from projections.language.arithmetic import Expression
-from projections.language.digits import Scale
 from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
@@ -19,22 +17,19 @@ from projections.language.patterns import Pattern
 from projections.language.rules import (
     AggregateRule,
     ClaimedCopyRule,
-    ComputeRule,
     Condition,
     CopyRule,
     Each,
-    Evaluate,
     GuardedCopyRule,
     IndexRule,
     Measure,
     PickRule,
-    RankRule,
     Render,
     Rule,
     owned_on,
 )
 from projections.language.templates import KeyPattern, Template
-from projections.language.values import Resolver, Value, wire
+from projections.language.values import wire
 
 __all__ = ["Compiled", "fingerprint_of"]
 
@@ -116,19 +111,17 @@ class Compiled:
             case "index":
                 return _index(common, document)
             case "compute":
-                return _compute(common, document)
+                from projections.language.computed import compiled as computed  # few rule files need it
+
+                return computed(common, document)
             case "copy":
                 return self._copy(common, document)
             case "aggregate":
                 return AggregateRule(**common, measures=_measures(document["set"]), shards=document["shards"])
             case "rank":
-                return RankRule(
-                    **common,
-                    evaluate=Expression.parse(document["by"]).compile(),
-                    scale=Scale(document["digits"], document["decimals"]),
-                    descending=document["order"] == "desc",
-                    shards=document["shards"],
-                )
+                from projections.language.ranks import compiled as ranked  # few rule files need it
+
+                return ranked(common, document)
             case "embed":
                 return self._embed(common, document)
         top = document["kind"] == "top"  # else latest
@@ -220,46 +213,6 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
         attributes=tuple((name, *limits[name]) for name in names),
         reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
     )
-
-
-def _compute(common: dict[str, Any], document: Mapping[str, Any]) -> ComputeRule:
-    key = common["source"].schema.key_attributes
-    once: bool = document.get("once", False)
-    reads = set(Pattern.parse(document["where"]).names if document["where"] else ())
-    values = []
-    for name, cases in document["set"].items():
-        compiled = []
-        for case in cases:
-            evaluate, names = _computed(case)
-            pattern = Pattern.parse(case["where"]) if case.get("where") else None
-            reads.update(names, pattern.names if pattern else ())
-            compiled.append((pattern.compile() if pattern else None, evaluate))
-        values.append((name, tuple(compiled)))
-    roots = {path.split(".", 1)[0] for path in reads} - set(key)
-    return ComputeRule(
-        **common,
-        values=tuple(values),
-        once=once,
-        reads=frozenset(roots.union(document["set"] if once else ())),  # a value is set only where there is none
-    )
-
-
-def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
-    """Return a function for the value of a case, and the names that it reads."""
-    if "constant" in case:
-        constant = wire(case["constant"])
-        return lambda resolve: constant, ()
-    if "template" in case:
-        template = Template.parse(case["template"])
-        render = template.compile()
-
-        def evaluate(resolve: Resolver) -> Value | None:
-            text = render(resolve)
-            return None if text is None else {"S": text}
-
-        return evaluate, template.names
-    expression = Expression.parse(case["expression"], "value")
-    return expression.compile_value(), expression.names
 
 
 def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:

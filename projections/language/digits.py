@@ -22,17 +22,15 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from projections.errors import BadInput
+from projections.language.keys import RANGE
 from projections.language.values import EXACT, number_text
 
-__all__ = ["MOST_DIGITS", "WIDTH", "Scale", "is_range", "level_of", "range_of"]
+__all__ = ["MOST_DIGITS", "WIDTH", "Scale", "level_of", "range_of"]
 
 MOST_DIGITS = 18
 
 WIDTH = 2
 """The digits of a part."""
-
-_RANGE = "|%="
-"""Between the key of a board and the name of a group. No encoded key has it: there a `%` comes before 25 or 7C."""
 
 
 class Scale(NamedTuple):
@@ -76,17 +74,12 @@ class Scale(NamedTuple):
     def group(self, board: str, parts: Sequence[str]) -> str:
         """Return the name of the group of scores that begin with these parts, by the encoded key of the board."""
         scale = f"{self.digits}.{self.decimals}" if self.decimals else str(self.digits)
-        return f"{board}{_RANGE}{scale}:{''.join(parts)}"
-
-
-def is_range(target: str) -> bool:
-    """Return whether a target is a group of a `rank` rule, and not the key of an item."""
-    return _RANGE in target
+        return f"{board}{RANGE}{scale}:{''.join(parts)}"
 
 
 def range_of(target: str) -> tuple[str, str]:
     """Return the encoded key of the board of a group, and the digits with which the scores in the group begin."""
-    board, _, name = target.partition(_RANGE)
+    board, _, name = target.partition(RANGE)
     return board, name.partition(":")[2]
 
 

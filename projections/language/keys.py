@@ -13,6 +13,7 @@ from projections.language.values import EXACT, Image, Value, number_text
 
 __all__ = [
     "PARTITION_KEY_BYTES",
+    "RANGE",
     "SORT_KEY_BYTES",
     "Image",
     "ItemKey",
@@ -23,6 +24,7 @@ __all__ = [
     "decode_key",
     "encode_key",
     "escape",
+    "is_range",
     "key_text",
 ]
 
@@ -161,3 +163,15 @@ def check_target_key(name: str, kind: str, text: str, most: int) -> str:
             f"store it in that form or as a number"
         )
     return normal
+
+
+RANGE = "|%="
+"""In the name of a group of a `rank` rule, between the key of a board and a range of scores: see `language.digits`.
+
+No encoded key has it: there a `%` comes before 25 or 7C.
+"""
+
+
+def is_range(target: str) -> bool:
+    """Return whether a target is a group of a `rank` rule, and not the key of an item."""
+    return RANGE in target

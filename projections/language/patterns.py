@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.language.syntax import LanguageError, LanguageErrors, suggest
 from projections.language.templates import Template
@@ -112,8 +112,7 @@ class Numeric:
         return " and ".join([first, *(text.removeprefix("is ") for text in rest)])
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """The other value of a comparison: an attribute or variable of the same item."""
 
     name: str
@@ -125,8 +124,7 @@ class Named:
 Operand: TypeAlias = str | Decimal | Named
 
 
-@dataclass(frozen=True, slots=True)
-class Compares:
+class Compares(NamedTuple):
     """Comparisons that must all hold for one element: those that `Equals` and `Numeric` cannot express."""
 
     bounds: tuple[tuple[str, Operand], ...]

@@ -20,7 +20,7 @@ from projections.language.contribution import (
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
-from projections.language.rules import AggregateRule, GuardedCopyRule, ItemRule, LedgerRule, RankRule, Rule, owned_on
+from projections.language.rules import GuardedCopyRule, ItemRule, LedgerRule, Rule, owned_on
 
 if TYPE_CHECKING:
     from projections.language import canonical
@@ -147,7 +147,7 @@ class Program:
         return frozenset(
             entity
             for entity, rules in self.ledger_rules.items()
-            if any(rule.each is not None for rule in rules) or sum(map(_most_of_one, rules)) > ENTRY_BYTES
+            if any(rule.each is not None for rule in rules) or sum(rule.most_of_one for rule in rules) > ENTRY_BYTES
         )
 
     @cached_property
@@ -275,16 +275,6 @@ def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...
     for rule in rules:
         found.setdefault(by(rule), []).append(rule)
     return {key: tuple(some) for key, some in found.items()}
-
-
-def _most_of_one(rule: LedgerRule) -> int:
-    """Return an upper bound of the bytes that a rule contributes to one target.
-
-    A key has at most 3,072 bytes, in JSON at most six times as many.
-    """
-    if isinstance(rule, RankRule):
-        return 20_000 * rule.scale.levels
-    return 20_000 + 3_000 * len(rule.measures if isinstance(rule, AggregateRule) else (rule,))
 
 
 def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,6 @@ from projections.language.contribution import (
     member_digest,
     merge,
 )
-from projections.language.digits import Scale, level_of, range_of
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
@@ -29,10 +28,9 @@ from projections.language.values import CONTEXT, number_text
 
 __all__ = [
     "LIST_BYTES",
-    "RANK_LEVELS_IN_SHARDS",
+    "MOST_OF_A_KEY",
     "AggregateRule",
     "ClaimedCopyRule",
-    "ComputeRule",
     "CopyRule",
     "GuardedCopyRule",
     "IndexRule",
@@ -43,7 +41,6 @@ __all__ = [
     "MemberQuery",
     "Members",
     "PickRule",
-    "RankRule",
     "Rule",
     "Totals",
     "owned_on",
@@ -62,8 +59,8 @@ Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
 Evaluate = Callable[[Resolve], Value | None]
 
-RANK_LEVELS_IN_SHARDS = 2
-"""How many levels of a `rank` are in shards: the groups of a later one are each a small part of a board."""
+MOST_OF_A_KEY = 20_000
+"""An upper bound of the bytes of a key in JSON. It has at most 3,072 bytes, each escaped as at most six."""
 
 LIST_BYTES = 32 * 1024
 """The size limit of a published list, map or set.
@@ -251,6 +248,11 @@ class LedgerRule(Rule):
     def carries(self) -> bool:
         """Whether members of its groups hold attributes of their sources."""
         return True
+
+    @property
+    def most_of_one(self) -> int:
+        """An upper bound of the bytes that it contributes to one target."""
+        return MOST_OF_A_KEY + 3_000
 
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         return bool(self.contributions(item, refused)[0])
@@ -466,49 +468,6 @@ class ItemRule(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeRule(ItemRule):
-    """Attributes of the source item, each computed by the first of its cases that matches."""
-
-    values: tuple[tuple[str, tuple[tuple[Condition | None, Evaluate], ...]], ...]
-    once: bool
-    """Whether it sets attributes only where they are absent, and never changes or removes them."""
-
-    def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.values)
-
-    def desired(
-        self, item: Item, refused: Refused | None = None, stored: Item | None = None
-    ) -> dict[str, Value | None]:
-        values = self.without(stored or item)
-        resolve = resolver(item)
-        if not self.fits(resolve, refused):
-            return values
-        for name, cases in self.values:
-            if values[name] is None:
-                values[name] = self._computed(cases, resolve)
-                if values[name] is None and refused is not None:
-                    refused(("set", name), resolve)
-        return values
-
-    def _computed(self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve) -> Value | None:
-        """Return the value of an attribute; None without one. Bad input makes only this attribute absent."""
-        try:
-            for where, evaluate in cases:
-                if where is None or where(resolve):
-                    return evaluate(resolve)
-        except BadInput:
-            pass
-        return None
-
-    def without(self, item: Item) -> dict[str, Value | None]:
-        return {name: item.image.get(name) if self.once else None for name, _ in self.values}
-
-    @property
-    def removes(self) -> bool:
-        return not self.once
-
-
-@dataclass(frozen=True, slots=True)
 class IndexRule(ItemRule):
     """Key attributes of indexes, on the source item itself: the first case that matches applies."""
 
@@ -582,6 +541,10 @@ class AggregateRule(LedgerRule):
 
     def shards_of(self, target: str) -> int:
         return self.shards
+
+    @property
+    def most_of_one(self) -> int:
+        return MOST_OF_A_KEY + 3_000 * len(self.measures)
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         amounts: Contributed = {"n": 1}
@@ -771,75 +734,6 @@ class PickRule(LedgerRule):
     def cut(self, members: Members) -> bool:
         elements = [{"M": member.payload} for member in members["pick"]] if self.list_name is not None else []
         return _fitting(elements) < len(elements)
-
-
-@dataclass(frozen=True, slots=True)
-class RankRule(LedgerRule):
-    """Counters over the digits of scores, in groups that readers read. It writes to no item: see `language.digits`."""
-
-    carries = False
-    has_guard = False
-    writes_items = False
-
-    evaluate: Callable[[Resolve], Decimal | str | None]
-    scale: Scale
-    descending: bool
-    shards: int
-
-    def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return ()
-
-    def shards_of(self, target: str) -> int:
-        return self.shards if level_of(target) < RANK_LEVELS_IN_SHARDS else 1
-
-    @property
-    def creates(self) -> bool:
-        return False
-
-    def contributions(
-        self, item: Item, refused: Refused | None = None
-    ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
-        contributed: dict[str, Contributed] = {}
-        for resolve, named in self.scopes(item, refused):
-            key = self.into.target_key(named)
-            if key is None:
-                if refused is not None:
-                    refused(("into",), named)
-                continue
-            score = self.evaluate(resolve)
-            if score is None:
-                if refused is not None:
-                    refused(("by",), resolve)
-                continue
-            assert isinstance(score, Decimal)
-            parts = self.scale.parts(score)
-            group = self.scale.group(encode_key(key), ())
-            for part in parts:
-                counted: Contributed = {"n": 1, "=" + part: 1}
-                if group in contributed:
-                    merge(contributed[group], counted)
-                else:
-                    contributed[group] = counted
-                group += part
-        return contributed, {}
-
-    def scores(self, contributed: Mapping[str, Contributed]) -> dict[str, list[Decimal]]:
-        """Return the scores that contributions count, by the encoded key of the board, the least first."""
-        found: dict[str, list[Decimal]] = {}
-        for target, counted in contributed.items():
-            if level_of(target) == self.scale.levels - 1:
-                board, digits = range_of(target)
-                for slot, amount in counted.items():
-                    if slot.startswith("="):
-                        found.setdefault(board, []).extend([self.scale.score((digits, slot[1:]))] * int(amount))
-        return {board: sorted(scores) for board, scores in found.items()}
-
-    @property
-    def member_queries(self) -> tuple[MemberQuery, ...]:
-        return ()
-
-    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
-        return {}
 
 
 def _fitting(elements: Sequence[Value]) -> int:

@@ -12,7 +12,8 @@ from projections.engine.processor import Outcome, Processor
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.errors import ProjectionsError, UsageError
-from projections.language.rules import ComputeRule, owned_on
+from projections.language.computed import ComputeRule
+from projections.language.rules import owned_on
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
 from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn

@@ -52,11 +52,13 @@ from projections.engine.transactions import Transactions
 from projections.errors import Occupied
 from projections.language import rules as compiled
 from projections.language import values
+from projections.language.computed import ComputeRule
 from projections.language.contribution import canonical_text
 from projections.language.digits import Scale
 from projections.language.loader import load
 from projections.language.patterns import Compares, Fits, Named
-from projections.language.rules import AggregateRule, ComputeRule, CopyRule, IndexRule, LedgerRule, RankRule, Rule
+from projections.language.ranks import RankRule
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import Resolver, Value, same
 from projections.operations import fenced
 from projections.operations.backfill import backfill, pages, retirement

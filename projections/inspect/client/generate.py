@@ -23,7 +23,7 @@ from projections.inspect.client.scope import Scope
 from projections.inspect.client.writes import write_function
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
-from projections.language.rules import RankRule
+from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
 
 __all__ = ["Client", "client_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from projections.inspect.client.layout import Call, Expression, statement
 from projections.inspect.client.naming import Names, docstring, literal, snake
 from projections.inspect.client.scope import Scope
-from projections.language.rules import RankRule
+from projections.language.ranks import RankRule
 
 __all__ = ["rank_function"]
 

@@ -16,10 +16,12 @@ from projections.inspect.cost.reads import Reads, Shapes, fixed_targets
 from projections.inspect.cost.workload import Assumptions
 from projections.language import canonical
 from projections.language.arithmetic import Expression
+from projections.language.computed import ComputeRule
 from projections.language.entity import Resolve
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, ComputeRule, IndexRule, RankRule, Rule
+from projections.language.ranks import RankRule
+from projections.language.rules import AggregateRule, IndexRule, Rule
 
 __all__ = ["DIGITS", "RehearsedRules", "whole_number"]
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from projections.errors import BadInput
 from projections.language import canonical
 from projections.language.arithmetic import Expression
+from projections.language.computed import ComputeRule
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item, Resolve, resolver
 from projections.language.keys import Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import ComputeRule, IndexRule, Rule
+from projections.language.rules import IndexRule, Rule
 from projections.language.templates import Template
 from projections.language.values import shown
 

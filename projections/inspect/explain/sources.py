@@ -22,7 +22,8 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, RankRule, Rule
+from projections.language.ranks import RankRule
+from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule
 from projections.language.values import changed_attributes, number_text
 
 __all__ = ["Role", "RuleReport", "contribution_words", "source_report"]

@@ -23,8 +23,8 @@ from projections.engine.store import (
     Schema,
     Value,
 )
-from projections.language.digits import is_range, range_of
-from projections.language.keys import decode_key
+from projections.language.digits import range_of
+from projections.language.keys import decode_key, is_range
 from projections.language.program import LEDGER_SCHEMA
 from projections.language.values import plain
 from projections.stores.conditions import holds, value_at

@@ -29,8 +29,7 @@ from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.invocation import Invocation
-from projections.language.digits import is_range
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program

@@ -18,10 +18,9 @@ from projections.engine.store import Image, Value
 from projections.engine.value_counters import count_of, counter_key
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
-from projections.language.digits import is_range
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item, resolver
-from projections.language.keys import ItemKey, encode_key, escape, key_text
+from projections.language.keys import ItemKey, encode_key, escape, is_range, key_text
 from projections.language.ordering import decode_order, encode_order
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import canonical, differing, number_text

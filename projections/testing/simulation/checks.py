@@ -17,12 +17,14 @@ from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
-from projections.language.digits import is_range, range_of
+from projections.language.computed import ComputeRule
+from projections.language.digits import range_of
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.rules import ComputeRule, CopyRule, ItemRule, RankRule, Rule
+from projections.language.ranks import RankRule
+from projections.language.rules import CopyRule, ItemRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
+from projections.language.computed import ComputeRule
 from projections.language.entity import Entity
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import ComputeRule
 
 __all__ = ["HARM", "Harm", "Ownership"]
 

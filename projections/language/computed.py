@@ -1,0 +1,102 @@
+"""Compiled rules of kind `compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.errors import BadInput
+from projections.language.arithmetic import Expression
+from projections.language.entity import Item, Refused, Resolve, resolver
+from projections.language.keys import Image
+from projections.language.patterns import Pattern
+from projections.language.rules import Condition, Evaluate, ItemRule
+from projections.language.templates import Template
+from projections.language.values import Resolver, Value, wire
+
+__all__ = ["ComputeRule", "compiled"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRule(ItemRule):
+    """Attributes of the source item, each computed by the first of its cases that matches."""
+
+    values: tuple[tuple[str, tuple[tuple[Condition | None, Evaluate], ...]], ...]
+    once: bool
+    """Whether it sets attributes only where they are absent, and never changes or removes them."""
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.values)
+
+    def desired(
+        self, item: Item, refused: Refused | None = None, stored: Item | None = None
+    ) -> dict[str, Value | None]:
+        values = self.without(stored or item)
+        resolve = resolver(item)
+        if not self.fits(resolve, refused):
+            return values
+        for name, cases in self.values:
+            if values[name] is None:
+                values[name] = self._computed(cases, resolve)
+                if values[name] is None and refused is not None:
+                    refused(("set", name), resolve)
+        return values
+
+    def _computed(self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve) -> Value | None:
+        """Return the value of an attribute; None without one. Bad input makes only this attribute absent."""
+        try:
+            for where, evaluate in cases:
+                if where is None or where(resolve):
+                    return evaluate(resolve)
+        except BadInput:
+            pass
+        return None
+
+    def without(self, item: Item) -> dict[str, Value | None]:
+        return {name: item.image.get(name) if self.once else None for name, _ in self.values}
+
+    @property
+    def removes(self) -> bool:
+        return not self.once
+
+
+def compiled(common: Mapping[str, Any], document: Mapping[str, Any]) -> ComputeRule:
+    """Return the rule of a canonical document. `common` has the fields of all rules."""
+    key = common["source"].schema.key_attributes
+    once: bool = document.get("once", False)
+    reads = set(Pattern.parse(document["where"]).names if document["where"] else ())
+    values = []
+    for name, cases in document["set"].items():
+        evaluated = []
+        for case in cases:
+            evaluate, names = _computed(case)
+            pattern = Pattern.parse(case["where"]) if case.get("where") else None
+            reads.update(names, pattern.names if pattern else ())
+            evaluated.append((pattern.compile() if pattern else None, evaluate))
+        values.append((name, tuple(evaluated)))
+    roots = {path.split(".", 1)[0] for path in reads} - set(key)
+    return ComputeRule(
+        **common,
+        values=tuple(values),
+        once=once,
+        reads=frozenset(roots.union(document["set"] if once else ())),  # a value is set only where there is none
+    )
+
+
+def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
+    """Return a function for the value of a case, and the names that it reads."""
+    if "constant" in case:
+        constant = wire(case["constant"])
+        return lambda resolve: constant, ()
+    if "template" in case:
+        template = Template.parse(case["template"])
+        render = template.compile()
+
+        def evaluate(resolve: Resolver) -> Value | None:
+            text = render(resolve)
+            return None if text is None else {"S": text}
+
+        return evaluate, template.names
+    expression = Expression.parse(case["expression"], "value")
+    return expression.compile_value(), expression.names
