@@ -39,8 +39,8 @@ def command(
 
     EVENTS are recorded stream events, as for `replay`. For each record, prints its entity, or why no entity matches, and the
     effect of each rule, or why the rule has no effect. Then prints every write that the real handler makes on tables in
-    memory, with its condition, its records and its capacity units. These writes create stream records too; prints their
-    effects as well.
+    memory, with its condition, its records and its capacity units. The stream records of these writes are explained in
+    the same way.
 
     --item KEY explains one item of a live table, and writes nothing. Prints every derived value with its rule, guard and
     sources, the differences that `verify` finds on the item, and what the item itself contributes. Only `verify` checks

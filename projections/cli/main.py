@@ -35,7 +35,7 @@ COMMANDS = {
     "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "model": "Write a rule file as a data model of NoSQL Workbench.",
     "queries": "Show which requests answer the queries of a rule file, or run one.",
-    "rank": "Print ranks of a board: of a score, at a position, or at a percentile.",
+    "rank": "Print the rank of a score, or the score at a position or percentile of a board.",
     "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
     "replay": "Run recorded stream events through the real handler, and print the derived items.",
     "schema": "Print the JSON Schema of rule files, for editors.",

@@ -38,7 +38,9 @@ PAGE = 100
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
 @click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
 @click.option("--markdown", "form", flag_value="markdown", help="Write the table-design page as Markdown.")
-@click.option("--html", "form", flag_value="html", help="Write it as an HTML page, which requires no network.")
+@click.option(
+    "--html", "form", flag_value="html", help="Write the table-design page as HTML, which requires no network."
+)
 @output_option
 @force_option
 @as_json

@@ -24,13 +24,13 @@ NO_BOUND = "any"
 @stack_options
 @click.option("--board", multiple=True, metavar="VARIABLE=VALUE", help="A key variable of the board; repeatable.")
 @click.option("--score", metavar="N", help="Print the rank of this score. No item needs to have it.")
-@click.option("--at", type=click.IntRange(1), metavar="N", help="Print the score at this position, 1 for the best.")
-@click.option("--percentile", metavar="P", help="Print the worst score that at least P percent do not exceed.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="Print the score at this position; 1 is the best.")
+@click.option("--percentile", metavar="P", help="Print the worst score whose percentile is P or more.")
 @click.option(
     "--between",
     nargs=2,
     metavar="LOW HIGH",
-    help=f"Print the number of scores between two scores, both included; `{NO_BOUND}` for no bound.",
+    help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` is no bound.",
 )
 @as_json
 def command(
@@ -43,15 +43,14 @@ def command(
     between: tuple[str, str] | None,
     as_json: bool,
 ) -> int:
-    """Print ranks of a board: of a score, at a position, or at a percentile.
+    """Print the rank of a score, or the score at a position or percentile of a board.
 
-    RULE is a rule of the kind `rank`. With --between, prints the number of scores in a range; without a question, the number
-    of all scores. Reads a few items of the ledger.
+    RULE is a rule of the kind `rank`. With --between, prints the number of scores in a range; without --score, --at,
+    --percentile and --between, the number of all scores. Reads a few items of the ledger.
 
     Equal scores share a rank. The percentile of a score is the percentage of scores that are equal or worse.
 
-    Exits with 1 if not all scores are counted yet, because the rule fills or a group is being rebuilt, and if no score is at
-    the position.
+    Exits with 1 if no score is found, or if not all scores are counted yet, because a backfill or a rebuild is not complete.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ __all__ = ["command"]
     "asks",
     multiple=True,
     metavar='"NAME PARAMETER=VALUE…"',
-    help="Then run this query of the rule file, and print its items; repeatable.",
+    help="Run this query of the rule file afterwards, and print its items; repeatable.",
 )
 @select_option
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
@@ -59,9 +59,9 @@ def command(
     standard input. First, the application's items are put into temporary tables, in memory or at --endpoint-url. Then the
     recorded events are delivered. Then the stream records of the temporary tables are delivered, until nothing changes.
 
-    With --select, other rules do not run. A selected rule that reads what they write is noted.
+    With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
-    With --ask, the command then runs a query of the rule file on the temporary tables.
+    With --ask, runs a query of the rule file on the temporary tables afterwards.
 
     Exits with 1 if records were quarantined or failed.
 

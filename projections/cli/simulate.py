@@ -62,8 +62,8 @@ def command(
     must match the source items, and no item or attribute of the application may have been changed. Prints the first seed
     that fails. Repeat that history with --seed S --histories 1 --trace.
 
-    With --select, other rules do not run. A selected rule that reads what they write is noted: the application of the
-    simulation writes these values.
+    With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed: the simulated
+    application writes these values.
 
     Exits with 1 if a history fails.
 

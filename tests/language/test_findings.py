@@ -231,6 +231,7 @@ JUDGED = {
     ],
     "tests/simulation/rules/compute.yaml": ["34 long-chain note"],
     "tests/simulation/rules/adoption.yaml": ["6 shared-key warning"],
+    "tests/simulation/rules/disabled.yaml": ["16 copied-index-key warning"],
     "tests/simulation/rules/chains.yaml": [
         "23 hot-partition warning",
         "23 number-does-not-fit note",
