@@ -131,8 +131,8 @@ def _design(rules: RuleSet, path: Path, form: str, output: str | None, force: bo
     from projections.language.review import reviewed
     from projections.terminal import count, print_line, print_text
 
-    findings = reviewed(rules.text, path.name, path).findings
-    design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), findings)
+    review = reviewed(rules.text, path.name, path)
+    design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), review)
     text = with_checksum({"markdown": markdown, "html": page}[form](design), "<!-- {} -->")
     if output is None:
         print_text(text, end="")

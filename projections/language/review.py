@@ -23,17 +23,26 @@ from projections.language.models import Rules
 from projections.language.source import Source
 from projections.language.syntax import suggest
 
-__all__ = ["Review", "review", "reviewed"]
+__all__ = ["Accepted", "Review", "review", "reviewed"]
 
 _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A finding that a comment accepts, and the line of the comment."""
+
+    finding: Finding
+    line: int
+
+
 @dataclass(frozen=True)
 class Review:
-    """The findings of a rule file, in its order. `rules` is None if it has mistakes."""
+    """The findings of a rule file, in its order, without those that comments accept. `rules` is None if it has mistakes."""
 
     rules: Rules | None
     findings: tuple[Finding, ...]
+    accepted: tuple[Accepted, ...] = ()
 
     def worst(self) -> str | None:
         """The highest severity, None without findings."""
@@ -57,12 +66,15 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
         return Review(None, tuple(_mistaken(error)))
     rules, mistakes, lost = understand(source, executable=True)
     found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
+    accepted: list[Accepted] = []
     if rules is not None and not lost.everything:
         placed = dict.fromkeys(_placed(remark, source) for remark in _remarks(rules, lost))
         for part in {one.file: one for one in (source, *source.parts.values())}.values():
-            found += _accepted(part.text, part.file, [one for one in placed if one.file == part.file], whole=not lost)
+            here = [one for one in placed if one.file == part.file]
+            for one in _judged(part.text, part.file, here, whole=not lost):
+                accepted.append(one) if isinstance(one, Accepted) else found.append(one)
     order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
-    return Review(None if mistakes else rules, tuple(order))
+    return Review(None if mistakes else rules, tuple(order), tuple(accepted))
 
 
 def _remarks(rules: Rules, lost: Lost) -> Iterator[Remark]:
@@ -101,8 +113,8 @@ def _placed(remark: Remark, source: Source) -> Finding:
 # --- accepted findings ---
 
 
-def _accepted(text: str, file: str, found: Iterable[Finding], whole: bool) -> Iterator[Finding]:
-    """Yield the findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted.
+def _judged(text: str, file: str, found: Iterable[Finding], whole: bool) -> Iterator[Finding | Accepted]:
+    """Yield the findings, those that comments accept as such, and comments that accept nothing. Errors cannot be accepted.
 
     Without `whole`, parts with mistakes have no findings, so that a comment can accept one that is not there yet.
     """
@@ -112,6 +124,7 @@ def _accepted(text: str, file: str, found: Iterable[Finding], whole: bool) -> It
         places = {place for place in comments.get(finding.line, ()) if place[2] == finding.code}
         if places and finding.severity != "error":
             used.update((line, code) for line, _, code in places)
+            yield Accepted(finding, max(line for line, *_ in places))
         else:
             yield finding
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from projections.api import load, loads
 from projections.cli.main import main
-from projections.errors import BadInput
 from projections.deploy.checksum import with_checksum
+from projections.errors import BadInput
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.fragments import helpers
 from projections.inspect.client.naming import docstring, inside, literal, pascal, snake

@@ -85,7 +85,7 @@ def designed(document: dict[str, Any]) -> Design:
     text = json.dumps(document)
     rules = loads(text)
     samples = sample_items(Program.from_document(rules.canonical()))
-    return design_of(rules, "rules.yaml", samples, reviewed(text).findings)
+    return design_of(rules, "rules.yaml", samples, reviewed(text))
 
 
 def checks(document: dict[str, Any]) -> dict[str, Check]:
@@ -312,17 +312,49 @@ def test_accepted_finding_is_justified() -> None:
     place = '        GSI1PK: "PUBLISHED#{publishedAt|date(%Y-%m)}"'
     assert place in text
     accepted = text.replace(place, place + " # check: ignore hot-partition")
-    for content, status in ((text, "not met"), (accepted, "met")):
-        found = design_of(loads(content), "social.yaml", {}, reviewed(content).findings).checks
-        assert [one.status for one in found if one.line.startswith("Partition keys with")] == [status]
+    for content, status in ((text, "not met"), (accepted, "accepted")):
+        found = design_of(loads(content), "social.yaml", {}, reviewed(content, "social.yaml")).checks
+        (check,) = [one for one in found if one.line.startswith("Partition keys with")]
+        assert check.status == status
+    assert check.details[-1].endswith(
+        f"(hot-partition). Accepted in social.yaml:{accepted[: accepted.index(place)].count(chr(10)) + 1}"
+    )
 
 
 def test_accepted_requests_are_justified() -> None:
     text = (ROOT / "projections/rules/social.yaml").read_text()
     accepted = re.sub(r"(?m)^(  (?:feed|mostLiked): .*)$", r"\1 # check: ignore several-requests", text)
-    for content, status in ((text, "decide"), (accepted, "met")):
-        found = design_of(loads(content), "social.yaml", {}, reviewed(content).findings).checks
+    for content, status in ((text, "decide"), (accepted, "accepted")):
+        found = design_of(loads(content), "social.yaml", {}, reviewed(content)).checks
         assert [one.status for one in found if one.line.startswith("Each access pattern is one")] == [status]
+
+
+FILTERED = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}}
+queries:
+  # The author has few drafts.
+  # check: ignore filtered-query
+  drafts: {id: AP-1, about: Drafts, find: Post, by: [userId], where: {state: draft}}
+  hidden: {id: AP-2, about: Hidden, find: Post, by: [userId], where: {state: hidden}}
+"""
+
+
+def test_accepted_filter_is_named_with_the_line_of_its_comment() -> None:
+    one = FILTERED.split("  hidden:")[0]
+    for text, status in ((one, "accepted"), (FILTERED, "not met"), (one.replace("check:", "uncheck:"), "not met")):
+        checks = design_of(loads(text), "rules.yaml", {}, reviewed(text, "rules.yaml")).checks
+        (check,) = [one for one in checks if one.line.startswith("Each access pattern is one")]
+        assert check.status == status
+        place = " Accepted in rules.yaml:7"
+        assert [one for one in check.details if one.startswith("drafts ") and one.endswith(place)] == [
+            one for one in check.details if "uncheck" not in text and one.startswith("drafts ")
+        ]
+        assert not any(place in one for one in check.details if one.startswith("hidden "))
+    page_text = markdown(design_of(loads(one), "rules.yaml", {}, reviewed(one, "rules.yaml")))
+    assert "1 accepted." in page_text
+    assert "Accepted in rules.yaml:7" in page_text
 
 
 # --- the data ---
@@ -449,7 +481,7 @@ def test_shipped_rules_have_a_design(path: Path) -> None:
     text = path.read_text()
     rules = loads(text, path.name)
     samples = sample_items(Program.from_document(rules.canonical()))
-    design = design_of(rules, path.name, samples, reviewed(text, path.name).findings)
+    design = design_of(rules, path.name, samples, reviewed(text, path.name))
     assert [one.name for one in design.entities if one.sample is None] == []
     assert [one.name for one in design.costs if one.flaw is not None] == []
     found = markdown(design)
@@ -483,7 +515,7 @@ def test_hostile_names_forge_nothing(tmp_path: Path) -> None:
     text = Path(asked(tmp_path)).read_text()
     rules = loads(text)
     samples = sample_items(Program.from_document(rules.canonical()))
-    design = design_of(rules, EVIL, samples, reviewed(text).findings)
+    design = design_of(rules, EVIL, samples, reviewed(text))
     found, html = markdown(design), page(design)
     harmless(found, html)
     assert all(low == high for low, high in columns(found))

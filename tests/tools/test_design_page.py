@@ -27,7 +27,7 @@ def design(path: Path, title: str) -> Design:
     text = path.read_text()
     rules = loads(text)
     samples = sample_items(Program.from_document(rules.canonical()))
-    return design_of(rules, title, samples, reviewed(text).findings)
+    return design_of(rules, title, samples, reviewed(text))
 
 
 @pytest.fixture

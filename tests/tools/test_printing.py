@@ -35,6 +35,8 @@ EVIL = (
     "[red]R[/red][/][link=https://evil.example]L[/link]<script>alert(1)</script>`\"'\\"
 )
 """A window's title, a cleared screen, a line of ours, C1, DEL, separators, bidi, zero width, tags; rich markup and HTML."""
+WRITTEN = EVIL.replace(".", "")
+"""A name of an attribute that a rule writes, which cannot have a dot."""
 
 ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -51,15 +53,15 @@ RULES = {
         },
     },
     "projections": {
-        "postById": {"from": "Post", "copy": {"into": "PostMeta", "attributes": {"title": "title", EVIL: "title"}}},
+        "postById": {"from": "Post", "copy": {"into": "PostMeta", "attributes": {"title": "title", WRITTEN: "title"}}},
         "likes": {
             "from": "Like",
             "where": {"mood": EVIL},
-            "aggregate": {"into": "PostMeta", "set": {f"n{EVIL}": "count", "total": "sum(weight)"}},
+            "aggregate": {"into": "PostMeta", "set": {f"n{WRITTEN}": "count", "total": "sum(weight)"}},
         },
         "author": {
             "from": "User",
-            "embed": {"into": "Comment", "match": {"userId": "{userId}"}, "attributes": {f"e{EVIL}": "name"}},
+            "embed": {"into": "Comment", "match": {"userId": "{userId}"}, "attributes": {f"e{WRITTEN}": "name"}},
         },
     },
 }
@@ -140,7 +142,7 @@ def hostile(place: Place, tmp_path: Path) -> Place:
         TableName=place.table,
         Key={"PK": {"S": "POST#" + EVIL}, "SK": {"S": "METADATA"}},
         UpdateExpression="SET #n = :n, title = :t",
-        ExpressionAttributeNames={"#n": f"n{EVIL}"},
+        ExpressionAttributeNames={"#n": f"n{WRITTEN}"},
         ExpressionAttributeValues={":n": {"N": "77"}, ":t": {"S": "x" + EVIL}},
     )
     return place

@@ -1,23 +1,25 @@
 """The checklist of a table design. Each line is computed from the plans, the rules, their findings and the capacity.
 
-A finding that a comment in the rule file accepts (`# check: ignore hot-partition`) is justified: it is not in `findings`.
+A finding that a comment in the rule file accepts (`# check: ignore hot-partition`) is no fault: the line names the comment.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from projections.inspect.design.model import Check, Design
+from projections.inspect.design.model import Check, Design, Status
 from projections.language.access.paths import TABLE
 from projections.language.access.plan import VERDICTS
 from projections.language.access.planner import plan
 from projections.language.findings import Finding
 from projections.language.findings.kinds import (
+    CONSISTENT_READ,
     DATE_ORDER,
     EXPIRY_UNDECIDED,
     FEW_PARTITIONS,
+    FILTERED_QUERY,
     HOT_PARTITION,
     LARGE_COPY,
     LARGE_LIST,
@@ -27,10 +29,14 @@ from projections.language.findings.kinds import (
     NUMBER_DOES_NOT_FIT,
     PADDED_NUMBER,
     SEVERAL_REQUESTS,
+    SHARED_RANGE,
+    UNANSWERED_QUERY,
     UNPADDED_NUMBER,
+    UNPROJECTED_QUERY,
     Kind,
 )
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
+from projections.language.review import Accepted, Review
 from projections.language.templates import Template
 from projections.stores.limits import ITEM_BYTES
 
@@ -41,21 +47,25 @@ COLLECTION_BYTES = 10 * 1024**3
 """Of the items of one partition key, in a table with local indexes."""
 
 
-def checklist(design: Design, findings: Sequence[Finding]) -> Iterator[Check]:
-    """Yield the lines in the order of the page."""
+def checklist(design: Design, review: Review) -> Iterator[Check]:
+    """Yield the lines in the order of the page. `review` is that of the rule file."""
     for line, family in _LINES:
-        wrong, open_ = family(design, findings)
-        if wrong:
-            yield Check(line, "not met", (*wrong, *open_))
-        else:
-            yield Check(line, "decide" if open_ else "met", tuple(open_))
+        wrong, open_ = family(design, review)
+        faults = [one for one in wrong if not isinstance(one, _Accepted)]
+        accepted = [one for one in wrong if isinstance(one, _Accepted)]
+        status: Status = "not met" if faults else "decide" if open_ else "accepted" if accepted else "met"
+        yield Check(line, status, (*faults, *open_, *map(str, accepted)))
+
+
+class _Accepted(str):
+    """What a comment accepts, with the place of the comment."""
 
 
 _Found = tuple[list[str], list[str]]
-"""What is wrong, and questions for a person."""
+"""What is wrong or accepted, and questions for a person."""
 
 
-def _numbered(design: Design, findings: Sequence[Finding]) -> _Found:
+def _numbered(design: Design, review: Review) -> _Found:
     wrong = [f"query {one.query.name} has no id" for one in design.patterns if one.query.id is None]
     wrong += [f"write pattern {one.name} has no id" for one in design.writes if one.id is None]
     wrong += [f"query {one.query.name} has no question: add `about`" for one in design.patterns if not one.query.about]
@@ -64,7 +74,7 @@ def _numbered(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, []
 
 
-def _together(design: Design, findings: Sequence[Finding]) -> _Found:
+def _together(design: Design, review: Review) -> _Found:
     wrong = []
     for one in design.patterns:
         several = len(one.query.entities) > 1
@@ -73,27 +83,54 @@ def _together(design: Design, findings: Sequence[Finding]) -> _Found:
                 f"{one.query.name} reads {_and(one.query.entities)}, which share no partition: {one.plan.reason}"
             )
         if one.plan.others:
-            wrong.append(f"{one.query.name} also reads {_and(one.plan.others)}, which it does not name")
+            words = f"{one.query.name} also reads {_and(one.plan.others)}, which it does not name"
+            wrong.append(_judged(words, _comment(review, one.query.name)))
     return wrong, []
 
 
-def _one_operation(design: Design, findings: Sequence[Finding]) -> _Found:
+def _one_operation(design: Design, review: Review) -> _Found:
     wrong, open_ = [], []
-    unjustified = {one.path for one in findings if one.code == SEVERAL_REQUESTS.code}
     for one in design.patterns:
         verdict, name = one.plan.verdict, one.query.name
+        comment = _comment(review, name)
         if verdict == "none":
-            wrong.append(f"only a scan answers {name}: {one.plan.reason}")
+            wrong.append(_judged(f"only a scan answers {name}: {one.plan.reason}", comment))
         elif verdict == "incomplete":
-            wrong.append(f"no request returns all items of {name}: {one.plan.reason}")
+            wrong.append(_judged(f"no request returns all items of {name}: {one.plan.reason}", comment))
         elif verdict == "filtered" and one.plan.tests:
-            wrong.append(f"{name} reads items that a filter discards: {_and(one.plan.tests)}")
-        elif verdict == "several" and f"queries.{name}" in unjustified:
+            wrong.append(_judged(f"{name} reads items that a filter discards: {_and(one.plan.tests)}", comment))
+        elif verdict == "several" and comment:
+            wrong.append(_judged(f"{name} needs several requests ({one.plan.reason})", comment))
+        elif verdict == "several":
             open_.append(f"{name} needs several requests ({one.plan.reason}). Is this justified?")
     return wrong, open_
 
 
-def _table_first(design: Design, findings: Sequence[Finding]) -> _Found:
+_VERDICTS = {
+    kind.code
+    for kind in (UNANSWERED_QUERY, UNPROJECTED_QUERY, CONSISTENT_READ, FILTERED_QUERY, SHARED_RANGE, SEVERAL_REQUESTS)
+}
+"""Findings about how a query is answered. A query has at most one."""
+
+
+def _comment(review: Review, query: str) -> Accepted | None:
+    """Return the comment that accepts how a query is answered."""
+    return next((one for one in review.accepted if _about(one.finding, query)), None)
+
+
+def _about(finding: Finding, query: str) -> bool:
+    place = f"queries.{query}"
+    return finding.code in _VERDICTS and (finding.path == place or finding.path.startswith(f"{place}."))
+
+
+def _judged(words: str, comment: Accepted | None) -> str:
+    """Return what is wrong; if a comment accepts it, with the place of the comment."""
+    if comment is None:
+        return words
+    return _Accepted(f"{words}. Accepted in {comment.finding.file}:{comment.line}")
+
+
+def _table_first(design: Design, review: Review) -> _Found:
     wrong = []
     for one in design.patterns:
         if one.plan.path not in ("", TABLE):
@@ -105,7 +142,7 @@ def _table_first(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, []
 
 
-def _indexes(design: Design, findings: Sequence[Finding]) -> _Found:
+def _indexes(design: Design, review: Review) -> _Found:
     wrong = []
     for index in design.indexes:
         if not index.queries and not index.embeds:
@@ -119,8 +156,8 @@ def _indexes(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, []
 
 
-def _partitions(design: Design, findings: Sequence[Finding]) -> _Found:
-    wrong = _of(findings, HOT_PARTITION, FEW_PARTITIONS)
+def _partitions(design: Design, review: Review) -> _Found:
+    wrong = _of(review, HOT_PARTITION, FEW_PARTITIONS)
     for entity in design.entities:
         if entity.rule is not None:
             continue
@@ -130,8 +167,8 @@ def _partitions(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, []
 
 
-def _sorting(design: Design, findings: Sequence[Finding]) -> _Found:
-    wrong = _of(findings, DATE_ORDER, UNPADDED_NUMBER, PADDED_NUMBER, NUMBER_DOES_NOT_FIT)
+def _sorting(design: Design, review: Review) -> _Found:
+    wrong = _of(review, DATE_ORDER, UNPADDED_NUMBER, PADDED_NUMBER, NUMBER_DOES_NOT_FIT)
     open_ = []
     for one in design.patterns:
         if one.plan.assumes and (one.query.order is not None or one.query.range is not None):
@@ -139,7 +176,7 @@ def _sorting(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, open_
 
 
-def _amplification(design: Design, findings: Sequence[Finding]) -> _Found:
+def _amplification(design: Design, review: Review) -> _Found:
     wrong = [f"{one.name} cannot be counted: {one.flaw}" for one in design.costs if one.flaw is not None]
     stated = {step.entity for write in design.writes for step in write.steps}
     missing = [one.name for one in design.entities if one.rule is None and one.name not in stated]
@@ -147,19 +184,19 @@ def _amplification(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, open_
 
 
-def _items(design: Design, findings: Sequence[Finding]) -> _Found:
-    wrong = _of(findings, LARGE_LIST, LARGE_LISTS)
+def _items(design: Design, review: Review) -> _Found:
+    wrong = _of(review, LARGE_LIST, LARGE_LISTS)
     for entity in design.entities:
         if entity.expected_bytes is not None and entity.expected_bytes > ITEM_BYTES:
             wrong.append(f"an item of {entity.name} has {entity.expected_bytes:,} bytes; the limit is {ITEM_BYTES:,}")
     return wrong, []
 
 
-def _keys(design: Design, findings: Sequence[Finding]) -> _Found:
-    return _of(findings, LONG_KEY), []
+def _keys(design: Design, review: Review) -> _Found:
+    return _of(review, LONG_KEY), []
 
 
-def _number_of_indexes(design: Design, findings: Sequence[Finding]) -> _Found:
+def _number_of_indexes(design: Design, review: Review) -> _Found:
     wrong = []
     for local, most, kind in ((False, GLOBAL_INDEXES, "global"), (True, LOCAL_INDEXES, "local")):
         counts = Counter(index.table for index in design.indexes if index.local is local)
@@ -167,7 +204,7 @@ def _number_of_indexes(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, []
 
 
-def _collections(design: Design, findings: Sequence[Finding]) -> _Found:
+def _collections(design: Design, review: Review) -> _Found:
     wrong = []
     local = {index.table: index.name for index in design.indexes if index.local}
     costs = {one.query: one for one in design.reads}
@@ -185,25 +222,25 @@ def _collections(design: Design, findings: Sequence[Finding]) -> _Found:
     return wrong, open_
 
 
-def _ttl(design: Design, findings: Sequence[Finding]) -> _Found:
+def _ttl(design: Design, review: Review) -> _Found:
     open_ = [
         f"Table {name} has no `ttl`. Does no item expire?"
         for name, table in design.document.tables.items()
         if table.ttl is None
     ]
-    return _of(findings, EXPIRY_UNDECIDED, NO_TTL), open_
+    return _of(review, EXPIRY_UNDECIDED, NO_TTL), open_
 
 
-def _large_objects(design: Design, findings: Sequence[Finding]) -> _Found:
+def _large_objects(design: Design, review: Review) -> _Found:
     unknown = [one.name for one in design.entities if one.rule is None and one.expected_bytes is None]
     question = (
         f"No query states the size of {_and(unknown)} items (`expect.bytes`). Do they have documents, images or long texts? "
         "If so, put these into Amazon S3 or into items of their own."
     )
-    return _of(findings, LARGE_COPY), [question] if unknown else []
+    return _of(review, LARGE_COPY), [question] if unknown else []
 
 
-_LINES: tuple[tuple[str, Callable[[Design, Sequence[Finding]], _Found]], ...] = (
+_LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
     ("Each access pattern has an id, a question, inputs and a result type", _numbered),
     ("Reads of several entities are marked and share a partition", _together),
     ("Each access pattern is one operation, and none is a scan", _one_operation),
@@ -221,9 +258,10 @@ _LINES: tuple[tuple[str, Callable[[Design, Sequence[Finding]], _Found]], ...] = 
 )
 
 
-def _of(findings: Iterable[Finding], *kinds: Kind) -> list[str]:
+def _of(review: Review, *kinds: Kind) -> list[str]:
     codes = {kind.code for kind in kinds}
-    return [f"{one.path}: {one.reason} ({one.code})" for one in findings if one.code in codes]
+    found = [*((one, None) for one in review.findings), *((one.finding, one) for one in review.accepted)]
+    return [_judged(f"{one.path}: {one.reason} ({one.code})", comment) for one, comment in found if one.code in codes]
 
 
 def _and(names: Sequence[str]) -> str:

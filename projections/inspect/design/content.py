@@ -30,6 +30,7 @@ _TONES: dict[str, Badge] = {
     "met": Badge("met", "good"),
     "not met": Badge("not met", "bad"),
     "decide": Badge("decide", "fair"),
+    "accepted": Badge("accepted", "good"),
 }
 
 

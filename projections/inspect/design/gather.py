@@ -12,18 +12,18 @@ from projections.inspect.design.checklist import checklist
 from projections.inspect.design.model import Design
 from projections.inspect.design.parts import attributes, entities, indexes
 from projections.language.access.questions import queries_of, writes_of
-from projections.language.findings import Finding
 from projections.language.keys import Image
 from projections.language.models import Rules
 from projections.language.program import Program
+from projections.language.review import Review
 
 __all__ = ["design_of"]
 
+NOTHING = Review(None, ())
 
-def design_of(
-    rules: Rules, title: str, samples: Mapping[str, Sequence[Image]], findings: Sequence[Finding] = ()
-) -> Design:
-    """Return the table design of valid rules. `samples` are items by entity, `findings` those of the rules."""
+
+def design_of(rules: Rules, title: str, samples: Mapping[str, Sequence[Image]], review: Review = NOTHING) -> Design:
+    """Return the table design of valid rules. `samples` are items by entity, `review` is that of their file."""
     program = Program.from_document(rules.canonical())
     document, shapes = program.typed, Shapes(program)
     patterns, writes = access_patterns(document, queries_of(rules)), tuple(writes_of(rules).values())
@@ -41,4 +41,4 @@ def design_of(
         reads=tuple(read_costs(shapes, patterns, writers, samples)),
         costs=tuple(write_costs(shapes, known, writes)),
     )
-    return replace(design, checks=tuple(checklist(design, findings)))
+    return replace(design, checks=tuple(checklist(design, review)))

@@ -13,7 +13,7 @@ from projections.language.canonical import Document
 
 __all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "WriteCost"]
 
-Status: TypeAlias = Literal["met", "not met", "decide"]
+Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 """`decide`: only a person can answer the question of the check."""
 
 
