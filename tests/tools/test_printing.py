@@ -29,10 +29,10 @@ from projections.operations.redaction import key_hash
 from projections.printable import printable, unescaped
 
 ROOT = Path(__file__).parents[2]
-FORGED = "✓ No drift. Items read: none."
+FORGED = "✓ No drift, items read: none"
 EVIL = (
     f"\x1b]0;owned\x07\x1b[2J\r\n{FORGED}\n\x9b31m\x7f\x85\x08\t\u2028\u2029\u202e\u2066\u200b\ufeff\u00ad\U000e0041"
-    "[red]R[/red][/][link=https://evil.example]L[/link]<script>alert(1)</script>`\"'\\"
+    "[red]R[/red][/][link=https://evil]L[/link]<script>alert(1)</script>`\"'\\"
 )
 """A window's title, a cleared screen, a line of ours, C1, DEL, separators, bidi, zero width, tags; rich markup and HTML."""
 WRITTEN = EVIL.replace(".", "")
@@ -360,7 +360,7 @@ def test_colours_are_ours_alone(name: str, hostile: Place, tmp_path: Path, monke
     for arguments in {**LIVE, **FILES}[name](hostile, tmp_path):
         _, out, err = hostile.say(name, *arguments)
         harmless(re.sub(r"\x1b\[[\d;]*m", "", out + err))
-        assert "[red]R[/red][/][link=https://evil.example]" in out + err or "owned" not in out
+        assert "[red]R[/red][/][link=https://evil]" in out + err or "owned" not in out
 
 
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
