@@ -155,6 +155,31 @@ projections:
     assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
 
 
+TEAMS = """\
+e: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
+c: {from: Post, compute: {set: {unit: "{team}", other: color}}}
+d: {from: Post, compute: {set: {label: "{unit}!"}}}
+r: {from: Post, bind: {what: "{label}"}, where: {unit: [a]}, aggregate: {into: Total, set: {n: count}}}
+"""
+
+
+def test_history_moves_through_computed_attributes_unless_one_of_them_is_set_once() -> None:
+    def moving(rules: str) -> list[str]:
+        return [one for one in found(rules) if one.startswith("moving-history")]
+
+    (one,) = moving(TEAMS)
+    assert one == (
+        "moving-history note rule d computes label from team, and rule e keeps team of Post items equal to that of their User: "
+        "if a User changes, the contributions of existing Post items change, too → if they must not change, let rule d set it "
+        "once: once: true; or record the value once, and read the record: {from: Post, compute: {set: {labelThen: label}, "
+        "once: true}}"
+    )
+    for once in ('unit: "{team}", other: color}}', 'label: "{unit}!"}}'):
+        assert once in TEAMS
+        assert moving(TEAMS.replace(once, once[:-1] + ", once: true}")) == []
+    assert moving(TEAMS.replace("{label}", "{other}")) == []
+
+
 SHARED = """\
 table: {key: [PK, SK]}
 entities:

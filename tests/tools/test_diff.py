@@ -212,6 +212,14 @@ def test_a_rule_that_changes_its_kind() -> None:
     assert one.change.kind == "latest"
 
 
+def test_once_says_what_happens_to_the_values_that_were_recorded() -> None:
+    rule = "  c: {from: Post, compute: {set: {first: state}%s}}\n"
+    always, once = META + rule % "", META + rule % ", once: true"
+    assert the_rule(between(always, once), "c").backfill == ("values that are there no longer change",)
+    replaced = "recorded values are replaced by those of today, and no rule can restore them"
+    assert the_rule(between(once, always), "c").backfill == (replaced,)
+
+
 def test_guards_of_another_name_concern_every_rule() -> None:
     found = difference(rules(META + LIKES), rules(META + LIKES, "guard_prefix: '_'\n" + HEAD))
     assert {one.change.rule for one in found.rules} == {"meta", "likes"}

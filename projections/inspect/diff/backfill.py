@@ -33,7 +33,6 @@ _REASONS: Mapping[str, str] = {
     "values": _WHAT,
     "set": _WHAT,
     "cases": _WHAT,
-    "once": "values are corrected now, or no longer",
     "by": _ORDER,
     "order": _ORDER,
     "digits": "scores are divided into other digits",
@@ -53,6 +52,8 @@ _REASONS: Mapping[str, str] = {
     "table": "its items are in another table",
     "derived": "rules create and delete these items, or no longer",
 }
+_ONCE = "values that are there no longer change"
+_NOT_ONCE = "recorded values are replaced by those of today, and no rule can restore them"
 _NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
 
 ASSUMPTIONS = (
@@ -79,6 +80,8 @@ def reasons(change: Change) -> list[str]:
 
 def _reason(part: Part) -> str | None:
     name, _, field = part.name.partition(".")
+    if name == "once":
+        return _ONCE if part.after else _NOT_ONCE
     if name.startswith("index"):
         return _WHAT
     if field == "match" and name != "match":
