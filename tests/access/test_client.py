@@ -89,9 +89,33 @@ def test_the_module_of_the_social_rules_is_as_before(social: Client) -> None:
     assert social.text == path.read_text(encoding="utf-8")
 
 
+UNCHANGED = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Order:
+    key: {PK: "USER#{userId}", SK: "ORDER#{orderId}"}
+    match: {kind: order}
+    index_key: {GSI1PK: "STATUS#{status}", GSI1SK: "{orderId}"}
+  Spent: {key: {PK: "USER#{userId}", SK: SPENT}}
+projections:
+  spent: {from: Order, aggregate: {into: Spent, set: {total: "sum(price)"}}}
+  label: {from: Order, compute: {set: {label: "{kind} {status}"}}}
+writes:
+  pay: {update: Order, set: [status], if: {unchanged: status}}
+  take: {update: Order, set: [status], if: {unchanged: kind}}
+  discount: {put: Order, if: {unchanged: price}}
+  cancel: {delete: Order, if: {unchanged: label}}
+  forget: {delete: Order, if: {unchanged: note}}
+  both:
+    items:
+      - {update: Order, set: [status], if: {unchanged: status}}
+      - {put: Order, if: {unchanged: version}}
+"""
+
 RULE_FILES = {
     "social": SOCIAL,
     "hostile": loads(json.dumps(HOSTILE)),
+    "unchanged": loads(UNCHANGED),
     **{f"shipped_{path.stem}": load(path) for path in sorted((ROOT / "projections/rules").glob("*.yaml"))},
 }
 
@@ -377,6 +401,34 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         return int(str(ended.value.code)), captured.out, captured.err
 
     return say
+
+
+def test_value_that_must_be_unchanged_has_the_type_of_its_attribute() -> None:
+    text = client_of(loads(UNCHANGED), "orders.yaml").text
+    module = module_of(text)
+    found = {
+        name: {one: kind for one, kind in getattr(module, name).__annotations__.items() if one != "return"}
+        for name in ("pay", "take", "discount", "cancel", "forget", "both")
+    }
+    key, item, unknown = "Mapping[str, Any]", "Mapping[str, Any]", "Scalar | bool | bytes | None"
+    assert found == {
+        "pay": {"order_key": key, "expected_status": unknown, "status": "Any"},
+        "take": {"order_key": key, "kind": "str", "status": "Any"},
+        "discount": {"order": item, "price": "int | Decimal"},
+        "cancel": {"order_key": key, "label": "str"},
+        "forget": {"order_key": key, "note": unknown},
+        "both": {
+            "order_1_key": key,
+            "expected_order_1_status": unknown,
+            "order_1_status": "Any",
+            "order_2": item,
+            "order_2_version": "int | Decimal",
+        },
+    }
+    assert module.pay({}, "open", "paid")["ExpressionAttributeValues"] == {":expected": "open", ":status": "paid"}
+    assert module.take({}, "order", "paid")["UpdateExpression"] == "SET #status = :status"
+    assert module.discount({"price": 3}, 4)["Item"] == {"price": 5}
+    assert module.cancel({}, "order open")["ExpressionAttributeValues"] == {":expected": "order open"}
 
 
 def test_the_command_writes_the_module_and_names_queries_without_a_function(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from projections.inspect.client.attributes import attributes_of
+from projections.inspect.client.attributes import Attribute, attributes_of
 from projections.inspect.client.entities import (
     item_builder,
     item_type,
@@ -112,7 +113,7 @@ class _Module:
         header = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
         lines = [*header, "", *values]
         for block in [*(one.split("\n") for one in shared), [line for one in constants for line in one], *own]:
-            lines += ["", "", *block]
+            lines += ["", "", *block] if block else []
         return Client("\n".join(lines) + "\n", self._functions, self._missing)
 
     def _about(self, name: str) -> list[str]:
@@ -123,17 +124,20 @@ class _Module:
             found.append(f"Without a function, because no request answers them: {reasons}.")
         return found
 
-    def _types(self, functions: Iterable[QueryFunction]) -> Iterator[list[str]]:
-        plans, writes = self._plans.values(), self._rules.writes.values()
-        scope = self._scope
-        attributes = {
+    @cached_property
+    def _attributes(self) -> dict[str, dict[str, Attribute]]:
+        """The attributes of each entity."""
+        plans, writes, scope = self._plans.values(), self._rules.writes.values(), self._scope
+        return {
             entity: attributes_of(scope.document, entity, plans, writes, scope.variables[entity])
             for entity in self._entities
         }
+
+    def _types(self, functions: Iterable[QueryFunction]) -> Iterator[list[str]]:
         for entity in self._entities:
-            yield from item_type(scope, entity, attributes[entity])
+            yield from item_type(self._scope, entity, self._attributes[entity])
         for one in functions:
-            fields = one.result_fields(attributes)
+            fields = one.result_fields(self._attributes)
             if fields is not None:
                 yield typed_dict(one.type, fields, f"An item of the results of {one.name}.")
 
@@ -166,7 +170,7 @@ class _Module:
             if not self._program.entities[entity].owned_by_rules:
                 yield item_builder(scope, entity, scope.names.take(f"{snake(entity)}_item"), key)
         for name, pattern in self._rules.writes.items():
-            yield write_function(scope, pattern, self._functions[name])
+            yield write_function(scope, pattern, self._functions[name], self._attributes)
 
 
 def _used(lines: Iterable[str]) -> set[str]:

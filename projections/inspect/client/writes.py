@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from projections.inspect.client.attributes import Attribute
 from projections.inspect.client.layout import Call, Expression, statement
 from projections.inspect.client.naming import Names, docstring, literal, snake
 from projections.inspect.client.paragraphs import sentence
@@ -19,7 +21,16 @@ REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "Cond
 CONDITIONS = {"absent": "does not exist", "present": "exists"}
 
 
-def write_function(scope: Scope, pattern: WritePattern, name: str) -> list[str]:
+Attributes: TypeAlias = Mapping[str, Mapping[str, Attribute]]
+"""The attributes of each entity."""
+
+READ = {"str": "str", "Decimal": "int | Decimal", "bytes": "bytes", "bool": "bool"}
+"""By the type of an attribute: that of a value of it that was read."""
+
+ANY_READ = "Scalar | bool | bytes | None"
+
+
+def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: Attributes) -> list[str]:
     """Return the function that makes the request of a write pattern."""
     together = pattern.transaction or any(step.operation == "check" for step in pattern.steps)
     own = Names()
@@ -31,7 +42,8 @@ def write_function(scope: Scope, pattern: WritePattern, name: str) -> list[str]:
     for step in pattern.steps:
         seen[step.entity] += 1
         number = f"_{seen[step.entity]}" if counts[step.entity] > 1 else ""
-        writes.append(_Write(scope, step, own, snake(step.entity) + number, alone=len(pattern.steps) == 1))
+        known = attributes[step.entity].get(step.unchanged or "")
+        writes.append(_Write(scope, step, own, snake(step.entity) + number, known, alone=len(pattern.steps) == 1))
     returned: Expression
     if together:
         requests: list[Expression] = []
@@ -85,6 +97,8 @@ class _Write:
     step: Step
     own: Names
     word: str
+    known: Attribute | None
+    """What is known of the attribute that must be unchanged."""
     alone: bool
     parameters: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -95,9 +109,7 @@ class _Write:
     def __post_init__(self) -> None:
         step = self.step
         condition = self._condition()
-        bumped = (
-            {} if step.unchanged is None or step.unchanged in step.set else {step.unchanged: f"{self.expected} + 1"}
-        )
+        bumped = {step.unchanged: f"{self.expected} + 1"} if step.unchanged and self._counted else {}
         if step.operation == "put":
             item = self._parameter(self.word, "Mapping[str, Any]", first=True)
             changed = "".join(f", {literal(name)}: {value}" for name, value in bumped.items())
@@ -140,11 +152,25 @@ class _Write:
         self.parameters.insert(0 if first else len(self.parameters), f"{taken}: {kind}")
         return taken
 
+    @property
+    def _counted(self) -> bool:
+        """Whether the write adds 1 to the attribute that must be unchanged: a number, which the caller does not set."""
+        step = self.step
+        number = self.known is None or self.known.type in ("Any", "Decimal")
+        return step.operation in ("put", "update") and step.unchanged not in step.set and number
+
+    @property
+    def _type(self) -> str:
+        """The type of the value that was read."""
+        known = READ.get(self.known.type, ANY_READ) if self.known else ANY_READ
+        return READ["Decimal"] if self._counted else known
+
     def _condition(self) -> str:
         """Return the condition of the write, and add what it needs."""
         step = self.step
         if step.unchanged is not None:
-            self.expected = self._parameter(self._named(step.unchanged), "int")
+            name = self._named(step.unchanged)
+            self.expected = self._parameter(f"expected_{name}" if step.unchanged in step.set else name, self._type)
             self.values[":expected"] = self.expected
             return f"{self._name(step.unchanged)} = :expected"
         if step.condition is None:
