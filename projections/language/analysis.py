@@ -122,15 +122,12 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
         message = f"items of {' and '.join(sources)} do not expire: add `expires: true` to {entity}, or remove this"
         yield Mistake((*place, "expired"), message, at_key=True)
     if rule.expired == "keep" and rule.kind in ("top", "latest"):
-        yield Mistake((*place, "expired"), f"{rule.kind} rules can only `retract` what has expired")
+        yield Mistake((*place, "expired"), f"{rule.kind} rules accept only `expired: retract`")
     if rule.expired == "keep" and rule.aggregate is not None:
         for attribute, form in rule.aggregate.set.items():
             function = Measure.parse(attribute, form).function
             if function in PICKED:
-                message = (
-                    f"{function} shows a value of an item that exists, so it cannot keep what has expired: move it to "
-                    f"a rule with `expired: retract`"
-                )
+                message = f"{function} cannot keep values of expired items: move it to a rule with `expired: retract`"
                 yield Mistake((*place, "aggregate", "set", attribute), message)
 
 
@@ -263,13 +260,13 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
         elif measure.function not in EXTREMES:
             if kind != "N":
                 yield Mistake(
-                    where, f"{attribute} is a key of type {kind}, a {measure.function} is a number: declare it N"
+                    where,
+                    f"{attribute} is a key of type {kind}, and {measure.function} is a number: declare the key with type N",
                 )
         elif (type_ := extreme_type(rules, rule, measure)) not in (kind, None):
             what = "a number" if type_ == "N" else "text"
-            yield Mistake(
-                where, f"{attribute} is a key of type {kind}, this {measure.function} is {what}: declare it {type_}"
-            )
+            found = f"{attribute} is a key of type {kind}, and this {measure.function} is {what}"
+            yield Mistake(where, f"{found}: declare the key with type {type_}")
     elif rule.copy_ is not None and attribute in rule.copy_.values:
         value: Any = rule.copy_.values[attribute]
         number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -456,7 +456,7 @@ class _Parser:
             )
             raise LanguageError(f"an expression reads at least one attribute; {instead}", 0)
         if takes == "number" and _type(node) == "S":
-            message = "text(path) is for min and max; for numbers stored as text write number(path)"
+            message = "text(path) is not a number here; for numbers stored as text write number(path)"
             raise LanguageError(message, self._begin(node))
         if takes != "value" and _has_text(node) and _type(node) != "S":
             raise LanguageError("coalesce has numbers and texts here; a measure takes one type", self._begin(node))
@@ -513,7 +513,7 @@ class _Parser:
             try:
                 return Constant(EXACT.create_decimal(literal[0]))
             except decimal.DecimalException:
-                raise LanguageError(f"this number does not fit DynamoDB's ({_LIMITS})", at) from None
+                raise LanguageError(f"this number is outside the limits of DynamoDB ({_LIMITS})", at) from None
         if self.text.startswith("-", at):
             self._count(at)
             self.position += 1

@@ -566,10 +566,12 @@ def _operand(sign: str, argument: Any) -> Operand:
 def _consistent(constants: list[tuple[str, str | Decimal]]) -> None:
     """Raise LanguageError if no value can be within these bounds, or if one of them is not needed."""
     if len({type(value) for _, value in constants}) > 1:
-        raise LanguageError("nothing is a number and text; compare with numbers without quotes, or with text in quotes")
+        raise LanguageError(
+            "no value is a number and text; compare with numbers without quotes, or with text in quotes"
+        )
     signs = dict(constants)
     if len(signs) > 1 and "=" in signs:
-        raise LanguageError("= with a constant needs no other constants; write the value itself")
+        raise LanguageError("write only =, without other comparisons with constants")
     for one, other in ((">", ">="), ("<", "<=")):
         if one in signs and other in signs:
             raise LanguageError(f"write one of {one} and {other}, or compare one of them with another value")
@@ -646,7 +648,7 @@ def _bounds(argument: Any) -> tuple[tuple[str, Decimal], ...]:
         lower = [(sign, number) for sign, number in bounds if sign in (">", ">=")]
         upper = [(sign, number) for sign, number in bounds if sign in ("<", "<=")]
         if len(lower) != 1 or len(upper) != 1:
-            raise LanguageError(f"{form}: two bounds are one from below and one from above", None, ("numeric",))
+            raise LanguageError(f"{form}: write at most one lower bound and one upper bound", None, ("numeric",))
         least, most = lower[0][1], upper[0][1]
         if least > most or (least == most and (lower[0][0] == ">" or upper[0][0] == "<")):
             raise LanguageError("no number lies between these bounds", None, ("numeric",))

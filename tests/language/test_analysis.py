@@ -149,12 +149,11 @@ RULES = {
     ),
     "a list that keeps what expired": (
         "from: Session, expired: keep, top: {into: Meta, as: l, by: at, limit: 1, attributes: [a]}",
-        "r.expired: top rules can only `retract` what has expired",
+        "r.expired: top rules accept only `expired: retract`",
     ),
     "the last item's value that keeps what expired": (
         "from: Session, expired: keep, aggregate: {into: Meta, set: {n: count, l: 'last(a, at)'}}",
-        "r.aggregate.set.l: last shows a value of an item that exists, so it cannot keep what has expired: move it to a "
-        "rule with `expired: retract`",
+        "r.aggregate.set.l: last cannot keep values of expired items: move it to a rule with `expired: retract`",
     ),
     "part of a map in an aggregate": (
         "from: Like, aggregate: {into: Meta, set: {hist.five: count}}",
@@ -192,7 +191,7 @@ RULES = {
     ),
     "a count in an index key of text": (
         "from: Like, aggregate: {into: Meta, set: {board: count}}",
-        "r.aggregate.set.board: board is a key of type S, a count is a number: declare it N",
+        "r.aggregate.set.board: board is a key of type S, and count is a number: declare the key with type N",
     ),
     "a list in an index key": (
         "from: Like, top: {into: Meta, as: board, by: at, limit: 1, attributes: [a]}",
@@ -458,6 +457,6 @@ def test_a_greatest_text_is_no_key_of_type_number() -> None:
     with pytest.raises(RulesError) as error:
         loader.loads(top + entities + rules)
     assert [problem.message for problem in error.value.problems] == [
-        "a is a key of type S, this max is a number: declare it N",
-        "b is a key of type N, this min is text: declare it S",
+        "a is a key of type S, and this max is a number: declare the key with type N",
+        "b is a key of type N, and this min is text: declare the key with type S",
     ]
