@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.contribution import Contributions
-from projections.language.keys import escape
+from projections.language.keys import escape, unescape
 
 __all__ = [
     "CLOSED",
@@ -120,7 +120,7 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
 
 def slot_in(member: Image) -> str:
     """Return the slot of a stored member or value counter."""
-    return member["sk"]["S"].split("|", 2)[1].replace("%7C", "|").replace("%25", "%")  # type: ignore[no-any-return]
+    return unescape(member["sk"]["S"].split("|", 2)[1])
 
 
 def fence_key(rule: str, parent: str) -> ItemKey:

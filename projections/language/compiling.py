@@ -10,7 +10,7 @@ from typing import Any
 
 from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
-from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema, escape
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.measures import Measure as ParsedMeasure
 from projections.language.patterns import Pattern
@@ -224,13 +224,13 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
         more = {part: parts[part] for part in ("round", "by") if part in parts}
         long_form = {function: expression or True, **more, **({"where": where} if where else {})}
         parsed = ParsedMeasure.parse(name, long_form)
-        slot = name
+        slot = named = escape(name)  # contributions join a slot and a value by `|`
         if function in EXTREMES:  # `min` and `max` of the same values share their members
-            slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
+            slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), named)
         elif function in VALUES:  # as measures of the same values share their counters
-            slot = slots.setdefault(json.dumps(["values", expression, where], sort_keys=True), name)
+            slot = slots.setdefault(json.dumps(["values", expression, where], sort_keys=True), named)
         elif function in PICKED:  # as measures by the same order do
-            slot = slots.setdefault(json.dumps(["by", parts["by"], where], sort_keys=True), name)
+            slot = slots.setdefault(json.dumps(["by", parts["by"], where], sort_keys=True), named)
         measures.append(
             Measure(
                 name=name,

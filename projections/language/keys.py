@@ -26,6 +26,7 @@ __all__ = [
     "escape",
     "is_range",
     "key_text",
+    "unescape",
 ]
 
 PARTITION_KEY_BYTES = 2048
@@ -126,6 +127,11 @@ def escape(part: str) -> str:
     if "%" in part or "|" in part:
         return part.replace("%", "%25").replace("|", "%7C")
     return part
+
+
+def unescape(part: str) -> str:
+    """Return the part that `escape` was given."""
+    return part.replace("%7C", "|").replace("%25", "%") if "%" in part else part
 
 
 def check_key(name: str, kind: str, text: str, most: int) -> str:

@@ -152,7 +152,9 @@ def test_figures_of_cost_are_those_of_the_cost_page() -> None:
     operations = " ".join((DOCS / "operations.md").read_text().split())
     assert f"cost {many[1]} write units each, a single like {float(single[1]):g}" in operations
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"a like takes {many[1]} write units in a batch of 1000 of one post, and {float(single[1]):g} alone" in readme
+    assert (
+        f"a like takes {many[1]} write units in a batch of 1000 of one post, and {float(single[1]):g} alone" in readme
+    )
 
 
 @pytest.mark.parametrize("page", ["how-it-works.md", "operations.md", "rules.md"])

@@ -26,7 +26,7 @@ from projections.engine.store import Image, Store, Value
 from projections.engine.value_counters import count_of
 from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
-from projections.language.keys import decode_key, escape
+from projections.language.keys import decode_key, escape, unescape
 from projections.language.ordering import decode_order
 from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 from projections.language.values import number_text
@@ -254,7 +254,7 @@ class Groups:
             held, entered = (json.loads(one) if one is not None else None for one in content)
             kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
             source = json.loads(content[1] or content[0])[0]
-            slot = showing.measure(rule, sort.split("|", 2)[1])
+            slot = showing.members(rule, unescape(sort.split("|", 2)[1]))
             drift = Drift(kind, rule.name, target, slot, held and held[1], None, source, at)
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
             yield _sided(drift, entered and entered[1], *(one and one[1] for one in wanted))

@@ -8,11 +8,12 @@ from decimal import Decimal
 from projections.engine.delta import GENERATION, SETTLED
 from projections.engine.store import Value
 from projections.language.contribution import Contributed
+from projections.language.keys import unescape
 from projections.language.ordering import decode_order
 from projections.language.rules import AggregateRule, Rule
 from projections.language.values import number_text, plain
 
-__all__ = ["contributed", "item", "measure", "member", "number", "value"]
+__all__ = ["contributed", "item", "measure", "member", "members", "number", "value"]
 
 
 def value(one: Value | None) -> object:
@@ -37,15 +38,19 @@ def measure(rule: Rule, slot: str) -> str:
         return "contributions"
     if slot.startswith("%|"):
         name, _, order = slot[2:].partition("|")
-        return f"{name} ({plain(decode_order(order))})"
-    name = slot.lstrip("=#%")
+        return f"{unescape(name)} ({plain(decode_order(order))})"
+    name = unescape(slot[1:])
     if slot.startswith("%"):
         return f"{name} (number of different values)"
     if slot.startswith("#"):
         return f"{name} (number of values)"
-    if isinstance(rule, AggregateRule) or slot.startswith("="):
-        return name
-    return {"pick": "members", "claim": "claims"}.get(name, name)
+    return name if slot.startswith("=") else members(rule, slot)
+
+
+def members(rule: Rule, slot: str) -> str:
+    """Return the name of the members of a slot."""
+    name = unescape(slot)
+    return name if isinstance(rule, AggregateRule) else {"pick": "members", "claim": "claims"}.get(name, name)
 
 
 def member(order: str, payload: str) -> object:
@@ -65,7 +70,7 @@ def contributed(rule: Rule, one: Contributed | None) -> object:
         if slot == "+":
             for text, payload in sorted(amount.items()):
                 name, _, rest = text.partition("|")
-                held = shown.setdefault(measure(rule, name), [])
+                held = shown.setdefault(members(rule, name), [])
                 assert isinstance(held, list)
                 held.append(member(rest.partition(" ")[0], payload))
         elif slot == "%":
