@@ -289,7 +289,7 @@ projections:
 MOVING_HISTORY = Kind(
     "moving-history",
     ("note",),
-    summary="An aggregate groups by, or measures, an attribute that an embed rule changes.",
+    summary="An aggregate groups by, or measures, an attribute that an embed rule changes, or one computed from it.",
     why="When the parent changes, an embed rule changes the attribute in all children. If an aggregate groups by the "
     "attribute, the contributions of all these children move to another target. If it measures the attribute, its totals "
     "change. For example, if a course gets another instructor, the revenue of earlier months moves, too.",
