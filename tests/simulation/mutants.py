@@ -50,8 +50,8 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
+from projections.language import ranks, values
 from projections.language import rules as compiled
-from projections.language import values
 from projections.language.computed import ComputeRule
 from projections.language.contribution import canonical_text
 from projections.language.digits import Scale
@@ -1308,7 +1308,7 @@ def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
 
 @mutant("rank", seed=42)
 def elements_with_the_same_digits_count_once() -> Iterator[None]:
-    with patch.object(compiled, "merge", lambda *_: None):
+    with patch.object(ranks, "merge", lambda *_: None):
         yield
 
 
