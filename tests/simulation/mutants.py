@@ -50,8 +50,9 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
-from projections.language import ranks, values
+from projections.language import ranks as compiled_ranks
 from projections.language import rules as compiled
+from projections.language import values
 from projections.language.computed import ComputeRule
 from projections.language.contribution import canonical_text
 from projections.language.digits import Scale
@@ -1308,7 +1309,7 @@ def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
 
 @mutant("rank", seed=42)
 def elements_with_the_same_digits_count_once() -> Iterator[None]:
-    with patch.object(ranks, "merge", lambda *_: None):
+    with patch.object(compiled_ranks, "merge", lambda *_: None):
         yield
 
 
