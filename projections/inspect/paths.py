@@ -73,8 +73,8 @@ def _live_path(document: Document, name: str) -> Path:
             return Path("index", how, 1 + len(indexes))
         case Embed(listed=listed) if listed is not None:
             how = (
-                "1 write for the push and 1 for each child, which is read with all its parents; 1 write for each new "
-                "reference, of a link in the ledger by which a parent finds its children"
+                "1 write for the push and 1 for each child, which is read with all its parents; 1 write of a link in the "
+                "ledger for each new reference"
             )
             return Path("embed", how, 2)
     children = children_of(document.to_document(), name)
@@ -98,7 +98,7 @@ def _rank(rule: Rank) -> Path:
     """Return the path of a score: a new one is counted in a group for each two digits, a moved one in more."""
     levels = rule.scale.levels
     groups = "1 group" if levels == 1 else f"{levels} groups"
-    moved = f"; a score that changes moves between up to {2 * levels - 1} groups" if levels > 1 else ""
+    moved = f"; a changed score moves between up to {2 * levels - 1} groups" if levels > 1 else ""
     how = f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables"
     return Path("rank", how, 2 + 2 * levels, 2 * levels)
 
