@@ -141,3 +141,11 @@ def test_a_copy_follows_its_source_also_in_what_was_set_once() -> None:
     played.put({"PK": "COURSE#1", "SK": "COURSE", "title": "Rice"}).settle()
     assert item(played, {"PK": "SHOWN#1", "SK": "COURSE"}) == {"title": "Rice", "firstTitle": "Rice"}
     played.assert_simulation(histories=20)
+
+
+def test_a_value_set_once_stays_on_an_item_of_no_entity_though_another_entity_has_a_rule_for_it() -> None:
+    rules = RULES + "  now: { from: Memo, compute: { set: { firstBy: writer } } }\n"
+    played, key = Scenario(projections.loads(rules)), {"PK": "ROOM#r", "SK": "NOTE#1"}
+    played.put({**key, "kind": "note", "writer": "ann"}).settle()
+    played.update({**key, "kind": "other", "writer": "ben"}).settle()
+    assert item(played, key) == {"kind": "other", "writer": "ben", "firstBy": "ann"}

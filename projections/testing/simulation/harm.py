@@ -363,16 +363,22 @@ class Harm:
                     and not any(name in one for one in owned)
                     and name in self._ownership.attributes(last, key)
                     and value not in self._constants(key, name)
-                    and name not in lasting_attributes(self._programs, key.table)
+                    and name not in set_once(self._programs, key.table)
                 )
             ]
             if names:
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"
 
 
-def lasting_attributes(programs: Iterable[Program], table: str) -> frozenset[str]:
+def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:
+    """Return the attributes that rules set once on items of a table. They stay on items that have left their entity."""
+    rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
+    return frozenset(name for rule in rules if isinstance(rule, ComputeRule) and rule.once for name in rule.owned())
+
+
+def lasting_attributes(programs: Sequence[Program], table: str) -> frozenset[str]:
     """Return the attributes that rules set once on items of a table, and no rule writes otherwise: no rule removes them."""
-    rules = [rule for program in programs for rule in program.rules.values() if rule.into.table == table]
-    once = {name for rule in rules if isinstance(rule, ComputeRule) and rule.once for name in rule.owned()}
+    rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
     others = (rule for rule in rules if not (isinstance(rule, ComputeRule) and rule.once))
-    return frozenset(once.difference(*(rule.owned() for rule in others))) if once else frozenset()
+    once = set_once(programs, table)
+    return once.difference(*(rule.owned() for rule in others)) if once else once

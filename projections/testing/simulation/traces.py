@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from projections.engine.store import Image, ItemKey
+from projections.language.computed import ComputeRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
@@ -44,6 +45,8 @@ def _of_program(
         now = after.rules.get(rule.name)
         if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
+        if isinstance(rule, ComputeRule) and rule.once:
+            continue  # what it set stays
         entity, guard = rule.into.name, before.guard(rule.name)
         moved = now is None or now.into.name != entity
         gone = set(rule.owned()) - after.derived_attributes(entity)
