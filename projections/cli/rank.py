@@ -30,7 +30,7 @@ NO_BOUND = "any"
     "--between",
     nargs=2,
     metavar="LOW HIGH",
-    help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` is no bound.",
+    help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` means no bound.",
 )
 @as_json
 def command(

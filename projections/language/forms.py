@@ -160,7 +160,7 @@ _EACH = {
 EachForm = Annotated[dict[str, Any], _checked(check_each), WithJsonSchema(_EACH)]
 _SOURCE = {
     "type": "object",
-    "description": "What holds for this source, in place of the same part of the rule.",
+    "description": "The `where`, `bind` and `each` of this source, which replace those of the rule.",
     "properties": {
         "where": _PATTERN,
         "bind": {"type": "object", "additionalProperties": _TEMPLATE},

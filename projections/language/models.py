@@ -63,7 +63,7 @@ Prose = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 class Table(Model):
     """A DynamoDB table: its key attributes, its indexes, and which attribute expires items."""
 
-    description: Prose | None = Field(default=None, description="What the table holds, for readers.")
+    description: Prose | None = Field(default=None, description="A text about the table. It has no effect.")
     key: KeyForm = Field(
         description="The key attributes: `[PK, SK]` for strings, `{PK: S, SK: N}` for other types; or only one."
     )
@@ -84,7 +84,7 @@ class Table(Model):
 class Entity(Model):
     """A kind of item: how it is recognised, and the variables in its key."""
 
-    description: Prose | None = Field(default=None, description="What its items are, for readers.")
+    description: Prose | None = Field(default=None, description="A text about the entity. It has no effect.")
     table: str | None = Field(
         default=None, description="The table that holds its items; required if there are several tables."
     )
@@ -153,14 +153,14 @@ class Projection(Model):
         default="live",
         description="`shadow`: maintain the ledger but write nothing to the tables, so that `verify` can compare.",
     )
-    description: Prose | None = Field(default=None, description="What the rule is for, for readers.")
+    description: Prose | None = Field(default=None, description="A text about the rule. It has no effect.")
     owner: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None, description="Who is responsible for the rule: a team, an address, a channel."
     )
     tags: list[Tag] = Field(default=[], description="Names of groups of rules, for `--select tag:x`.")
     enabled: bool = Field(
         default=True,
-        description="`false`: the rule writes nothing to the tables, and what it wrote stays as it is. The ledger is "
+        description="`false`: the rule writes nothing to the tables, and the values that it wrote stay. The ledger is "
         "maintained, as in shadow mode.",
     )
     copy_: Copy | None = Field(default=None, description="A denormalized copy under another key.")

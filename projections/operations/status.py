@@ -183,7 +183,7 @@ def rules(
     for name, rule in program.rules.items():
         known_as = snapshot.active.get(name)
         if program.disabled(name) and (deployed or (known_as is not None and known_as.fingerprint == rule.fingerprint)):
-            says = f"disabled: it publishes nothing, and what it wrote stays{_about(program, name)}"
+            says = f"disabled: it publishes nothing, and the values that it wrote stay{_about(program, name)}"
             yield Finding(f"rule {name}", FINE, says)
     for name, known in sorted(snapshot.rules.items()):
         plain, _, former = name.partition("@")

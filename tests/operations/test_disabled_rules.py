@@ -80,7 +80,7 @@ def test_status_names_a_disabled_rule_with_its_owner_and_asks_for_nothing() -> N
     off.like(3, 3, stars=1)
     off.settle()
     found = ledger(off.program, off.store, datetime(2023, 11, 15, tzinfo=UTC), deployed=True)
-    says = "disabled: it publishes nothing, and what it wrote stays (owner: the feed team; Likes of a post)"
+    says = "disabled: it publishes nothing, and the values that it wrote stay (owner: the feed team; Likes of a post)"
     assert Finding("rule likes", FINE, says) in found.findings
     assert {one.level for one in found.findings if one.subject != "audit"} == {FINE}
     off.filled()

@@ -134,7 +134,7 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
             )
     elif change.only_disabled:
         advice = (
-            "What it wrote stays as it is. No backfill is needed now; run one when you enable the rule, to publish what "
+            "The values that it wrote stay. No backfill is needed now; run one when you enable the rule, to publish what "
             "changes meanwhile."
         )
     elif change.status == "changed":
