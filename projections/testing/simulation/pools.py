@@ -321,7 +321,9 @@ class Pools:
 
 def _several(references: Sequence[Value]) -> list[Value]:
     """Lists and sets of references in several orders; the last two have elements without a parent, or of a wrong type."""
-    first, *_, last = references
+    if not references:
+        return [{"L": []}]
+    first, last = references[0], references[-1]
     return [
         {"L": list(references)},
         {"L": [last]},
