@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,22 +47,21 @@ def _replaceable(path: Path, text: str) -> bool:
         return True
     state = "was edited since it was written" if is_generated(there) else "was not written by this command"
     return agreed(
-        path,
-        there,
-        text,
+        {path: (there, text)},
         f"{path} {state}. Overwriting it discards the lines that begin with - above",
         "Write to another file and merge the two, or pass --force to overwrite it",
         "Overwrite it?",
     )
 
 
-def agreed(path: Path, old: str, new: str, reason: str, instead: str, question: str) -> bool:
-    """Show the difference between two texts of a file, and return whether the user agrees to write the new one.
+def agreed(changes: Mapping[Path, tuple[str, str]], reason: str, instead: str, question: str) -> bool:
+    """Show the differences between old and new texts of files, and return whether the user agrees to write the new ones.
 
     Without a terminal, raises UsageError with the reason, and with what to do instead.
     """
-    before, after = (text.splitlines(keepends=True) for text in (old, new))
-    print_text("".join(unified_diff(before, after, str(path), f"{path} (new)")))
+    for path, texts in changes.items():
+        before, after = (text.splitlines(keepends=True) for text in texts)
+        print_text("".join(unified_diff(before, after, str(path), f"{path} (new)")))
     if not interactive():
-        raise UsageError(f"{reason}, so nothing was written. {instead}")
+        raise UsageError(f"{reason}. There is no terminal to ask, so nothing was written. {instead}")
     return click.confirm(f"{reason}. {question}", default=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.generated import force_option, write_generated
+from projections.cli.generated import agreed, force_option, write_generated
 from projections.cli.options import (
     Tables,
     as_json,
@@ -17,6 +17,7 @@ from projections.cli.options import (
     output_option,
     parameters_from,
     read_options,
+    write_output,
 )
 from projections.errors import UsageError
 from projections.language.bundled import bundled
@@ -41,6 +42,9 @@ PAGE = 100
 @click.option(
     "--html", "form", flag_value="html", help="Write the table-design page as HTML, which requires no network."
 )
+@click.option(
+    "--apply", "chosen", metavar="QUERY", help="Write the addition proposed for this query into the rule file."
+)
 @output_option
 @force_option
 @as_json
@@ -51,6 +55,7 @@ def command(
     token: str | None,
     verbose: bool,
     form: str | None,
+    chosen: str | None,
     output: str | None,
     force: bool,
     as_json: bool,
@@ -68,6 +73,9 @@ def command(
     was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
     a terminal it writes nothing; --force overwrites.
 
+    With --apply QUERY, shows what the addition that is proposed for QUERY changes in the rule file and the files that it
+    includes, and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.
+
     FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
 
     Exits with 1 if at least one query has no request that returns its complete answer.
@@ -84,6 +92,12 @@ def command(
     file, names = _divided(words, given.rules)
     path = find_rules(file, given.rules)
     rules = load(path)
+    if chosen is not None:
+        if names or form or output or as_json:
+            raise UsageError(
+                "--apply takes the query that it names, and no other query, page, -o or --json. Omit these"
+            )
+        return _apply(rules, path, chosen, force)
     if form is not None or output is not None:
         if form is None or names or as_json:
             raise UsageError("--markdown and --html write the page of all queries, -o to a file; omit NAME and --json")
@@ -120,6 +134,42 @@ def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int
     else:
         print_patterns(found, rules.file, verbose=verbose)
     return int(not all(one.answered for one in found))
+
+
+def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
+    """Write the proposal for a query into the rule files."""
+    from projections.inspect.access_patterns import access_patterns
+    from projections.inspect.applying import applied
+    from projections.language.access.proposals import EXACT
+    from projections.language.bundled import SHIPPED
+    from projections.language.editing import LayoutError
+    from projections.terminal import print_line, print_text
+
+    query = rules.query(name)
+    (found,) = access_patterns(rules.program.typed, rules.queries, query.name)
+    if found.proposal is None:
+        if found.plan.verdict in EXACT:
+            print_line(f"{query.name} is answered already. Nothing was written.")
+            return 0
+        raise UsageError(f"no addition is known that answers {query.name} exactly: {found.plan.reason}")
+    others = [other for other in rules.queries.values() if other.name != query.name]
+    try:
+        changes = applied(path, rules.text, rules.program.typed, query, found.proposal, others)
+    except LayoutError as error:
+        print_text(found.proposal.text)
+        raise UsageError(f"nothing was written: {error}. Add the YAML above to the rule file by hand") from None
+    bundled_files = [str(file) for file in changes if file.resolve().is_relative_to(SHIPPED.resolve())]
+    if bundled_files:
+        raise UsageError(f"{bundled_files[0]} is part of this package. Copy it, and apply the addition to the copy")
+    sentence = f"This {found.proposal.sentence.rstrip('.')}"
+    if not force and not agreed(
+        changes, sentence, "To write it, pass --force, or run the command in a terminal", "Write it?"
+    ):
+        return 1
+    for file, (_, text) in changes.items():
+        write_output(str(file), text)
+        print_line(f"Changed {file}.")
+    return 0
 
 
 def _design(rules: RuleSet, path: Path, form: str, output: str | None, force: bool) -> int:

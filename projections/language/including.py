@@ -8,7 +8,7 @@ Included parts come first, in the order in which files are named, then those of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
@@ -28,14 +28,15 @@ _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes"
 """The parts of a rule file that have entries by name: several files may have entries of them."""
 
 
-def joined(source: Source, path: Path) -> Source:
+def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -> Source:
     """Return the data of a file, which is at `path`, and of the files that it includes, with the places of all parts.
 
+    `texts` are texts of included files by name, which are used instead of the files.
     Raises RulesError if a file cannot be read or included.
     """
     if INCLUDE not in source.data:
         return source
-    join = _Join(source)
+    join = _Join(source, texts or {})
     join.add(source, path)
     if join.problems:
         raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
@@ -78,6 +79,7 @@ class _Join:
     """The files that were read, by path, and what they have together."""
 
     root: Source
+    texts: Mapping[str, str] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     parts: dict[tuple[str | int, ...], Source] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -109,7 +111,8 @@ class _Join:
             self.problems.append(_problem(source, place, message))
         elif _real(path) not in self.read:
             try:
-                part = source_at(text_of(path, file), file)
+                text = self.texts.get(file)
+                part = source_at(text_of(path, file) if text is None else text, file)
             except RulesError as error:
                 self.problems += error.problems
                 self.read[_real(path)] = Source("", {}, file)

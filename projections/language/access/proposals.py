@@ -33,12 +33,13 @@ EXACT = VERDICTS[:2]
 class Proposal:
     """An addition that answers a query.
 
-    `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `sentence` says
-    what the addition does. `document` are the changed rules, `query` is the query (changed, if `text` changes it), and
-    `plan` is its plan on them.
+    `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `data` are the
+    same as data. `sentence` says what the addition does. `document` are the changed rules, `query` is the query (changed, if
+    `text` changes it), and `plan` is its plan on them.
     """
 
     text: str
+    data: Mapping[str, Any]
     sentence: str
     document: Document
     query: Query
@@ -67,7 +68,7 @@ def proposal(document: Document, query: Query, plan: Plan, others: Collection[Qu
             for one in others or ()
             if one != query
         ):
-            return Proposal(block(addition.data), addition.sentence, changed, addition.query, again)
+            return Proposal(block(addition.data), addition.data, addition.sentence, changed, addition.query, again)
     return None
 
 
