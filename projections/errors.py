@@ -86,7 +86,7 @@ class StoreError(ProjectionsError):
 
 
 class Transient(StoreError):
-    """Throttling, a conflict, a time-out, a server fault: the same request may succeed later."""
+    """Throttling, a conflict, a timeout, a server fault: the same request may succeed later."""
 
 
 class Misconfigured(StoreError):

@@ -94,7 +94,7 @@ def _misreferred(random: Random, data: Data, section: str, name: str) -> str:
 
 def _duplicated(random: Random, data: Data, section: str, name: str) -> str:
     part = data[section][name]
-    if section == "queries" or part.get("derived"):
+    if section == "queries" or part.get("derived") or "rank" in part:  # a rank writes no attributes
         return ""
     data[section][name + "Twin"] = copy.deepcopy(part)
     return "duplicated"

@@ -156,7 +156,7 @@ class Operators:
         message = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
         assert message.unusable is None, message.unusable
         job = Refresh(self._deployment.version, list(message.items), message.items, message)
-        # a redrive begins after the function's time-out: an abandoned invocation may work until then
+        # a redrive begins after the function's timeout: an abandoned invocation may work until then
         self._runner.jobs.append(self._runner.later(job))
 
     def resume(self) -> bool:

@@ -88,7 +88,7 @@ class Scheduler:
     # Time
 
     def time(self) -> float:
-        """Return the seconds since 1970. They never reach the time-out of an invocation under way."""
+        """Return the seconds since 1970. They never reach the timeout of an invocation under way."""
         time = self.steps * SETTLE_SECONDS / SETTLED
         times = [invocation.born + 0.99 * self.time_out for invocation in self.invocations]
         return min([BEGINNING + time, *times])
