@@ -310,6 +310,8 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if not index.removes:
             continue  # what it set stays
         for attribute, value in index_attributes(index, left)[0].items():
+            if record.sequence and record.new.get(attribute) not in (None, image.get(attribute)):
+                continue  # the application set it with the write by which the item left
             # the rule's, though it may show what other attributes said before
             known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
             values.setdefault(attribute, []).extend(known)

@@ -149,3 +149,12 @@ def test_a_value_set_once_stays_on_an_item_of_no_entity_though_another_entity_ha
     played.put({**key, "kind": "note", "writer": "ann"}).settle()
     played.update({**key, "kind": "other", "writer": "ben"}).settle()
     assert item(played, key) == {"kind": "other", "writer": "ben", "firstBy": "ann"}
+
+
+def test_value_set_by_the_write_with_which_an_item_leaves_its_entity_is_the_applications(played: Scenario) -> None:
+    """Even if it equals the value that the rule was about to write."""
+    note = {"PK": "ROOM#r", "SK": "NOTE#1"}
+    played.put({**note, "kind": "note", "writer": "ann", "by": "somebody"})
+    played.put({**note, "kind": "memo", "writer": "ann", "by": "ann"})
+    played.settle()
+    assert item(played, note) == {"kind": "memo", "writer": "ann", "by": "ann"}
