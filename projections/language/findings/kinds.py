@@ -508,8 +508,8 @@ CHILDREN_NOT_INDEXED = Kind(
     ("warning",),
     summary="An embed rule finds children through an index in which some of them are missing.",
     why="An item is in an index only if it has all key attributes of this index. An index rule sets none of them if a "
-    "template lacks a value. Then a change of the parent does not reach the item: it keeps the values that it had, or has "
-    "none if it is older than its parent. `verify` reports the difference.",
+    "template lacks a value. A change of the parent then does not update the child: its embedded values are outdated, or "
+    "absent if it is older than the parent. `verify` reports the difference.",
     fix="If every child has the attribute, add it to `required` of the entity. Otherwise use only key variables in the key "
     "of this index, or let the key of the child begin with that of its parent, so that no index is needed.",
     example="""\
