@@ -73,8 +73,8 @@ def command(
     was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
     a terminal it writes nothing; --force overwrites.
 
-    With --apply QUERY, shows what the addition that is proposed for QUERY changes in the rule file and the files that it
-    includes, and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.
+    With --apply QUERY, adds the proposed addition for QUERY to the rule file, or to a file that it includes. The command shows the
+    difference and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.
 
     FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
 
