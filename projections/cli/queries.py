@@ -73,7 +73,7 @@ def command(
     was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
     a terminal it writes nothing; --force overwrites.
 
-    With --apply QUERY, adds the proposed addition for QUERY to the rule file, or to a file that it includes. The command shows the
+    With --apply QUERY, writes the proposed addition for QUERY into the rule file, or a file that it includes. It shows the
     difference and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.
 
     FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
