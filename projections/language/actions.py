@@ -46,7 +46,7 @@ class Copy(Model):
     )
     attributes: CopyForm = Field(
         default={},
-        description="The attributes to copy: a list, a mapping from target attribute to source path, or `all`.",
+        description="The attributes to copy: a list, a mapping from target attribute to path or expression, or `all`.",
     )
     values: dict[AttributeName, ConstantForm] = Field(
         default={}, description="Further attributes: text is a template, any other value a constant."
@@ -87,7 +87,7 @@ class Top(Model):
     limit: Annotated[int, Field(ge=1, le=100)] = Field(description="The greatest length of the list, 1 to 100.")
     order: Order = Field(default="desc", description="`desc`: greatest first. `asc`: least first.")
     attributes: AttributesForm = Field(
-        description="The attributes of each element: a list, or a mapping from name to source path."
+        description="The attributes of each element: a list, or a mapping from name to source path or expression."
     )
 
 
@@ -98,7 +98,7 @@ class Latest(Model):
     by: PathText = Field(description="The path of the value that orders the source items.")
     order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
     attributes: AttributesForm = Field(
-        description="The attributes to set: a list, or a mapping from target attribute to source path."
+        description="The attributes to set: a list, or a mapping from target attribute to source path or expression."
     )
 
 
@@ -143,7 +143,7 @@ class Embed(Model):
         description="How a child references its parent: its attribute or key variable → a template over the parent."
     )
     attributes: AttributesForm = Field(
-        description="The attributes to embed: a list, or a mapping from the child's attribute to the parent's path."
+        description="The attributes to embed: a list, or a mapping from the child's attribute to a path or expression."
     )
     on_delete: Literal["keep", "remove"] = Field(
         default="keep",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
@@ -25,7 +25,7 @@ from projections.errors import BadInput
 from projections.language.syntax import PATH, LanguageError, suggest
 from projections.language.values import EXACT, Resolver, Value, number_text, shown
 
-__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
+__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Pick", "Takes", "pick"]
 
 CONVERSIONS = ("number", "text")
 """Functions of one path."""
@@ -36,8 +36,8 @@ MOST_STEPS = 100
 """The greatest number of operations, functions and parentheses of an expression: it is evaluated for every record."""
 MOST_PLACES = 30
 
-Takes: TypeAlias = Literal["number", "extreme", "value"]
-"""What may result: a number; a number or text, as `min` and `max` compare; any value."""
+Takes: TypeAlias = Literal["number", "extreme", "value", "attribute"]
+"""What may result: a number; a number or text, as `min` and `max` compare; any value, in `compute` or in `attributes`."""
 
 _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
 _FUNCTION = re.compile(r"([^\W\d]\w*)\s*\(\s*")
@@ -88,6 +88,11 @@ class Expression:
     def parse(cls, text: str, takes: Takes = "number") -> Expression:
         """Parse an expression. Raises LanguageError."""
         return cls(text, _Parser(text).parse(takes))
+
+    @classmethod
+    def of_attribute(cls, text: str) -> Expression:
+        """Parse the source of an attribute: a path, also one with a dash, or an expression. Raises LanguageError."""
+        return cls(text, Factor(text)) if PATH.fullmatch(text) else cls.parse(text, "attribute")
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
@@ -190,6 +195,37 @@ class Expression:
     def evaluate(self) -> Callable[[Resolver], Decimal | str | None]:
         """The result of `compile`, cached."""
         return self.compile()
+
+
+Pick: TypeAlias = Callable[[Resolver], dict[str, Value]]
+"""Returns those attributes that have a value."""
+
+
+def pick(sources: Mapping[str, str]) -> Pick:
+    """Return a function for attributes, from the source of each: a path or an expression.
+
+    An expression with wrong input has no value, as in `compute`.
+    """
+    parsed = [(name, Expression.of_attribute(text)) for name, text in sources.items()]
+    paths = [(name, expression.path) for name, expression in parsed if expression.path is not None]
+    if len(paths) == len(parsed):
+        return lambda resolve: {name: value for name, path in paths if (value := resolve(path)) is not None}
+    parts = [(name, expression.path, expression.compile_value()) for name, expression in parsed]
+
+    def evaluate(resolve: Resolver) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for name, path, compute in parts:
+            try:
+                value = compute(resolve)
+            except BadInput:
+                if path is not None:
+                    raise
+                continue
+            if value is not None:
+                found[name] = value
+        return found
+
+    return evaluate
 
 
 # Trees
@@ -451,14 +487,16 @@ class _Parser:
         if self.position < len(self.text):
             raise self._misplaced()
         if next(_factors(node), None) is None:
-            instead = (
-                "write {constant: …} for a value that never changes" if takes == "value" else "to count, use count"
-            )
+            instead = "to count, use count"
+            if takes == "value":
+                instead = "write {constant: …} for a value that never changes"
+            elif takes == "attribute":
+                instead = "a copy has constants in `values`"
             raise LanguageError(f"an expression reads at least one attribute; {instead}", 0)
         if takes == "number" and _type(node) == "S":
             message = "text(path) is not a number here; for numbers stored as text write number(path)"
             raise LanguageError(message, self._begin(node))
-        if takes != "value" and _has_text(node) and _type(node) != "S":
+        if takes in ("number", "extreme") and _has_text(node) and _type(node) != "S":
             raise LanguageError("coalesce has numbers and texts here; a measure takes one type", self._begin(node))
         return node
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from projections.language.arithmetic import pick
 from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema, escape
@@ -131,7 +132,8 @@ class Compiled:
             descending=document["order"] == "desc",
             limit=document["limit"] if top else 1,
             list_name=document["as"] if top else None,
-            picked=tuple(document["attributes"].items()),
+            names=tuple(document["attributes"]),
+            pick=pick(document["attributes"]),
         )
 
     def _fingerprint(self, rule: Mapping[str, Any]) -> str:
@@ -148,7 +150,8 @@ class Compiled:
         attributes, values = document["attributes"], document["values"].items()
         return (ClaimedCopyRule if document["claimed"] else GuardedCopyRule)(
             **common,
-            attributes=None if attributes == "all" else tuple(attributes.items()),
+            attributes=None if attributes == "all" else tuple(attributes),
+            pick=pick({} if attributes == "all" else attributes),
             templates=_templates({name: value["template"] for name, value in values if "template" in value}),
             constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
             not_copied=owned_on(into.name, self.rules.values()).union(into.schema.key_attributes),
@@ -164,7 +167,8 @@ class Compiled:
         types |= dict([into.schema.partition])
         parts: dict[str, Any] = dict(
             **common,
-            picked=tuple(document["attributes"].items()),
+            names=tuple(document["attributes"]),
+            pick=pick(document["attributes"]),
             match=_templates(document["match"]),
             patterns=parent_patterns(self._document, name),
             children=children,

@@ -102,7 +102,7 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
 
         return canonical.Copy(
             **common,
-            attributes=None if copy.attributes == "all" else attribute_map(copy.attributes),
+            attributes=None if copy.attributes == "all" else one_form.sources(attribute_map(copy.attributes)),
             values={name: _value(value) for name, value in copy.values.items()},
             claimed=claimed(rules, variants[0]),
         )
@@ -110,17 +110,18 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         measures = {name: _measure(rules, rule, name, form) for name, form in rule.aggregate.set.items()}
         return canonical.Aggregate(**common, set=measures, shards=rule.aggregate.shards)
     if top := rule.top:
-        attributes = attribute_map(top.attributes)
+        attributes = one_form.sources(attribute_map(top.attributes))
         return canonical.Top(
             **common, list_name=top.as_, by=top.by, limit=top.limit, order=top.order, attributes=attributes
         )
     if latest := rule.latest:
-        return canonical.Latest(**common, by=latest.by, order=latest.order, attributes=attribute_map(latest.attributes))
+        attributes = one_form.sources(attribute_map(latest.attributes))
+        return canonical.Latest(**common, by=latest.by, order=latest.order, attributes=attributes)
     if rank := rule.rank:
         numbers: dict[str, Any] = {"digits": rank.digits, "decimals": rank.decimals, "shards": rank.shards}
         return canonical.Rank(**common, by=one_form.expression(rank.by), order=rank.order, **numbers)
     if embed := rule.embed:
-        attributes = attribute_map(embed.attributes)
+        attributes = one_form.sources(attribute_map(embed.attributes))
         match = one_form.templates(embed.match)
         if embed.as_ is None:
             return canonical.Embed(**common, match=match, attributes=attributes, on_delete=embed.on_delete)

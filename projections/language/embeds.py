@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from projections.errors import BadInput
+from projections.language.arithmetic import Pick
 from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
@@ -142,8 +143,10 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
 class EmbedRule(Rule):
     """Attributes of a parent in every child that references it."""
 
-    picked: tuple[tuple[str, str], ...]
-    """Pairs of the child's attribute and the parent's path."""
+    names: tuple[str, ...]
+    """The attributes of the child, or of the elements in its list."""
+    pick: Pick
+    """Returns their values in a parent."""
     match: tuple[tuple[str, Render], ...]
     """Pairs of the child's attribute or key variable, and the template of its value over the parent."""
     patterns: Mapping[str, str | KeyPattern]
@@ -157,7 +160,7 @@ class EmbedRule(Rule):
     """Whether the index of the query projects all of these; otherwise each child that it finds is read."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.picked)
+        return self.names
 
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         return bool(self.embedded(item, refused))
@@ -169,7 +172,7 @@ class EmbedRule(Rule):
         resolve = resolver(parent)
         if not self.fits(resolve, refused):
             return None
-        found = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+        found = self.pick(resolve)
         if refused is not None and not found:
             refused(("attributes",), resolve)
         return found

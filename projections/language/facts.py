@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from projections.language.arithmetic import Expression
 from projections.language.canonical import (
     Aggregate,
     Compute,
@@ -43,6 +44,7 @@ __all__ = [
     "measure_text",
     "origins",
     "resolved_key",
+    "source_text",
     "where_text",
 ]
 
@@ -109,7 +111,7 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
                 yield EVERY, f"{source}, all attributes"
             else:
                 for target, path in rule.attributes.items():
-                    yield target, f"{source}.{path}"
+                    yield target, source_text(path, source)
             for target, value in rule.values.items():
                 yield target, str(value.value) if isinstance(value, Constant) else value
             for attribute in document.entities[rule.into].match or {}:
@@ -128,13 +130,19 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
             yield rule.list_name, f"{rule.limit} of {source} by {rule.by}"
         case Latest():
             for target, path in rule.attributes.items():
-                yield target, f"{' or '.join(f'{one}.{path}' for one in rule.sources)}, latest by {rule.by}"
+                made = " or ".join(source_text(path, one) for one in rule.sources)
+                yield target, f"{made}, latest by {rule.by}"
         case Embed(listed=listed) if listed is not None:
             paths = ", ".join(rule.attributes.values())
             yield listed.list_name, f"{listed.form} of {source} ({paths}) by {listed.references}"
         case Embed():
             for target, path in rule.attributes.items():
-                yield target, f"{source}.{path}"
+                yield target, source_text(path, source)
+
+
+def source_text(source: str, entity: str) -> str:
+    """Return the source of an attribute in words: `User.name`, or `qty * price of Order`."""
+    return f"{entity}.{source}" if Expression.of_attribute(source).path is not None else f"{source} of {entity}"
 
 
 def computed_text(case: Computed) -> str:

@@ -20,7 +20,7 @@ from projections.language.syntax import PATH
 from projections.language.templates import Field, Template
 from projections.language.values import number_text
 
-__all__ = ["constant", "expression", "pattern", "template", "templates"]
+__all__ = ["constant", "expression", "pattern", "sources", "template", "templates"]
 
 _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
@@ -71,6 +71,16 @@ def expression(text: str, takes: Takes = "number") -> str:
     """Return the canonical text of an expression without mistakes."""
     node = _folded(Expression.parse(text, takes).node)
     return _written(node, 0)
+
+
+def sources(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the canonical texts of the sources of attributes, by name: paths or expressions without mistakes."""
+    return {name: _source(text) for name, text in texts.items()}
+
+
+def _source(text: str) -> str:
+    path = Expression.of_attribute(text).path
+    return path if path is not None and PATH.fullmatch(path) else expression(text, "attribute")
 
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}

@@ -11,7 +11,7 @@ from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern
-from projections.language.shapes import attribute_map, cases, computed_names
+from projections.language.shapes import attribute_map, cases, computed_names, source_names
 from projections.language.templates import Template
 
 __all__ = [
@@ -254,7 +254,7 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
     """Yield each attribute that a rule names and writes, with the source attributes that only it depends on."""
     if rule.copy_ is not None:
         copied = {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
-        found = {target: {source} for target, source in copied.items()}
+        found = {target: _names_of(source) for target, source in copied.items()}
         values = {name: {value} for name, value in rule.copy_.values.items() if isinstance(value, str)}
         return found | {name: _templates(values.get(name, ())) for name in rule.copy_.values}
     if rule.aggregate is not None:
@@ -262,13 +262,15 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
     if rule.rank is not None:
         return {RANK: set(Expression.parse(rule.rank.by).names)}
     if rule.top is not None:
-        return {rule.top.as_: {rule.top.by, *attribute_map(rule.top.attributes).values()}}
+        return {rule.top.as_: {rule.top.by, *source_names(rule.top.attributes)}}
     if rule.latest is not None:
-        return {target: {rule.latest.by, source} for target, source in attribute_map(rule.latest.attributes).items()}
+        return {
+            name: {rule.latest.by, *_names_of(text)} for name, text in attribute_map(rule.latest.attributes).items()
+        }
     if rule.embed is not None and rule.embed.as_ is not None:
-        return {rule.embed.as_: set(attribute_map(rule.embed.attributes).values())}
+        return {rule.embed.as_: source_names(rule.embed.attributes)}
     if rule.embed is not None:
-        return {target: {source} for target, source in attribute_map(rule.embed.attributes).items()}
+        return {target: _names_of(source) for target, source in attribute_map(rule.embed.attributes).items()}
     if rule.compute is not None:
         return {name: computed_names(form) for name, form in rule.compute.set.items()}
     every = cases(rule.index)
@@ -278,6 +280,10 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
         for _, _, case in every
         for name in case
     }
+
+
+def _names_of(source: str) -> set[str]:
+    return set(Expression.of_attribute(source).names)
 
 
 def _templates(texts: Iterable[str]) -> set[str]:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from projections.errors import BadInput
+from projections.language.arithmetic import Pick
 from projections.language.contribution import (
     DIGITS_AFTER,
     Contributed,
@@ -336,7 +337,8 @@ class LedgerRule(Rule):
 class CopyRule(Rule):
     """A copy under another key, guarded or claimed. `attributes` is None if it copies all."""
 
-    attributes: tuple[tuple[str, str], ...] | None
+    attributes: tuple[str, ...] | None
+    pick: Pick
     templates: tuple[tuple[str, Render], ...]
     constants: Image
     not_copied: frozenset[str]
@@ -355,16 +357,13 @@ class CopyRule(Rule):
                 if refused is not None:
                     refused(("into",), named)
                 continue
-            attributes: dict[str, Value] = {}
             if self.attributes is None:
+                attributes: dict[str, Value] = {}
                 for name, value in item.image.items():
                     if name not in self.not_copied and not name.startswith(self.guard_prefix):
                         attributes[name] = value
             else:
-                for name, path in self.attributes:
-                    value_now = resolve(path)
-                    if value_now is not None:
-                        attributes[name] = value_now
+                attributes = self.pick(resolve)
             texts = {name: render(resolve) for name, render in self.templates}
             if None in texts.values():  # a template lacks a value: there is no copy
                 if refused is not None:
@@ -386,7 +385,7 @@ class CopyRule(Rule):
     def owned(self, *images: Image | None) -> frozenset[str]:
         names = {name for name, _ in self.templates} | self.constants.keys() | self.into.constants.keys()
         if self.attributes is not None:
-            return frozenset(names | {name for name, _ in self.attributes})
+            return frozenset(names.union(self.attributes))
         seen = {name for image in images if image for name in image if not name.startswith(self.guard_prefix)}
         return frozenset(names | (seen - self.not_copied))
 
@@ -705,17 +704,18 @@ class PickRule(LedgerRule):
     limit: int
     list_name: str | None
     """The list attribute of a `top`, None for a `latest`."""
-    picked: tuple[tuple[str, str], ...]
-    """Target name and source path of each attribute."""
+    names: tuple[str, ...]
+    """The attributes of each element, or of the target."""
+    pick: Pick
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return (self.list_name,) if self.list_name is not None else tuple(name for name, _ in self.picked)
+        return (self.list_name,) if self.list_name is not None else self.names
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         by = resolve(self.by)
         if by is None:
             return {}, {}
-        payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+        payload = self.pick(resolve)
         member = member_of("pick", by, None if self.each is None else position)
         return {"n": 1, "+": {member: member_digest(payload)}}, {member: payload}
 
@@ -729,7 +729,7 @@ class PickRule(LedgerRule):
             elements = [{"M": member.payload} for member in found]
             return {self.list_name: {"L": elements[: _fitting(elements)]}}
         first: Image = found[0].payload if found else {}
-        return {name: first.get(name) for name, _ in self.picked}
+        return {name: first.get(name) for name in self.names}
 
     def cut(self, members: Members) -> bool:
         elements = [{"M": member.payload} for member in members["pick"]] if self.list_name is not None else []

@@ -47,6 +47,7 @@ __all__ = [
     "order_of",
     "projected",
     "shown",
+    "source_names",
     "source_parts",
     "syntax",
 ]
@@ -225,13 +226,16 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
         return [Mistake(path, "is empty: name at least one attribute")]
     if isinstance(value, dict):
         names = [problem for name in value for problem in _name(name, (*path, name), at_key=True)]
-        return names + [problem for name, source in value.items() for problem in check_path(source, (*path, name))]
+        return names + [problem for name, source in value.items() for problem in _source(source, (*path, name))]
     if not isinstance(value, list):
         return [Mistake(path, f"expected a list of attributes, or a mapping target: source, found {shown(value)}")]
     found: list[Mistake] = []
     for index, name in enumerate(value):
         place = (*path, index)
         problems = check_path(name, place)
+        if problems and isinstance(name, str) and "{" not in name and not _source(name, place):
+            message = f"write a mapping to name the attribute that has this value, such as {{total: {name.strip()}}}"
+            problems = [Mistake(place, message)]
         if not problems and name in value[:index]:
             problems = [Mistake(place, f"{name} is listed twice")]
         if not problems and "." in name:
@@ -241,6 +245,16 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
     return found
 
 
+def _source(value: Any, path: Location) -> list[Mistake]:
+    if not isinstance(value, str) or not value.strip():
+        message = f"expected an attribute, a path such as address.city or an expression, found {shown(value)}"
+        return [Mistake(path, message)]
+    if "{" in value:
+        message = "expected a path or an expression, not a template; a copy has templates in `values`"
+        return [Mistake(path, message)]
+    return syntax(lambda: Expression.of_attribute(value), path)
+
+
 def check_copied(value: Any) -> list[Mistake]:
     if isinstance(value, str):
         return [] if value == "all" else [Mistake((), f'expected a list, a mapping or all, found "{value[:40]}"')]
@@ -248,8 +262,13 @@ def check_copied(value: Any) -> list[Mistake]:
 
 
 def attribute_map(form: Any) -> dict[str, str]:
-    """Return target attribute → source path of a list or a mapping."""
+    """Return target attribute → source, a path or an expression, of a list or a mapping."""
     return dict(form) if isinstance(form, dict) else {name: name for name in form}
+
+
+def source_names(form: Any) -> set[str]:
+    """Return the names that the sources of attributes read."""
+    return {name for text in attribute_map(form).values() for name in Expression.of_attribute(text).names}
 
 
 _SOURCE_PARTS = ("where", "bind", "each")

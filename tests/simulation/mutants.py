@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -50,9 +50,9 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
+from projections.language import arithmetic, values
 from projections.language import ranks as compiled_ranks
 from projections.language import rules as compiled
-from projections.language import values
 from projections.language.computed import ComputeRule
 from projections.language.contribution import canonical_text
 from projections.language.digits import Scale
@@ -306,6 +306,12 @@ def computed_attributes_follow_only_new_items() -> Iterator[None]:
 @mutant("compute", seed=13)
 def released_items_lose_what_was_set_once() -> Iterator[None]:
     with patch.object(ComputeRule, "removes", True):
+        yield
+
+
+@mutant("expressions", seed=11)
+def quotients_have_the_digits_of_floats() -> Iterator[None]:
+    with patch.object(arithmetic, "_QUOTIENT", Context(prec=17)):
         yield
 
 

@@ -79,20 +79,28 @@ def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attrib
                 yield name, Attribute(types.pop() if len(types) == 1 else "Any")
         case Copy():
             for name in rule.written:
-                yield name, Attribute("str" if isinstance(rule.values.get(name), str) else "Any")
+                text = isinstance(rule.values.get(name), str)
+                yield name, Attribute("str" if text else _source_type((rule.attributes or {}).get(name)))
         case Embed(listed=listed) if listed is not None:
             names = () if listed.id is None else (listed.id, *rule.attributes)
             yield listed.list_name, Attribute("list" if names else "Any", list_of=names)
         case Latest() | Embed():
-            for name in rule.written:
-                yield name, Attribute("Any")
+            for name, source in rule.attributes.items():
+                yield name, Attribute(_source_type(source))
 
 
 def _computed_type(case: Computed) -> str:
     if case.kind == "template":
         return "str"
     kind = Expression.parse(case.value, "value").type if case.kind == "expression" else None
-    return {"N": "Decimal", "S": "str", None: "Any"}[kind]
+    return _TYPES_OF_EXPRESSIONS[kind]
+
+
+def _source_type(source: str | None) -> str:
+    return _TYPES_OF_EXPRESSIONS[Expression.of_attribute(source).type if source is not None else None]
+
+
+_TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
 
 
 def _read(document: Document, entity: str) -> Iterator[str]:
@@ -125,11 +133,18 @@ def _read_by(rule: Rule) -> Iterator[str]:
                 yield from Pattern.parse(case.where or {}).names
                 yield from (name for text in case.set.values() for name in Template.parse(text).names)
         case Top() | Latest():
-            yield from (rule.by, *rule.attributes.values())
+            yield rule.by
+            yield from _names(rule.attributes)
         case Copy():
-            yield from (rule.attributes or {}).values()
+            yield from _names(rule.attributes or {})
         case Embed():
-            yield from rule.attributes.values()
+            yield from _names(rule.attributes)
+
+
+def _names(sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names that the sources of attributes read."""
+    for text in sources.values():
+        yield from Expression.of_attribute(text).names
 
 
 def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:

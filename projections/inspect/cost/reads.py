@@ -60,6 +60,11 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
         forms.update({factor.path: ("text", 0) for factor in parsed.factors if factor.as_text})
         yield from parsed.names
 
+    def picked(sources: Mapping[str, str]) -> Iterator[str]:
+        for text in sources.values():
+            path = Expression.of_attribute(text).path
+            yield from computed(text) if path is None else (path,)
+
     match rule:
         case canonical.Index():
             types = {n: kind for keys in program.tables[program.entities[rule.source].table].indexes.values()
@@ -76,9 +81,9 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
         case canonical.Rank():
             values.update(expression(rule.by))
         case canonical.Top() | canonical.Latest():
-            values.update([rule.by, *rule.attributes.values()])
+            values.update([rule.by, *picked(rule.attributes)])
         case canonical.Copy():
-            values.update((rule.attributes or {}).values())
+            values.update(picked(rule.attributes or {}))
             values.update(templates(value for value in rule.values.values() if isinstance(value, str)))
         case canonical.Compute():
             for one in (case for cases in rule.set.values() for case in cases):
@@ -86,7 +91,7 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
                 if one.kind != "constant":
                     values.update(templates([one.value]) if one.kind == "template" else computed(one.value))
         case canonical.Embed():
-            values.update(rule.attributes.values())
+            values.update(picked(rule.attributes))
             target.update(templates(rule.match.values()))
     if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
         target.update(templates(rule.bind.values()))
@@ -139,7 +144,7 @@ class Shapes:
         names = set(self.editable(flow))
         for _ in self.rules:
             for rule in self.rules.values():
-                names.update(name for name, path in carried(rule).items() if path.split(".", 1)[0] in names)
+                names.update(name for name, text in _sources(rule).items() if not names.isdisjoint(roots(text)))
         return frozenset(
             name
             for (name, _), reads in self.reads.items()
@@ -173,6 +178,17 @@ class Shapes:
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with the paths of the source that they are carried over from."""
+    parsed = {name: Expression.of_attribute(text).path for name, text in _sources(rule).items()}
+    return {name: path for name, path in parsed.items() if path is not None}
+
+
+def roots(source: str) -> frozenset[str]:
+    """The attributes that the source of an attribute, a path or an expression, reads."""
+    return frozenset(path.split(".", 1)[0] for path in Expression.of_attribute(source).names)
+
+
+def _sources(rule: canonical.Rule) -> Mapping[str, str]:
+    """Attributes of the target with their sources, paths or expressions."""
     if isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
         return {}
     if isinstance(rule, canonical.Embed) and rule.listed is not None:  # in elements, which no rule reads by path

@@ -13,10 +13,11 @@ from itertools import product
 from projections.errors import ProjectionsError
 from projections.inspect.cost.examples import examples_of, put
 from projections.inspect.cost.generated import EDITED, ELEMENT, FLOW, KEPT, Values, digits
-from projections.inspect.cost.reads import Shapes
+from projections.inspect.cost.reads import Shapes, carried, roots
 from projections.inspect.cost.rehearsed_rules import RehearsedRules
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
 from projections.language import canonical
+from projections.language.arithmetic import pick
 from projections.language.entity import Entity, Item
 from projections.language.keys import Image, Value
 from projections.language.templates import Template
@@ -299,8 +300,8 @@ class Synthesis:
             self._need(rule.source, number + KEPT, path=way)
         written: frozenset[str] | None = frozenset(rule.written)
         if isinstance(rule, canonical.Copy):
-            carried = (rule.attributes or {}).items()
-            named = {name for name, p in carried if edited is None or p.split(".", 1)[0] in edited}
+            copied = (rule.attributes or {}).items()
+            named = {name for name, text in copied if edited is None or not edited.isdisjoint(roots(text))}
             written = None if rule.attributes is None else frozenset({*named, *rule.values})
         for target in dict.fromkeys(numbers):
             if rule.kind != "rank" and not creates and (path is None or rule.into not in way):
@@ -323,8 +324,8 @@ class Synthesis:
             copies = [r for r in self._shapes.rules.values() if isinstance(r, canonical.Copy) and r.into == entity]
             if not copies:
                 return
-            carried = copies[0].attributes or {}
-            given, entity = {carried.get(name, name): text for name, text in given.items()}, copies[0].source
+            paths = carried(copies[0])
+            given, entity = {paths.get(name, name): text for name, text in given.items()}, copies[0].source
         numbers = range(self._children, self._children + round(self._assumed.children_of(name)))
         self._children = numbers.stop
         kind, written = self._original.entities[entity], frozenset(rule.written)
@@ -333,7 +334,7 @@ class Synthesis:
         # a push finds children of several parents only by what the rule has written
         alone = entity == rule.into and rule.listed is None
         alone = alone and not any(self._shapes.reads[n, entity].changed_by(written) for n in reading)
-        shown = {n: self._values.value(rule.source, path, parent, edited=False) for n, path in rule.attributes.items()}
+        shown = pick(rule.attributes)(lambda path: self._values.value(rule.source, path, parent, edited=False))
         for number in numbers:
             image = self._item(entity, number, given=given)
             if alone:  # no rule has to know it, but those that keep it in indexes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from projections.language.canonical import Aggregate, Document, Latest, Rule
+from projections.language.arithmetic import Expression
+from projections.language.canonical import Aggregate, Copy, Document, Embed, Latest, Rule
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.patterns import Pattern, Test, compared_type
 
@@ -28,8 +29,15 @@ def is_number(document: Document, entity: str, name: str) -> bool:
             if measure.function in VALUES:
                 return measure.function == "distinct"
             return measure.function not in EXTREMES or not str(measure.expression).startswith("text(")
-        if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and entity not in rule.sources:
-            return _of_sources(document, rule, entity, rule.attributes[name])
+        if isinstance(rule, Copy | Latest | Embed) and rule.into == entity and name in (rule.attributes or {}):
+            if name not in rule.written:  # it is in the elements of a list
+                continue
+            assert rule.attributes is not None
+            source = Expression.of_attribute(rule.attributes[name])
+            if source.type == "N":
+                return True
+            if isinstance(rule, Latest) and source.path is not None and entity not in rule.sources:
+                return _of_sources(document, rule, entity, source.path)
     return compares_as_number(Pattern.parse(declared.match or {}), name)
 
 

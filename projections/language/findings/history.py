@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from projections.language.arithmetic import Expression
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import MOVING_HISTORY
@@ -73,12 +74,16 @@ def _add_computed(facts: Facts, moving: dict[tuple[str, str], _Moving], all_read
                 found = True
 
 
-def _is_fixed(facts: Facts, entity: str, path: str) -> bool:
-    """Return whether an item never changes this value: it is in its key, or in the key of the item that it is a copy of."""
+def _is_fixed(facts: Facts, entity: str, source: str) -> bool:
+    """Return whether an item never changes this value: it is of its key, or of the key of the item that it is a copy of."""
+    return all(_is_of_key(facts, entity, path) for path in Expression.of_attribute(source).names)
+
+
+def _is_of_key(facts: Facts, entity: str, path: str) -> bool:
     if path in facts.variables(entity):
         return True
     copy = facts.projections[facts.copies[entity]] if entity in facts.copies else None
     if copy is None or copy.copy_ is None or copy.copy_.attributes == "all":
         return False
     source = attribute_map(copy.copy_.attributes).get(path)
-    return source is not None and source in facts.variables(copy.source)
+    return source is not None and set(facts.variables(copy.source)).issuperset(Expression.of_attribute(source).names)

@@ -37,6 +37,13 @@ class Numbers:
         found = self._written.get((entity, name))
         return found[0] if found is not None else None
 
+    def source(self, entity: str, source: str) -> str | None:
+        """Return why the source of an attribute, a path or an expression, is certainly a number."""
+        expression = Expression.of_attribute(source)
+        if expression.type == "N":
+            return "it is computed as a number"
+        return self.number(entity, expression.path) if expression.path is not None else None
+
     def function(self, entity: str, name: str) -> str:
         """Return the function that computes a number: `count`, `sum`, `avg`, `negative` (a sum below 0), or None."""
         return self._written.get((entity, name), ("", ""))[1]
@@ -98,7 +105,10 @@ class Numbers:
             for attribute, cases in rule.compute.set.items():
                 if all(_is_number(kind, content) for _, _, kind, content in computed_cases(cases)):
                     yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
-        elif rule.copy_ is not None:
+        for attribute, text in _carried(rule).items():
+            if text and Expression.of_attribute(text).type == "N":
+                yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
+        if rule.copy_ is not None:
             for attribute, value in rule.copy_.values.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     yield (rule.into, attribute), (f"rule {name} makes it {value}", "")
@@ -178,7 +188,7 @@ class Numbers:
 
 
 def _carried(rule: Projection) -> dict[str, str]:
-    """Return target attribute → source path of the values that a rule copies."""
+    """Return target attribute → source, a path or an expression, of the values that a rule copies."""
     if rule.copy_ is not None:
         return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
     if rule.aggregate is not None:

@@ -124,8 +124,10 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
 
 def _paths(rule: str, entity: str, form: list[str] | dict[str, str] | str, place: Location) -> Iterator[Read]:
     if isinstance(form, dict):
-        for target, path in form.items():
-            yield Read(rule, entity, path, (*place, target))
+        for target, text in form.items():
+            for path in Expression.of_attribute(text).names:
+                at = text.find(path)
+                yield Read(rule, entity, path, (*place, target), at if at > 0 else None)
     else:
         for position, path in enumerate(form):
             yield Read(rule, entity, path, (*place, position))

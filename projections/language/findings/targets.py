@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.actions import Top
+from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable
 from projections.language.entities import attribute_types, shared_key
 from projections.language.findings.facts import Facts
@@ -209,7 +210,13 @@ def _together(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _long_texts(top: Top) -> list[str]:
-    return [path for path in attribute_map(top.attributes).values() if path.rsplit(".", 1)[-1].lower() in LONG_TEXTS]
+    parsed = [Expression.of_attribute(text) for text in attribute_map(top.attributes).values()]
+    texts = (next(filter(_is_long, one.names), None) for one in parsed if one.type != "N")
+    return [path for path in texts if path is not None]
+
+
+def _is_long(path: str) -> bool:
+    return path.rsplit(".", 1)[-1].lower() in LONG_TEXTS
 
 
 def _element_bytes(top: Top) -> int:
@@ -223,12 +230,14 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     assert rule.copy_ is not None
     form, numbers, types = rule.copy_.attributes, Numbers(facts), attribute_types(facts.table(rule.into))
     for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):
-        why = numbers.number(rule.source, path)
+        why = numbers.source(rule.source, path)
         if types.get(target) == "S" and why is not None:
             yield Remark(
                 WRONG_TYPE,
                 ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
                 f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
                 f"declare {target} with type N under `indexes`, or make it text with "
-                f'values: {{{target}: "{{{path}|pad(10)}}"}}',
+                f'values: {{{target}: "{{{path}|pad(10)}}"}}'
+                if Expression.of_attribute(path).path is not None
+                else f"declare {target} with type N under `indexes`",
             )

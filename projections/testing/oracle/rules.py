@@ -108,7 +108,7 @@ class GroupRule(Rule):
         listed = document.get("attributes", {})
         self.everything = listed == "all"
         self._kept = self.kind != "copy" or document["claimed"]
-        self._attributes: Mapping[str, str] = {} if self.everything else listed
+        self._attributes = {} if self.everything else {name: _source(text) for name, text in listed.items()}
         values = document.get("values", {})
         self._templates = {n: Template.parse(v["template"]) for n, v in values.items() if "template" in v}
         self._constants = {n: wire(v["constant"]) for n, v in values.items() if "constant" in v}
@@ -164,8 +164,8 @@ class GroupRule(Rule):
         found: dict[str, Value] = {}
         if self.everything:
             found = {name: value for name, value in scope.item.items() if name not in self.not_copied}
-        for name, path in self._attributes.items():
-            value = scope.get(path)
+        for name, source in self._attributes.items():
+            value = source(scope)
             if value is not None:
                 found[name] = value
         for name, template in self._templates.items():
@@ -324,13 +324,28 @@ def _computed(case: _Document) -> Callable[[Scope], Value]:
     return Expression.parse(case["expression"]).value
 
 
+def _source(written: str) -> Callable[[Scope], Value | None]:
+    """The source of an attribute: a path, or an expression, without a value where it has wrong input."""
+    if not written.startswith("-") and not set(written) & set(" ()'\""):
+        return lambda scope: scope.get(written)
+    expression = Expression.parse(written)
+
+    def value(scope: Scope) -> Value | None:
+        try:
+            return expression.value(scope)
+        except (Missing, Unfit):
+            return None
+
+    return value
+
+
 class EmbedRule(Rule):
     """`embed`: attributes of the parent, which is the source, in each child that references it."""
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         super().__init__(name, document, source, into)
         self._match = {name: Template.parse(text) for name, text in document["match"].items()}
-        self._attributes: Mapping[str, str] = document["attributes"]
+        self._attributes = {name: _source(text) for name, text in document["attributes"].items()}
         self.keep = document["on_delete"] == "keep"
         self.attributes = set(self._attributes)
 
@@ -356,7 +371,7 @@ class EmbedRule(Rule):
         try:
             if not self.fits(scope.get):
                 return {}
-            found = {name: scope.get(path) for name, path in self._attributes.items()}
+            found = {name: source(scope) for name, source in self._attributes.items()}
         except Unfit:
             return {}
         return {name: value for name, value in found.items() if value is not None}

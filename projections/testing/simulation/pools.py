@@ -116,8 +116,8 @@ class Pools:
                 self._read(source, variable, rule.by)
                 self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
-            for path in (rule.attributes or {}).values():
-                self._read(source, variable, path)
+            for text in (rule.attributes or {}).values():
+                self._expression(source, variable, Expression.of_attribute(text))
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
@@ -137,11 +137,13 @@ class Pools:
         if case.kind == "template":
             self._template(source, "", case.value)
         elif case.kind == "expression":
-            expression = Expression.parse(case.value, "value")
-            for factor in expression.factors:
-                self._read(source, "", factor.path)
-                if factor.path in expression.calculated:
-                    self._add(factor.path, [{"N": "0"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}])
+            self._expression(source, "", Expression.parse(case.value, "value"))
+
+    def _expression(self, source: str, variable: str, expression: Expression) -> None:
+        for factor in expression.factors:
+            self._read(source, variable, factor.path)
+            if factor.path in expression.calculated:
+                self._add(factor.path, [{"N": "0"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}])
 
     def _read(self, source: str, variable: str, path: str) -> None:
         if variable and path.split(".", 1)[0] == variable:

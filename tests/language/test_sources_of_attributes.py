@@ -1,0 +1,142 @@
+"""Expressions as sources of attributes, and what is derived from the names that they read."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.errors import BadInput
+from projections.inspect.client.attributes import attributes_of
+from projections.inspect.cost.reads import reads_of
+from projections.language.access.numbers import is_number
+from projections.language.arithmetic import Expression, pick
+from projections.language.facts import origins
+from projections.language.loader import loads
+from projections.language.ownership import inputs
+from projections.language.program import Program
+from projections.language.review import reviewed
+from projections.language.syntax import LanguageError
+from projections.language.values import lookup
+from projections.testing.oracle.rules import _source
+from projections.testing.oracle.scope import Scope
+
+RULES = """\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Shop: {key: {PK: "SHOP#{shop}", SK: S}}
+  Line: {key: {PK: "SHOP#{shop}", SK: "LINE#{line}"}}
+  Bill: {key: {PK: "BILL#{shop}", SK: "BILL#{line}"}}
+projections:
+  bills: {from: Line, copy: {into: Bill, attributes: %s}}
+  shop: {from: Shop, embed: {into: Line, match: {shop: "{shop}"}, attributes: {due: %s}}}
+  shown: {from: Bill, bind: {shop: "{shop}"}, latest: {into: Shop, by: at, attributes: {last: %s}}}
+"""
+CASES = json.loads((Path(__file__).parent / "cases" / "expressions.json").read_text())
+
+
+def rules(bills: str = "[a]", due: str = "rent", last: str = "a") -> Any:
+    return loads(RULES % (bills, due, last), executable=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("qty", "qty"),
+        ("unit-price", "unit-price"),
+        ("'unit-price'", "unit-price"),
+        (" a.b ", "a.b"),
+        ("'a b'", "'a b'"),
+        ("qty-price", "qty-price"),
+        ("qty -price-cost", None),
+        ("qty*price", "qty * price"),
+        ("-qty", "-qty"),
+        ("coalesce(nick,'none')", "coalesce(nick, 'none')"),
+        ("number(a)", "number(a)"),
+    ],
+)
+def test_sources_have_one_text(text: str, canonical: str | None) -> None:
+    form = json.dumps({"x": text})
+    if canonical is None:
+        with pytest.raises(LanguageError):
+            Expression.of_attribute(text)
+        return
+    document = rules(form).canonical()
+    assert document["projections"]["bills"]["attributes"] == {"x": canonical}
+    again = rules(json.dumps({"x": canonical})).canonical()
+    assert again == document
+
+
+def test_wrong_input_makes_the_attribute_absent() -> None:
+    image: dict[str, Any] = {"a": {"N": "2"}, "t": {"S": "text"}, "zero": {"N": "0"}, "l": {"L": []}}
+    chosen = pick(
+        {"x": "a * 3", "y": "a * t", "z": "a / zero", "u": "a + gone", "p": "l", "c": "coalesce(a * t, a)", "n": "gone"}
+    )
+    assert chosen(partial(lookup, image)) == {"x": {"N": "6"}, "p": {"L": []}}
+
+
+@pytest.mark.parametrize("sources", [{"x": "a"}, {"x": "a", "y": "b + 1"}])
+def test_a_path_that_has_two_values_is_bad_input(sources: dict[str, str]) -> None:
+    def resolve(path: str) -> Any:
+        if path == "a":
+            raise BadInput("two values")
+        return {"N": "1"}
+
+    with pytest.raises(BadInput):
+        pick(sources)(resolve)
+    assert pick({"x": "a + 1", "y": "b"})(resolve) == {"y": {"N": "1"}}
+
+
+def test_the_oracle_picks_the_same() -> None:
+    compared = 0
+    for suite in CASES:
+        image = suite["given"]
+        for case in suite["cases"]:
+            try:
+                text = rules(json.dumps({"x": case["expression"]})).canonical()["projections"]["bills"]["attributes"][
+                    "x"
+                ]
+            except Exception:
+                continue
+            value = _source(text)(Scope(image, {}))
+            assert pick({"x": text})(partial(lookup, image)) == ({} if value is None else {"x": value}), text
+            compared += 1
+    assert compared > 40
+
+
+def test_all_names_of_an_expression_are_inputs() -> None:
+    found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"'))
+    assert found["bills"] == {"shop": (("Line", "due"),)}
+    assert ("Bill", "total") in found["shown"]["bills"]
+
+
+def test_types_of_attributes_follow_from_expressions() -> None:
+    document = rules(
+        '{total: qty * price, name: "coalesce(text(nick), \'x\')", any: "coalesce(a, 0)"}', "rent / 2", "-total"
+    ).typed()
+    assert is_number(document, "Bill", "total")
+    assert is_number(document, "Line", "due")
+    assert is_number(document, "Shop", "last")
+    assert not is_number(document, "Bill", "any")
+    types = {name: one.type for name, one in attributes_of(document, "Bill", (), (), ()).items()}
+    assert (types["total"], types["name"], types["any"]) == ("Decimal", "str", "Any")
+    assert {"qty", "price", "nick", "a"} <= attributes_of(document, "Line", (), (), ()).keys()
+
+
+def test_origins_and_rehearsals_read_the_names() -> None:
+    document = rules("{total: qty * price, a: a}")
+    assert origins(document.typed())["Bill"]["total"].how == "qty * price of Line"
+    assert origins(document.typed())["Bill"]["a"].how == "Line.a"
+    program = Program.from_document(document.canonical())
+    reads = reads_of(program, program.typed.rules["bills"])
+    assert reads.values == {"qty", "price", "a"}
+    assert reads.forms["qty"] == reads.forms["price"] == ("number", 0)
+
+
+def test_findings_see_expressions() -> None:
+    text = RULES % ("{GSI1SK: qty + 1}", "rent", "a")
+    found = [str(one) for one in reviewed(text).findings]
+    assert any("wrong-type" in one and "qty + 1 is a number" in one for one in found)
