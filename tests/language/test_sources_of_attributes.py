@@ -12,9 +12,11 @@ import pytest
 from projections.errors import BadInput
 from projections.inspect.client.attributes import attributes_of
 from projections.inspect.cost.reads import reads_of
+from projections.inspect.explain.matching import verdict
 from projections.language.access.numbers import is_number
 from projections.language.arithmetic import Expression, pick
 from projections.language.facts import origins
+from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.ownership import inputs
 from projections.language.program import Program
@@ -140,3 +142,20 @@ def test_findings_see_expressions() -> None:
     text = RULES % ("{GSI1SK: qty + 1}", "rent", "a")
     found = [str(one) for one in reviewed(text).findings]
     assert any("wrong-type" in one and "qty + 1 is a number" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        ({}, "due is absent: the item has no rent"),
+        ({"rent": {"S": "x"}, "lines": {"N": "1"}}, 'due is absent: expression "rent / lines": rent is a string'),
+        ({"rent": {"N": "1"}, "lines": {"N": "0"}}, "due is absent: rent / lines divides by zero"),
+    ],
+)
+def test_explain_shows_why_an_embed_has_no_value(image: dict[str, Any], reason: str) -> None:
+    program = Program.from_document(rules(due="rent / lines").canonical())
+    shop: dict[str, Any] = {"PK": {"S": "SHOP#1"}, "SK": {"S": "S"}, **image}
+    item = program.recognise(ItemKey("main", "SHOP#1", "S"), shop)
+    assert item is not None
+    (found,) = verdict(program, program.rules["shop"], item).reasons
+    assert found.startswith(reason)

@@ -85,7 +85,14 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
         case canonical.Compute(set=computed), ("set", str(attribute)):
             yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
         case canonical.Embed(attributes=attributes), ("attributes",):
-            yield f"the item does not have {' or '.join(attributes.values())}"
+            parsed = {name: Expression.of_attribute(text) for name, text in attributes.items()}
+            paths = [one.path for one in parsed.values() if one.path is not None]
+            if paths:
+                yield f"the item does not have {' or '.join(paths)}"
+            for name, one in parsed.items():
+                if one.path is None:
+                    why = _uncomputed([canonical.Computed("expression", one.text, None)], resolve)
+                    yield f"{name} is absent: {why}"
         case _, ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
