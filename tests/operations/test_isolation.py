@@ -42,7 +42,7 @@ def _breaking(function: Callable[..., Any], item_of: Callable[..., Any]) -> Call
 @pytest.fixture(params=["contributions", "copies", "indexes", "children"])
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Rules that fail on two items, in one of their roles."""
-    second = lambda rule, item: item  # noqa: E731
+    second = lambda rule, item, *_: item  # noqa: E731
     match request.param:
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))

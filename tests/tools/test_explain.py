@@ -187,11 +187,8 @@ def test_every_effect_has_a_reason_and_every_reason_an_effect(path: Path) -> Non
                 for embed in embeds:
                     if new is not None and new.entity is embed.into:
                         before = old if old is not None and old.entity is embed.into else None
-                        listed = made.list_pulls.get((embed.name, one.key))
-                        reason = pull_reason(embed, guards, before, new)
-                        if listed is not None and listed.removed:  # of links, which takes no reason of the child
-                            continue
-                        assert bool(reason) == (listed is not None or (embed.name, one.key) in made.pulls)
+                        pulled = (embed.name, one.key) in made.pulled
+                        assert bool(pull_reason(embed, guards, before, new)) == pulled
             pushed = {push.rule for push in made.pushes}
             for embed in program.embeds.values():
                 if embed.mode != "shadow" and embed.source in [item.entity for item in (old, new) if item is not None]:
