@@ -13,7 +13,7 @@ from projections.testing.oracle import Oracle
 from tests.engine.world import World
 from tests.operations.test_verify import PLANTS
 from tests.operations.test_verify_live import Live, Traffic
-from tests.operations.verify_scene import brief, drifts, filled, mend, verified
+from tests.operations.verify_scene import HEAD, TAG, brief, drifts, edit, fill, ledger_lose, mend, rules_text, verified
 
 CHOSEN = [
     "a like without a stream record",
@@ -94,6 +94,23 @@ class Elsewhere(Traffic):
                 world.put(f"VISIT#{self.writes}-20", "V", postId=str(post), seconds=self.writes)
 
 
+ON_ITEMS = """
+  shouted: {from: Post, compute: {set: {shout: "{owner|upper}"}}}
+  pinned: {from: Post, embed: {into: User, match: {pinnedIds: "{postId}"}, as: pinned, attributes: [owner]}}
+"""
+
+
+def filled() -> World:
+    """The small table with a computed attribute and a child of several parents besides."""
+    world = World(rules_text() + ON_ITEMS, HEAD + TAG + "projections:\n")
+    fill(world)
+    world.put("USER#9", "PROFILE", name="m9", pinnedIds=["3", "2"])
+    world.settle()
+    world.remove("VISIT#4", "V", by_ttl=True)
+    world.settle()
+    return world
+
+
 def test_drift_of_every_kind_is_found_and_repaired_under_live_writes(dynamodb_local_url: str) -> None:
     memory = filled()
     expired = next(record for record in memory.store.stream("main") if "userIdentity" in record)
@@ -104,6 +121,8 @@ def test_drift_of_every_kind_is_found_and_repaired_under_live_writes(dynamodb_lo
         world.processor = world.worker()
         for name in CHOSEN:
             PLANTS[name][0](world)
+        edit(world, "POST#3", "METADATA", shout="x")
+        ledger_lose(world, "L|pinned|main|POST#2")
         planted = drifts(world)
         assert {drift.kind for drift in planted} == KINDS.keys() - {"error", "occupied", "left over"}, (
             "those no repair can end"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from projections.engine.copies import freed_by, heals_of
+from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import needs_pull, reference_of
 from projections.engine.guards import Guards, Healing
 from projections.engine.plan import freed_targets, target_healing
@@ -86,12 +87,14 @@ def _changed(names: Iterable[str], old: Image, new: Image) -> list[str]:
 def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item) -> str:
     """Return why a child reads its parent; empty if it does not."""
     why = needs_pull(rule, guards, old, new)
+    if why is None and isinstance(rule, ListEmbedRule) and parents_of(rule, old).keys() - parents_of(rule, new).keys():
+        why = "reference changed"  # it has nothing to remove, but its links have to go
     before, after = old.image if old is not None else {}, new.image
     match why:
         case None:
             return ""
         case "reference changed" if isinstance(rule, ListEmbedRule):
-            return f"{' or '.join(rule.read_by(new))} changed"
+            return f"{' or '.join(rule.read_by(new) or [rule.references_name])} changed"
         case "reference changed":
             return f"its reference changed from {_parent(rule, old)} to {_parent(rule, new)}"
         case "other parent":
