@@ -52,24 +52,17 @@ def _snapshot(read: Readings, report: Derived) -> Derived:
     if read.scope.offline:
         return report
     state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)
-    if state == FILLING:
+    disabled = read.program.disabled(report.rule.name)
+    if state == FILLING or disabled:
         report = replace(report, compared=())
     notes = report.notes
     if state == FILLING and not publishes:
         notes = ("the rule is filling: nothing is published until its backfill is complete",)
-    elif read.program.disabled(report.rule.name):
-        report = _of_ledger(report)
+    elif disabled:
         notes = ("the rule is disabled: it publishes nothing, so these values are as they were then",)
     elif state == SHADOW:
         notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
     return replace(report, state=state, publishes=publishes, notes=notes)
-
-
-def _of_ledger(report: Derived) -> Derived:
-    """Leave out the drift of the item: what a disabled rule wrote stays as it was. That within the ledger counts."""
-    drifts = tuple(drift for drift in report.drifts if ITEM not in drift.sides)
-    attributes = tuple(one if one.drift in drifts else replace(one, drift=None) for one in report.attributes)
-    return replace(report, drifts=drifts, attributes=attributes)
 
 
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:

@@ -82,7 +82,7 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
     if entry is not None and not read.scope.offline:
         yield Subject(SOURCE, "", read.text)
     for target in read.groups:
-        if target[0] in read.scope.recorded:
+        if target[0] in read.scope.published:
             yield Subject(TARGET, *target)
         if target[0] in read.scope.grouped:
             yield Subject(REBUILD, *target)
