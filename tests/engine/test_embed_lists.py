@@ -202,7 +202,7 @@ def test_push_goes_over_all_children_page_by_page() -> None:
     w.settle()
     user(w, "Ann")
     w.settle()
-    assert [teachers(w, number) for number in range(250)] == [[{"id": "a", "name": "Ann"}]] * 250
+    assert [number for number in range(250) if teachers(w, number) != [{"id": "a", "name": "Ann"}]] == []
 
 
 def test_exact_requests_of_a_new_child_and_of_a_push() -> None:
