@@ -26,6 +26,8 @@ from projections.operations.redaction import SECRET, Redaction, key_hash, read_s
 from projections.stores.memory import MemoryStore
 from tests.operations.redacted_functions import IN_KEYS, IN_VALUES, MAIL
 
+pytestmark = pytest.mark.xdist_group("redaction")  # one run of the functions for each mode
+
 ROOT = Path(__file__).parents[2]
 RULES = """
 table:
