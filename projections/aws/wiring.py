@@ -108,7 +108,9 @@ class Settings:
         tables = _tables(environ)
         new_rules = environ.get("NEW_RULES") or "live"
         if new_rules not in _NEW_RULES:
-            raise Misconfigured(f"NEW_RULES is {new_rules!r}. Set it to `live`, or to `fill` where data exists.")
+            raise Misconfigured(
+                f"NEW_RULES is {new_rules!r}. Set it to `fill` if the tables hold data, else to `live`."
+            )
         redact = environ.get("REDACT") or "none"
         if redact not in _REDACT:
             raise Misconfigured(f"REDACT is {redact!r}. Set it to {', '.join(_REDACT[:-1])} or {_REDACT[-1]}.")

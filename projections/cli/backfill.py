@@ -34,13 +34,13 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds that changed rules wait for functions with the old rules to end: the functions' timeout.",
+    help="Seconds after which functions with the old rules have ended: the timeout of the functions.",
 )
 @click.option(
     "--allow-delete",
     is_flag=True,
-    help="Delete copies and derived items that no longer have a source item, and attributes that may have been written by "
-    "rules that you rolled back.",
+    help="Delete copies and derived items that no longer have a source item, and attributes that rules may have "
+    "written before you rolled them back.",
 )
 @click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
 @click.option(

@@ -47,7 +47,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
     """Validate and lint a rule file, or compare a template with it.
 
-    Prints each rule with its source, the key of its target, what it writes, the path of the write and its cost. Then prints
+    Prints each rule with its source, the key of its target, what it writes, and the kind and cost of the write. Then prints
     the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will probably fail for
     some items, or under load) and notes (often intended, but worth knowing). docs/findings.md explains each code.
 

@@ -65,7 +65,7 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="projections", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Maintain materialized views in DynamoDB by rules."""
+    """Maintain materialized views in DynamoDB, as a rule file defines them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -78,7 +78,7 @@ def command(
 
     FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
 
-    Exits with 1 if at least one query has no request that returns its complete answer.
+    Exits with 1 if a query is incomplete or has no request.
 
     \b
     Examples:

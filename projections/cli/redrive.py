@@ -33,7 +33,11 @@ THREADS = 10
 @as_json
 @source_options
 @click.option(
-    "--max", "most", type=click.IntRange(1), metavar="N", help="Maximum number of messages, objects and parts of files."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of messages, objects and events of files.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Write nothing; print what would be refreshed, and what would be rejected again."
@@ -59,14 +63,14 @@ def command(
 ) -> int:
     """Refresh the items of quarantined or discarded records, and retry failed tasks.
 
-    Reads which items the messages, the objects in the bucket or the FILEs name. Refreshes each item, and everything that
-    depends on it, from the item's current state. Does not replay old images, with one exception: expired items no longer
-    exist, so they are counted from the discarded records, once. Then deletes the message. For an object in the bucket,
-    writes an empty marker under redriven/. Records that are rejected again stay where they are, and are printed. You can
-    interrupt and repeat the command. A FILE contains stream events, or is a copy of an object from the bucket.
+    Reads the keys of items from messages, from objects in the bucket, or from FILEs. Refreshes each item, and everything
+    that depends on it, from the item's current state, then deletes the message. For an object in the bucket, writes a
+    marker under redriven/. Old images are used only for expired items, which no longer exist: each is counted once. Records
+    that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE contains
+    stream events, or is a copy of an object from the bucket.
 
-    Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the quarantine of the
-    environment. Exits with 1 if anything remains.
+    Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the queue
+    $QUARANTINE_QUEUE_URL. Exits with 1 if anything remains.
 
     --list and --dismiss apply to the quarantine only. A dismissed message is deleted without a refresh; for 90 days, the
     ledger records the message, the reason, and the user who dismissed it.

@@ -56,8 +56,9 @@ def command(
     """Run recorded stream events through the real handler, and print the derived items.
 
     EVENTS are files with a Lambda event ({"Records": […]}), a list of records, a single record, or JSON lines of these; - is
-    standard input. First, the application's items are put into temporary tables, in memory or at --endpoint-url. Then the
-    recorded events are delivered. Then the stream records of the temporary tables are delivered, until nothing changes.
+    standard input. First, puts the newest version of each recorded item of the application into temporary tables, in memory
+    or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
+    nothing changes.
 
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
@@ -66,7 +67,7 @@ def command(
     Exits with 1 if records were quarantined or failed.
 
     \b
-    Example:
+    Examples:
       projections replay --rules social events/social.json
       projections replay --rules social events/social.json --ask "likers postId=p1"
     """

@@ -134,7 +134,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None) -
 
     quarantine = there.quarantine(sources.quarantine)
     dead_letters = there.name(sources.dead_letters, "TaskDeadLettersUrl")
-    correct = f"Correct the items or the rule it names, then run {redrive('quarantine', quarantine)}."
+    correct = f"Correct these items or the rule, then run {redrive('quarantine', quarantine)}."
     look = f"Read the worker's log for the reason, then run {redrive('dead-letters', dead_letters)}."
     for subject, url, words in (
         ("quarantine", quarantine, ("record", "that a rule could not use", correct)),
@@ -151,7 +151,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None) -
     def discarded(name: str) -> Finding:
         number = len(list(islice(there.bucket(name).pending(sources.prefix), _MOST_OBJECTS)))
         todo = f"Read the function's log for the reason, then run {redrive('bucket', name)}."
-        return status.queue("discarded", number, "batch", "given up", todo, most=number == _MOST_OBJECTS)
+        return status.queue("discarded", number, "batch", "that Lambda discarded", todo, most=number == _MOST_OBJECTS)
 
     yield _asked("discarded", there.name(sources.bucket, "DiscardedBucketName"), discarded)
 

@@ -51,10 +51,10 @@ def command(
 ) -> int:
     """Compare stored values with the rules; --repair corrects differences.
 
-    The application may write meanwhile. Compares entries of the ledger with items, groups with entries, published values
-    with groups, and copies, index attributes and embedded attributes with their sources. Rules in shadow mode are compared
-    as well. If there is no ledger yet, because nothing is deployed, compares the tables with what the rules would write.
-    This checks values that the application maintains itself.
+    The application may write meanwhile. Compares each source item with its entry in the ledger, the totals of each target
+    (its group in the ledger) with the entries, and published values with groups. Compares copies, index attributes and
+    embedded attributes with their sources. Rules in shadow mode are compared as well. If nothing is deployed yet, compares
+    the tables with the values that the rules would write: this checks values that the application maintains itself.
 
     For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
     source items. With --sample, not all source items are read: the command can only report that an item and its group

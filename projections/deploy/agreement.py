@@ -107,8 +107,8 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
     missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
     if function.properties.get("AutoPublishAliasAllProperties") is not True:
         reason = (
-            f"SAM publishes no new version of {function.id} when most of its properties change, so its alias keeps the old "
-            f"values"
+            f"for most properties of {function.id}, SAM publishes no new version after a change, so the alias keeps the old "
+            "values"
         )
         instead = "AutoPublishAliasAllProperties: true"
         yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)
@@ -152,7 +152,9 @@ def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
             f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite values in it"
         )
         path = _place(both, pair.theirs, "NEW_RULES")
-        yield both.finding(ENVIRONMENT, path, reason, "NEW_RULES: fill, then `projections backfill`", rated="warning")
+        yield both.finding(
+            ENVIRONMENT, path, reason, "set NEW_RULES to fill, and run `projections backfill`", rated="warning"
+        )
 
 
 def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:

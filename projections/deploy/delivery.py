@@ -79,11 +79,11 @@ def _settings(both: Comparison, mapping: StreamMapping) -> Iterator[Finding]:
         yield both.finding(DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
     if not mapping.properties.get("DestinationConfig"):
         reason = "records that Lambda discards are lost: there is no on-failure destination"
-        yield both.finding(DELIVERY, mapping.path, reason, "DestinationConfig with an S3 bucket", rated="warning")
+        yield both.finding(DELIVERY, mapping.path, reason, "add DestinationConfig with an S3 bucket", rated="warning")
     elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
         reason = "a queue or topic receives only the sequence numbers of discarded records"
         path = (*mapping.path, "DestinationConfig")
-        yield both.finding(DELIVERY, path, reason, "the ARN of a bucket, which receives the records", rated="note")
+        yield both.finding(DELIVERY, path, reason, "use the ARN of a bucket, which receives the records", rated="note")
 
 
 def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMapping]) -> Iterator[Finding]:

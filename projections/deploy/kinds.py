@@ -14,8 +14,8 @@ FUNCTIONS = Kind(
     "functions",
     ("error", "warning"),
     summary="The template lacks one of the functions.",
-    why="It is an error if the stream function is missing, because no rule works without it. It is a warning if the worker "
-    "or the audit is missing: backfills through the queue, long pushes or audits do not run.",
+    why="The severity is error if the stream function is missing, because no rule works without it. It is warning if the "
+    "worker or the audit is missing: backfills through the queue, long pushes or audits do not run.",
     fix="Add the function from the output of `projections template`. A function is identified by its handler.",
     example="""\
 Resources:
@@ -68,7 +68,7 @@ Globals:
 KEYS = Kind(
     "keys",
     ("error",),
-    summary="A table has another key than the rules.",
+    summary="The key of a table is not the key in the rules.",
     why="The functions read and write items by the key in the rules, and DynamoDB rejects other keys.",
     fix="Correct the key in the rules, or create another table. The key of an existing table cannot be changed.",
     example="""\
@@ -81,9 +81,9 @@ Resources:
 INDEXES = Kind(
     "indexes",
     ("error", "warning"),
-    summary="A table lacks an index that the rules name, or the index has another key or projection.",
+    summary="A table lacks an index that the rules name, or the index has a different key or projection.",
     why="Rules write the key attributes, but the items do not appear in the index. An index that projects less than in the "
-    "rules lacks attributes that queries need. One that projects more costs more: a warning.",
+    "rules lacks attributes that queries need. The severity is warning if an index projects more, which costs more.",
     fix="Add the index. The key and the projection of an index cannot be changed: add one with another name, or correct the "
     "rules.",
     example="""\
@@ -112,9 +112,9 @@ Resources:
 TTL = Kind(
     "ttl",
     ("error", "warning"),
-    summary="A table expires items by another attribute than the rules name.",
-    why="It is an error if only the rules name a TTL attribute: items never expire. It is a warning if only the table has "
-    "one: its items expire, and the rules treat that like any other deletion.",
+    summary="The TTL attribute of a table is not the one in the rules.",
+    why="The severity is error if only the rules name a TTL attribute: items never expire. It is warning if only the table "
+    "has one: its items expire, and the rules treat that like any other deletion.",
     fix="Use the same attribute in the template and in the rules.",
     example="""\
 Resources:

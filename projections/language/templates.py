@@ -368,7 +368,7 @@ class KeyPattern:
         ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in (first, second)]
         return (
             f"{text!r} can be read in two ways: {ways[0]}; or {ways[1]}. Put the separator {self.separator!r} between "
-            "the variables, and use {name*} once at most"
+            "the variables, and use {name*} at most once"
         )
 
     @cached_property

@@ -170,8 +170,8 @@ def test_history_moves_through_computed_attributes_unless_one_of_them_is_set_onc
     (one,) = moving(TEAMS)
     assert one.startswith(
         "moving-history note rule d computes label from team, and rule e keeps team of Post items equal to that of their "
-        "User: if a User changes, the contributions of existing Post items change, too → if they must not change, let rule "
-        "d set it once: once: true; or record the value once, and read the record: {from: Post, compute: "
+        "User: if a User changes, the contributions of existing Post items change, too → if they must not change, add "
+        "`once: true` to rule d, or record the value once, and read the recorded attribute: {from: Post, compute: "
     )
     for once in ('unit: "{team}", other: color}}', 'label: "{unit}!"}}'):
         assert once in TEAMS

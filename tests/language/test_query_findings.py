@@ -24,7 +24,7 @@ EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     ),
     (
         "5:36: queries.byMail.consistent: warning [consistent-read]",
-        "no path has consistent reads of these items",
+        "no request reads these items consistently",
         ((", consistent: true", ""),),
     ),
     (
@@ -34,7 +34,7 @@ EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     ),
     (
         "8:3: queries.post: warning [shared-range]",
-        "reads items of Like, too, and discards them",
+        "also reads Like items, and discards them",
         (('GSI1SK: "{at}"', "GSI1SK: POST"),),
     ),
     (

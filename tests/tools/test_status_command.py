@@ -62,7 +62,7 @@ def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     lines = out.splitlines()
     assert len(lines) < 25, "one screen"
     assert "OK      rules" in lines[0]
-    assert any(line.startswith("ACTION  discarded") and "1 batch given up" in line for line in lines)
+    assert any(line.startswith("ACTION  discarded") and "1 batch that Lambda discarded" in line for line in lines)
     assert place.run("redrive", "--bucket", place.bucket)[0] == 0
     assert finding(place.run("status", *everything)[1], "discarded")["level"] == "fine"
 

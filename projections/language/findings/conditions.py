@@ -32,7 +32,7 @@ def conditions(facts: Facts) -> Iterator[Remark]:
         elif text is not None and all(_only_number(one) for one in alternatives):
             yield _remark(tested, "text", text, "a number", "compare it with text, in quotes")
         elif alternatives and all(why := [_differing(numbers, tested, one) for one in alternatives]):
-            yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}: they are never compared", _SAME, at_key=True)
+            yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}, so the comparison never matches", _SAME, at_key=True)
     for document, place in _all_patterns(facts):
         yield from _names_as_text(document, place)
 

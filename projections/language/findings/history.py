@@ -47,14 +47,14 @@ def history(facts: Facts) -> Iterator[Remark]:
             continue
         seen.add((read.rule, read.entity, read.root))
         computed = f"rule {found.computed} computes {read.root} from {found.origin}, and " if found.computed else ""
-        once = f"let rule {found.computed} set it once: once: true; or " if found.computed else ""
+        once = f"add `once: true` to rule {found.computed}, or " if found.computed else ""
         yield Remark(
             MOVING_HISTORY,
             read.place,
             f"{computed}rule {found.embed} keeps {found.origin or read.root} of {read.entity} items equal to that of their "
             f"{found.parent}: if a {found.parent} changes, the contributions of existing {read.entity} items change, too",
-            f"if they must not change, {once}record the value once, and read the record: {{from: {read.entity}, compute: "
-            f"{{set: {{{read.root}Then: {read.root}}}, once: true}}}}",
+            f"if they must not change, {once}record the value once, and read the recorded attribute: "
+            f"{{from: {read.entity}, compute: {{set: {{{read.root}Then: {read.root}}}, once: true}}}}",
             offset=read.offset,
         )
 

@@ -104,8 +104,8 @@ NEVER_RECOGNISED = Kind(
     ("warning",),
     summary="Items that rules create do not match their own entity.",
     why="The entity's `match` requires an attribute that no rule writes, so rules that read this entity ignore the items.",
-    fix="Give the attribute one value in `match`, which is then written on items that rules create, or remove it from "
-    "`match`.",
+    fix="Give the attribute a single value in `match`, so that rules set it on the items that they create, or remove it "
+    "from `match`.",
     example="""\
 entities:
   Archived: {key: {PK: "ARCHIVED#{post}", SK: A}, match: {type: [article, video]}}
@@ -117,9 +117,9 @@ projections:
 NEVER_MATCHES = Kind(
     "never-matches",
     ("warning",),
-    summary="A condition compares a number with text, or with text in braces instead of an attribute.",
-    why="A comparison of a number with text never matches: `5` and `'5'` are different values. Outside of a comparison, "
-    "`'{total}'` is text with braces, not the value of the attribute total.",
+    summary="A condition compares a number with text, or has a name in braces that is read as text.",
+    why="A comparison of a number with text never matches: `5` and `'5'` are different values. Only `=`, `!=`, `<`, `<=`, "
+    "`>` and `>=` read `'{total}'` as the attribute total. Elsewhere it is text with braces.",
     fix='Write numbers without quotes and text in quotes. To compare with another attribute, write `{"=": "{total}"}`.',
     example="""\
 projections:
@@ -137,8 +137,8 @@ UNPADDED_NUMBER = Kind(
     "unpadded-number",
     ("warning", "note"),
     summary="A sort key of type S contains a number without leading zeros.",
-    why="Text sorts character by character, so 10 comes before 9. The severity is note if the attribute is only probably a "
-    "number, for example because a rule adds it up or compares it.",
+    why="Text sorts character by character, so 10 comes before 9. The severity is note if `check` only infers that the "
+    "attribute is a number, for example because a rule adds it up.",
     fix="Pad the number with `pad(10)`, or with `invert(10)` for the greatest first. Averages and negative numbers cannot "
     "be padded: use a sort key of type N.",
     example="""\
@@ -205,8 +205,8 @@ LONG_KEY = Kind(
     ("note", "warning", "error"),
     summary="A key can be longer than DynamoDB allows.",
     why="A partition key has at most 2,048 bytes and a sort key 1,024. If a value makes the key longer, the rule does "
-    "nothing for the item, and the record is quarantined. It is a warning if the constant text alone needs most of the "
-    "limit, and an error if it exceeds the limit.",
+    "nothing for the item, and the record is quarantined. The severity is warning if the constant text alone needs "
+    "most of the limit, and error if it exceeds the limit.",
     fix="Cut long values with `truncate`, which counts characters of up to 4 bytes, or shorten the constant text.",
     example="""\
 projections:
@@ -236,8 +236,8 @@ HOT_GROUP = Kind(
     "hot-group",
     ("warning", "note"),
     summary="All items of an entity contribute to one target, or to a few.",
-    why="The ledger keeps one item for each target. It accepts about 500 transactions a second, each with up to 99 changes "
-    "from one batch. Beyond that, derived values lag.",
+    why="The ledger keeps one item for each target. This item accepts about 500 transactions a second. A transaction "
+    "contains up to 99 changes of one batch. Beyond that, derived values lag.",
     fix="Spread an aggregate with `shards`; its target stays one item. For `top` and `latest`, put a bucket into the "
     "target's key. If there are few changes, accept the finding.",
     example="""\
@@ -289,12 +289,12 @@ projections:
 MOVING_HISTORY = Kind(
     "moving-history",
     ("note",),
-    summary="An aggregate groups by, or measures, an attribute that an embed rule changes, or one computed from it.",
+    summary="An aggregate depends on an attribute that an embed rule changes.",
     why="When the parent changes, an embed rule changes the attribute in all children. If an aggregate groups by the "
     "attribute, the contributions of all these children move to another target. If it measures the attribute, its totals "
     "change. For example, if a course gets another instructor, the revenue of earlier months moves, too.",
-    fix="If that is not intended, record the value once, with a `compute` rule with `once: true` on the children, and let "
-    "the aggregate read the recorded attribute. See [History](rules.md#history).",
+    fix="If that is not intended, add a `compute` rule with `once: true` that records the value in another attribute of the "
+    "children, and let the aggregate read that attribute. See [History](rules.md#history).",
     example="""\
 projections:
   author: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
@@ -362,7 +362,7 @@ CLAIMED_COPY = Kind(
     summary="A copy goes through the ledger because two sources could have the same target.",
     why="If several sources can have one target, the ledger decides which of them is copied. That costs 7 write units "
     "instead of 1.",
-    fix="If the variable identifies the source item, declare it as the entity's `id`.",
+    fix="If the variable that the message names identifies the source item, declare it as `id` of the source's entity.",
     example="""\
 entities:
   Liked: {key: {PK: "LIKED#{user}", SK: L}}
@@ -458,8 +458,8 @@ HALF_AN_INDEX_KEY = Kind(
     "half-an-index-key",
     ("warning", "note"),
     summary="A rule sets only a part of an index's key.",
-    why="DynamoDB puts an item into an index only if it has all key attributes of the index. It is a note if the "
-    "application may write the rest.",
+    why="DynamoDB puts an item into an index only if it has all key attributes of the index. The severity is note if "
+    "the application may write the rest.",
     fix="Set the other attribute in the same rule. If the application writes it, declare that with `index_key` on the "
     "entity.",
     example="""\
@@ -488,11 +488,11 @@ NOT_PROJECTED = Kind(
     "not-projected",
     ("note",),
     summary="An index does not project all attributes that a rule needs.",
-    why="A rule that finds children through an index needs each child's entity, its reference to the parent and its guard. "
-    "Attributes that the index does not project are read from the table. This costs one read unit per 4 KB of each child, "
-    "twice for each change of the parent.",
-    fix="Often no change is needed: if you add the guard to the projection, each push also writes the index, and these "
-    "writes cost more than the reads. If children are large, list the attributes in `projection`.",
+    why="A rule that finds children through an index needs each child's entity, its reference to the parent and the "
+    "rule's guard (`~author` in the example). Attributes that the index does not project are read from the table: a change "
+    "of the parent reads each child twice, at one read unit per 4 KB.",
+    fix="Often no change is needed: if you add the guard to the projection, each update of a child also writes the index, "
+    "and these writes cost more than the reads. If children are large, list the attributes in `projection`.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: {partition: GSI1PK, projection: keys_only}}}
 entities:
@@ -509,7 +509,7 @@ CHILDREN_NOT_INDEXED = Kind(
     summary="An embed rule finds children through an index in which some of them are missing.",
     why="An item is in an index only if it has all key attributes of this index. An index rule sets none of them if a "
     "template lacks a value. A change of the parent then does not update the child: its embedded values are outdated, or "
-    "absent if it is older than the parent. `verify` reports the difference.",
+    "absent if the child is older than the parent. `verify` reports the difference.",
     fix="If every child has the attribute, add it to `required` of the entity. Otherwise use only key variables in the key "
     "of this index, or let the key of the child begin with that of its parent, so that no index is needed.",
     example="""\
@@ -525,7 +525,7 @@ MANY_INDEXES = Kind(
     summary="A table has many indexes.",
     why="Each index is stored, and written when an attribute that it projects changes. One index can serve several kinds of "
     "items, so 3 are usually enough. DynamoDB creates at most 20 global indexes (a quota that AWS can raise) and 5 local "
-    "ones: more are an error.",
+    "ones: with more, the severity is error.",
     fix="Let several kinds of items share the key attributes of one index, project less, or remove indexes that no query "
     "uses.",
     example="""\
@@ -593,10 +593,10 @@ UNANSWERED_QUERY = Kind(
     "unanswered-query",
     ("warning",),
     summary="No request returns all items of a query's answer.",
-    why="Only a scan could answer the query, or the index that fits does not hold all items of the answer. It is a warning, "
-    "because the rules work without the query. If a scan may answer the query, such as an export, accept the finding with a "
+    why="Only a scan could answer the query, or the index that fits does not hold all items of the answer. The rules "
+    "work without the query. If a scan may answer it, for example for an export, accept the finding with a "
     "comment.",
-    fix="Add the rule, index or condition that the message proposes. `check` proves that the query is answered with it.",
+    fix="Add the rule, index or condition that the message proposes. `check` has verified that it answers the query.",
     example="""\
 table: {key: [PK, SK]}
 entities:
@@ -627,9 +627,9 @@ queries:
 CONSISTENT_READ = Kind(
     "consistent-read",
     ("warning", "note"),
-    summary="A query asks for a consistent read that does not exist.",
+    summary="A query requires consistent reads, which are not possible for these items.",
     why="DynamoDB has no consistent reads of global indexes. Rules write derived items, values and index keys after the "
-    "application's write, so a consistent read can return older values; this case is a note.",
+    "application's write, so a consistent read of them can return older values: the severity is then note.",
     fix="Leave out `consistent`, or read the item by its own key.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}}
@@ -680,7 +680,7 @@ SEVERAL_REQUESTS = Kind(
     "several-requests",
     ("note",),
     summary="A query takes several requests.",
-    why="For each page, each request costs at least half a read unit, or one if it is consistent. The requests can run in "
+    why="A page takes all requests. Each costs at least half a read unit, or one if it is consistent. They can run in "
     "parallel.",
     fix="If this is intended, change nothing: buckets and time periods in partition keys spread writes. "
     "Otherwise, put all items in one partition.",
@@ -754,7 +754,7 @@ FEW_PARTITIONS = Kind(
     ("note",),
     summary="A partition key has an attribute that probably has few values.",
     why="There are few countries, states or kinds, and items are not spread evenly over them. A partition accepts 1,000 "
-    "write units and 3,000 read units a second. The check reads only the attribute's name, and only in files with queries.",
+    "write units and 3,000 read units a second. `check` infers this from the name of the attribute, in files with queries.",
     fix="Add an attribute with more values that queries also have, or a bucket. If there are few writes, accept the "
     "finding.",
     example="""\
@@ -775,8 +775,8 @@ MISTAKE = Kind(
     "mistake",
     ("error",),
     summary="The rule file is invalid.",
-    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Findings that a correction could "
-    "change appear when all mistakes are corrected.",
+    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Some findings appear "
+    "only when all mistakes are corrected.",
     fix="The message names the place and the correct form. [rules.md](rules.md) describes the format.",
     example="""\
 projections:

@@ -116,7 +116,7 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
                 ("entities", name, "match", condition.name.split(".")[0]),
                 f"only rules write {name} items, and no rule writes {condition.name}, so items that rules create "
                 f"do not match {name}",
-                "give it one value, which is then written on items that rules create, or remove it",
+                "give it a single value, so that rules set it on the items that they create, or remove it",
                 at_key=True,
             )
 

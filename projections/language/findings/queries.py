@@ -79,11 +79,11 @@ def _kind(document: Document, planned: Plan) -> tuple[Kind, Location, str]:
     query = planned.query
     if planned.verdict == "filtered":
         if planned.others:
-            words = f"reads items of {' and '.join(planned.others)}, too, and discards them: {planned.reason}"
+            words = f"also reads {' and '.join(planned.others)} items, and discards them: {planned.reason}"
             return SHARED_RANGE, (), words
-        return FILTERED_QUERY, (), f"reads items and discards them: {planned.reason}. {_share(query)}"
+        return FILTERED_QUERY, (), f"reads items and discards them, because {planned.reason}. {_share(query)}"
     if query.consistent and plan(document, replace(query, consistent=False)).verdict in EXACT:
-        return CONSISTENT_READ, ("consistent",), f"no path has consistent reads of these items: {planned.reason}"
+        return CONSISTENT_READ, ("consistent",), f"no request reads these items consistently: {planned.reason}"
     if planned.verdict == "incomplete" and plan(_projecting_all(document), query).verdict in EXACT:
         inner: Location = ("attributes",) if query.attributes else ()
         return UNPROJECTED_QUERY, inner, planned.reason
@@ -94,7 +94,7 @@ def _kind(document: Document, planned: Plan) -> tuple[Kind, Location, str]:
 def _share(query: Query) -> str:
     items, scanned = query.expect.items, query.expect.scanned
     if items is None or scanned is None:
-        return "How many depends on the data: `expect: {items, scanned}` records it"
+        return "Their number depends on the data: estimate it with `expect: {items, scanned}`"
     return f"Of {scanned:,} items read, {max(0, scanned - items) / scanned:.0%} are discarded"
 
 
@@ -102,12 +102,12 @@ def _no_proposal(query: Query, kind: Kind) -> str:
     if query.range is not None and query.ordered_by not in (None, query.range):
         return (
             f"no key sorts by {query.ordered_by} within a range of {query.range}: leave out one of them, "
-            "or sort what is read"
+            "or sort the items after reading them"
         )
     if len(query.entities) > 1 and not query.by:
         return "add `by`: a value that all the entities have, so that they can share a partition"
     if kind is FILTERED_QUERY or kind is SHARED_RANGE:
-        return "accept this if few items are discarded, or add an index of which the keys have the conditions"
+        return "accept this if few items are discarded, or add an index whose keys contain the conditions"
     return "divide the query into simpler ones, or let the application scan and accept this"
 
 

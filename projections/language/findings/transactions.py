@@ -47,7 +47,7 @@ def transactions(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             MANY_CONTRIBUTIONS,
             place,
-            f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
+            f"a change of more than {most} elements of {path} takes several transactions, of {ACTIONS} actions each; "
             f"more than about {_entries(name, key, beside):,} in all exceed the limit of one item "
             f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing for that item",
             f"keep {path} shorter, or write its elements as items of their own",
