@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,16 @@ __all__ = ["PROPOSED", "Existing", "example", "modelled", "proposed"]
 RULES = "rules.yaml"
 
 PROPOSED = (
-    *(RULES, "template.yaml", "samconfig.toml", "Makefile", "pyproject.toml", "README.md", ".gitignore"),
+    *(
+        RULES,
+        "template.yaml",
+        "samconfig.toml",
+        "Makefile",
+        "pyproject.toml",
+        "requirements.txt",
+        "README.md",
+        ".gitignore",
+    ),
     *("tests/items.json", "tests/test_rules.py", "events/items.json", "events/later-changes.json"),
 )
 """The files of a project for a table."""
@@ -86,9 +97,22 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
         "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
         "Makefile": _filled(_read("files/Makefile"), values),
         "pyproject.toml": _read("files/pyproject.toml"),
+        "requirements.txt": f"{requirement()}\n",
         "README.md": _filled(_read("files/README.md"), values),
         ".gitignore": _read("files/gitignore"),
     }
+
+
+def requirement() -> str:
+    """Return the requirement that installs this version again, for tests: by number, or by where it was installed from
+    (https://packaging.python.org/en/latest/specifications/direct-url/).
+    """
+    package = distribution("dynamodb-projections")
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    if not origin:
+        return f"{package.name}[test]=={package.version}"
+    url, vcs = origin["url"], origin.get("vcs_info")
+    return f"{package.name}[test] @ {vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else f"{package.name}[test] @ {url}"
 
 
 def _overrides(existing: Existing | None, deployment: Deployment) -> str:

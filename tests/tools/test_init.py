@@ -20,7 +20,7 @@ from projections.aws.tables import create_table, delete_table
 from projections.cli.main import main
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.errors import UsageError
-from projections.init.project import PROPOSED
+from projections.init.project import PROPOSED, example
 from projections.init.reading import Reading, describe, estimated_units, read_sample
 from projections.init.table import Table
 from projections.init.writing import write
@@ -323,3 +323,30 @@ def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: p
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     code, _, err = call("init", tmp_path, "--table", "app")
     assert (code, "pass --region NAME" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("origin", "requirement"),
+    [
+        (None, "dynamodb-projections[test]==7.8"),
+        (
+            {"url": "https://example.org/p.whl", "archive_info": {}},
+            "dynamodb-projections[test] @ https://example.org/p.whl",
+        ),
+        (
+            {"url": "https://example.org/p.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            "dynamodb-projections[test] @ git+https://example.org/p.git@ab12",
+        ),
+    ],
+    ids=["an index", "a file", "a repository"],
+)
+def test_a_project_requires_what_made_it(
+    origin: object, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    information = tmp_path / "dynamodb_projections-7.8.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
+    if origin:
+        (information / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert example("shop")["requirements.txt"] == f"{requirement}\n"

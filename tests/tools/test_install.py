@@ -165,6 +165,72 @@ def test_simulate_asks_for_its_extra(installed: Installed, project: Path) -> Non
     )
 
 
+def test_a_new_project_requires_the_wheel_that_made_it(
+    installed: Installed, project: Path, distributions: dict[str, Path]
+) -> None:
+    (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
+    (line,) = (project / "requirements.txt").read_text().splitlines()
+    assert line == f"dynamodb-projections[test] @ {wheel.as_uri()}"
+    uv("pip", "install", "--dry-run", "--python", str(installed.python), "-r", str(project / "requirements.txt"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "modules"), [("simulate", "greenlet"), ("localstack", "localstack_client"), ("test", "pytest, greenlet")]
+)
+def test_the_sdist_installs_with_each_extra(
+    distributions: dict[str, Path], extra: str, modules: str, tmp_path: Path
+) -> None:
+    (sdist,) = [path for name, path in distributions.items() if name.endswith(".tar.gz")]
+    python = tmp_path / "venv/bin/python"
+    uv("venv", "--python", sys.executable, str(tmp_path / "venv"))
+    uv("pip", "install", "--python", str(python), f"dynamodb-projections[{extra}] @ {sdist.as_uri()}")
+    done = Installed(python, tmp_path).run("python", "-c", f"import projections, {modules}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_command_runs_from_the_wheel_without_an_installation(distributions: dict[str, Path], project: Path) -> None:
+    """What `pipx run` does: an environment that exists for one command."""
+    (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
+    command = [str(UV), "tool", "run", "--quiet", "--python", sys.executable, "--from", str(wheel), "projections"]
+    done = subprocess.run(
+        [*command, "check"], cwd=project, env=CLEAN, text=True, capture_output=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_a_project_works_with_each_python(distributions: dict[str, Path], version: str, tmp_path: Path) -> None:
+    """Checks, tests, and a short simulation of the same project, with each interpreter that this machine has."""
+    (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
+    python = tmp_path / "venv/bin/python"
+    uv("venv", "--python", interpreter(version), str(tmp_path / "venv"))
+    uv("pip", "install", "--python", str(python), f"dynamodb-projections[test] @ {wheel.as_uri()}")
+    one = Installed(python, tmp_path)
+    assert one.run("python", "--version").stdout.startswith(f"Python {version}.")
+    assert one.projections("init", "shop")[0] == 0
+    shop = tmp_path / "shop"
+    for arguments in (("check",), ("replay", "events/items.json", "events/later-changes.json")):
+        code, out, err = one.projections(*arguments, cwd=shop, PYTHONWARNINGS="error::DeprecationWarning:projections")
+        assert (code, err) == (0, ""), err
+        assert out
+    code, out, err = one.projections("simulate", "--rules", "rules.yaml", "--histories", "20", "--seed", "1", cwd=shop)
+    assert (code, err) == (0, ""), err + out
+    done = one.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=shop)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def interpreter(version: str) -> str:
+    """An interpreter of this version: the running one, on the path, or of pyenv. Skips if there is none."""
+    if sys.version_info[:2] == tuple(int(part) for part in version.split(".")):
+        return sys.executable
+    places = [shutil.which(f"python{version}")]
+    places += [str(path) for path in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), reverse=True)]
+    for place in places:
+        if place and subprocess.run([place, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+            return place
+    pytest.skip(f"this machine has no Python {version}")
+
+
 @pytest.mark.parametrize("name", ["LOCALSTACK_HOST", "EDGE_PORT"])
 def test_localstacks_variables_ask_for_its_extra(installed: Installed, project: Path, name: str) -> None:
     asked = ("verify", "--rules", "rules.yaml", "--table", "app", "--ledger", "ledger")
