@@ -8,6 +8,7 @@ import pytest
 
 import projections
 from projections.testing.scenario import Scenario
+from projections.testing.simulation.setup import Setup
 
 RULES = """
 table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
@@ -158,3 +159,21 @@ def test_value_set_by_the_write_with_which_an_item_leaves_its_entity_is_the_appl
     played.put({**note, "kind": "memo", "writer": "ann", "by": "ann"})
     played.settle()
     assert item(played, note) == {"kind": "memo", "writer": "ann", "by": "ann"}
+
+
+TAKEN = """
+table: { key: [PK, SK] }
+entities:
+  Memo: { key: { PK: "NOTE#{noteId}", SK: NOTE }, match: { kind: memo } }
+  Mail: { key: { PK: "NOTE#{noteId}", SK: NOTE }, match: { kind: mail } }
+projections:
+  first: { from: Memo, compute: { set: { by: writer }, once: true } }
+  now: { from: Mail, compute: { set: { by: writer } } }
+"""
+
+
+def test_a_simulation_accepts_that_a_retired_rule_loses_an_attribute_that_another_rule_sets_once() -> None:
+    setup = Setup(projections.loads(TAKEN).document, fixed={"change": True})
+    outcomes = [setup.play(seed) for seed in range(150, 170)]
+    assert any("now is retired: remove" in one.change for one in outcomes)
+    assert [one.problems for one in outcomes if one.problems] == []

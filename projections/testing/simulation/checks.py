@@ -29,10 +29,9 @@ from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle
 from projections.testing.simulation import ledger_checks
-from projections.testing.simulation.harm import lasting_attributes
 from projections.testing.simulation.trace import image_text
 
-__all__ = ["Checks", "Ended", "Lived"]
+__all__ = ["Checks", "Ended", "Lived", "shown"]
 
 OCCUPIED = "occupied:"
 """The beginning of the reason of a rejection because an item of another kind has the key."""
@@ -92,8 +91,6 @@ class Checks:
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
-        self._lasting = {table: lasting_attributes([program], table) for table in program.tables}
-        self._copied_whole = {rule.into.name for rule in program.rules.values() if rule.copies_all}
         self._shadow_indexes = [rule for rule in program.on_items.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
@@ -120,18 +117,7 @@ class Checks:
         `tampered`: the application has written guards, so that guards may go back. `lived` are the rules that were ever
         live.
         """
-        problems = [*self._premature(key, before, after, lived), *self._changed(key, before, after)]
-        return problems or self._wrong(key, before, after, tampered)
-
-    def _changed(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
-        """Find changes of values that were set once, also on items that have left their entity."""
-        if before is not None and after is not None:
-            items = [self._program.recognise(key, image) for image in (before, after)]
-            if any(one.entity.name in self._copied_whole for one in items if one is not None):
-                return  # it has what its source has
-            for name in self._lasting[key.table] & before.keys():
-                if before[name] != after.get(name):
-                    yield f"{encode_key(key)} {name}: set once, and changed to {_shown(after.get(name))}"
+        return self._premature(key, before, after, lived) or self._wrong(key, before, after, tampered)
 
     def _premature(
         self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
@@ -156,9 +142,9 @@ class Checks:
             if copied and not isinstance(rule, CopyRule):
                 continue  # a copy whose guard the application removed
             if rule.mode == "shadow":
-                found.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {_shown(after)}")
+                found.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {shown(after)}")
             elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
-                found.append(f"{encode_key(key)}: {rule.name} was never live and wrote {_shown(after)}")
+                found.append(f"{encode_key(key)}: {rule.name} was never live and wrote {shown(after)}")
         for rule in self._shadow_indexes:
             if after is not None and before is not None and rule.source is self._entity(key, after):
                 names = [name for name in rule.owned() if before.get(name) != after.get(name)]
@@ -199,8 +185,8 @@ class Checks:
             except BadInput:
                 desired = {}
             problems += [
-                f"{encode_key(key)} {name}: {rule.name} wrote {_shown(after.get(name))} instead of "
-                f"{_shown(desired.get(name))}"
+                f"{encode_key(key)} {name}: {rule.name} wrote {shown(after.get(name))} instead of "
+                f"{shown(desired.get(name))}"
                 for name in names
                 if desired.get(name) != after.get(name)
             ]
@@ -225,7 +211,7 @@ class Checks:
             if ended.unheard and one.attribute is None and one.actual and not self._has_guard(one):
                 continue
             what = f"{one.key}" + (f" {one.attribute}" if one.attribute else "")
-            yield f"{what}: is {_shown(one.actual)}, should be {_shown(one.expected)} (rule {one.rule})"
+            yield f"{what}: is {shown(one.actual)}, should be {shown(one.expected)} (rule {one.rule})"
 
     def _has_guard(self, one: Difference) -> bool:
         """Whether an item that should not exist has the guard of the rule that would create it."""
@@ -264,8 +250,8 @@ class Checks:
                 for name in sorted(rule.attributes):
                     if not same(image.get(name), values.get(name)):
                         yield (
-                            f"{encode_key(key)} {name}: is {_shown(image.get(name))}, but its deleted parent gave "
-                            f"{_shown(values.get(name))} (rule {rule.name})"
+                            f"{encode_key(key)} {name}: is {shown(image.get(name))}, but its deleted parent gave "
+                            f"{shown(values.get(name))} (rule {rule.name})"
                         )
 
     def _settled(self, ended: Ended) -> list[tuple[str, Image, str]]:
@@ -419,7 +405,8 @@ def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
     return False
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value or an image for a message."""
     if value is None:
         return "absent"
     if len(value) == 1 and next(iter(value)) in ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M"):

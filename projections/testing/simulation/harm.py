@@ -64,11 +64,25 @@ class Ownership:
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
         self._entities: dict[tuple[int, str], _Owned] = {}
+        self._lasting: dict[str, frozenset[str]] = {}
 
     @cached_property
     def copied_whole(self) -> set[str]:
         """The sources of copies of all attributes."""
         return {rule.source.name for program in self.programs for rule in program.rules.values() if rule.copies_all}
+
+    def is_whole_copy(self, key: ItemKey, image: Image) -> bool:
+        """Return whether an item is a copy of all attributes in a program: it has what its source has."""
+        return any(one.everything for one in self.of(key, image))
+
+    def lasting(self, table: str) -> frozenset[str]:
+        """Return the attributes that rules set once on items of a table, and that no rule writes otherwise in any program.
+
+        No rule removes them. Of others, a backfill may remove what a former rule wrote on items of another entity.
+        """
+        if table not in self._lasting:
+            self._lasting[table] = _lasting(self.programs, table)
+        return self._lasting[table]
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
         """Return the attributes that rules own on an item, for its entity in each program."""
@@ -376,8 +390,7 @@ def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:
     return frozenset(name for rule in rules if isinstance(rule, ComputeRule) and rule.once for name in rule.owned())
 
 
-def lasting_attributes(programs: Sequence[Program], table: str) -> frozenset[str]:
-    """Return the attributes that rules set once on items of a table, and no rule writes otherwise: no rule removes them."""
+def _lasting(programs: Sequence[Program], table: str) -> frozenset[str]:
     rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
     others = (rule for rule in rules if not (isinstance(rule, ComputeRule) and rule.once))
     once = set_once(programs, table)

@@ -9,7 +9,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
-from projections.testing.simulation.checks import Ended, Lived
+from projections.testing.simulation.checks import Ended, Lived, shown
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.harm import Harm
@@ -79,6 +79,7 @@ class HistoryChecks:
             self._since.add(key)
         restored = before is None and self._harm.restores(key, after or {})
         self.problems += self._harm.written(key, before, after, invocation, answered=answered)
+        self.problems += self._changed(key, before, after)
         if not restored:
             self.problems += invocation.version.checks.written(
                 key,
@@ -86,6 +87,17 @@ class HistoryChecks:
                 after,
                 tampered=tampered or self.damaged or self._versions.guards_change,
                 lived=self._lived.look(),
+            )
+
+    def _changed(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
+        """Find changes of values that were set once, also on items that have left their entity."""
+        if before is None or after is None:
+            return
+        ownership = self._versions.ownership
+        names = [name for name in ownership.lasting(key.table) & before.keys() if before[name] != after.get(name)]
+        if names and not any(ownership.is_whole_copy(key, image) for image in (before, after)):
+            yield from (
+                f"{encode_key(key)} {name}: set once, and changed to {shown(after.get(name))}" for name in names
             )
 
     def ended(self, invocation: Invocation) -> None:
