@@ -153,7 +153,8 @@ def test_figures_of_cost_are_those_of_the_cost_page() -> None:
     assert f"cost {many[1]} write units each, a single like {float(single[1]):g}" in operations
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert (
-        f"a like takes {many[1]} write units in a batch of 1000 of one post, and {float(single[1]):g} alone" in readme
+        f"a like takes {float(single[1]):g} write units alone, and {many[1]} in a batch of 1000 likes of one post"
+        in readme
     )
 
 

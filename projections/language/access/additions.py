@@ -164,7 +164,7 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
             else f"projects {', '.join(one for one in wider.projection if one not in listed)} into {index}"
         )
         yield Addition(
-            f"{words}. If {index} exists in DynamoDB, give the new index another name: a projection cannot be changed",
+            f"{words} (under another name if {index} exists in DynamoDB, where a projection cannot be changed)",
             _table(document, name, {index: index_form(wider)}),
             query,
         )

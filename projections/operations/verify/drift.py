@@ -81,7 +81,7 @@ REPAIRS = {
     "member stale": "corrects the entries, then rebuilds the group from them",
     "error": "changes nothing: correct the item",
     "rebuilding": "ends the rebuild and publishes the group",
-    "left over": "changes nothing. A backfill removes values that are still the rule's; remove the others yourself",
+    "left over": "changes nothing. A backfill removes values that still belong to the rule; remove the others yourself",
 }
 """What `verify --repair` does, by kind. The text follows "--repair"."""
 
