@@ -7,16 +7,18 @@ BIN := .venv/bin
 READY := .venv/.ready
 SAM_READY := .venv-sam/.ready
 CHECKOV_READY := .venv-checkov/.ready
+DOCS_READY := .venv-docs/.ready
 HISTORIES ?= 12000# for each of sixteen rule files, and a tenth for each of the other patterns: 208,800 in all
 JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 CHECKOV_VERSION := checkov>=3.2,<4
+DOCS_VERSION := mkdocs-material>=9.6,<10
 SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test deep lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
+.PHONY: help test deep docs lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
 	$(PYTEST) -m "not deep"
 
-deep: $(READY) $(SAM_READY) $(CHECKOV_READY) ## Run the other tests: searches, long properties, deployments, runbooks
+deep: $(READY) $(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) ## Run the other tests: searches, long properties, deployments, runbooks
 	$(PYTEST) -m deep
 
 lint: $(READY) ## Check style and layout
@@ -98,11 +100,14 @@ template: $(READY) ## Generate template.yaml from the bundled rules
 
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 
+docs: $(DOCS_READY) ## Build the documentation site into site/. It works offline: open site/index.html
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+
 checkov: $(CHECKOV_READY) ## Check the template with checkov. Correct each finding, or skip it beside the resource with a reason
 	.venv-checkov/bin/checkov --file template.yaml --framework cloudformation --skip-download --compact --quiet
 
 clean: ## Remove everything that was installed or built
-	rm -rf .venv .venv-* .emulators .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-* .emulators site .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 # uv installs ten times as fast; where it cannot be had, pip does the same.
 $(READY): pyproject.toml
@@ -113,10 +118,11 @@ $(READY): pyproject.toml
 	fi
 	touch $@
 
-# Environments of their own: aws-sam-cli and checkov pin boto3 to one version each.
+# Environments of their own: aws-sam-cli and checkov pin boto3 to one version each, and nobody needs MkDocs but `make docs`.
 $(SAM_READY): wanted = $(SAM_VERSION)
 $(CHECKOV_READY): wanted = $(CHECKOV_VERSION)
-$(SAM_READY) $(CHECKOV_READY): $(READY) Makefile
+$(DOCS_READY): wanted = $(DOCS_VERSION)
+$(SAM_READY) $(CHECKOV_READY) $(DOCS_READY): $(READY) Makefile
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	if test -x $(BIN)/uv; \
 	then $(BIN)/uv pip install --quiet --python $(@D)/bin/python '$(wanted)'; \

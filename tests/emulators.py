@@ -23,12 +23,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Program", "Unavailable", "dynamodb_local", "free_port", "mermaid_script", "ministack", "running"]
+__all__ = ["Program", "Unavailable", "browser_script", "dynamodb_local", "free_port", "ministack", "running"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORY = ROOT / ".emulators"
 DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that carries AWS's jar
-MERMAID = "mermaid@11"
+SCRIPTS = {"mermaid": ("mermaid@11", "dist/mermaid.min.js"), "iframe-worker": ("iframe-worker@1", "shim/index.js")}
 MINISTACK = "ministack==1.5.33"
 
 
@@ -128,11 +128,12 @@ def _installed(name: str, install: Callable[[Path], None]) -> Path:
     return home
 
 
-def mermaid_script() -> Path:
-    """Mermaid as a browser loads it: not an emulator, but installed like one."""
+def browser_script(name: str) -> Path:
+    """One of SCRIPTS as a browser loads it: not an emulator, but installed like one."""
     if shutil.which("npm") is None:
-        raise Unavailable("Mermaid needs npm to be fetched, which is not on PATH")
-    return _installed("mermaid", lambda home: _unpack(MERMAID, home)) / "dist" / "mermaid.min.js"
+        raise Unavailable(f"{name} is fetched with npm, which is not on PATH")
+    package, path = SCRIPTS[name]
+    return _installed(name, lambda home: _unpack(package, home)) / path
 
 
 def _unpack(package: str, home: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from emulators import Unavailable, mermaid_script
+from emulators import Unavailable, browser_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,7 +220,7 @@ def test_mermaid_text() -> None:
 def draw(chromium: Browser) -> Callable[[str], str]:
     """Mermaid itself: gives the visible text of what it draws. Raises what it has against a text."""
     try:
-        script = mermaid_script()
+        script = browser_script("mermaid")
     except Unavailable as error:
         from conftest import unavailable
 
