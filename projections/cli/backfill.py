@@ -34,7 +34,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds after which functions with the old rules have ended: the timeout of the functions.",
+    help="Timeout of the functions. The backfill waits for it, so that functions with the old rules have ended.",
 )
 @click.option(
     "--allow-delete",

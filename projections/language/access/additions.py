@@ -164,7 +164,7 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
             else f"projects {', '.join(one for one in wider.projection if one not in listed)} into {index}"
         )
         yield Addition(
-            f"{words} (under another name if {index} exists in DynamoDB, where a projection cannot be changed)",
+            f"{words} (use another name if {index} exists already: DynamoDB cannot change a projection)",
             _table(document, name, {index: index_form(wider)}),
             query,
         )

@@ -236,8 +236,8 @@ HOT_GROUP = Kind(
     "hot-group",
     ("warning", "note"),
     summary="All items of an entity contribute to one target, or to a few.",
-    why="The ledger keeps one item for each target. This item accepts about 500 transactions a second. A transaction "
-    "contains up to 99 changes of one batch. Beyond that, derived values lag.",
+    why="The ledger keeps one item for each target, which accepts about 500 transactions a second, of up to 99 changes "
+    "each. Beyond that, derived values lag.",
     fix="Spread an aggregate with `shards`; its target stays one item. For `top` and `latest`, put a bucket into the "
     "target's key. If there are few changes, accept the finding.",
     example="""\
@@ -753,8 +753,8 @@ FEW_PARTITIONS = Kind(
     "few-partitions",
     ("note",),
     summary="A partition key has an attribute that probably has few values.",
-    why="There are few countries, states or kinds, and items are not spread evenly over them. A partition accepts 1,000 "
-    "write units and 3,000 read units a second. `check` infers this from the name of the attribute, in files with queries.",
+    why="There are few countries, states or kinds, and items are not spread evenly over them. `check` infers this from the "
+    "name of the attribute, in files with queries. A partition accepts 1,000 write units and 3,000 read units a second.",
     fix="Add an attribute with more values that queries also have, or a bucket. If there are few writes, accept the "
     "finding.",
     example="""\
