@@ -1,7 +1,8 @@
 """DynamoDB's limits of sizes, numbers, keys and operands, as measured on AWS's own engine (DynamoDB Local).
 
 The store in memory uses them, so that a test in memory fails where AWS would. Valid values are returned in the form in which
-DynamoDB stores them: numbers normalized, sets sorted, nothing shared with the caller.
+DynamoDB stores them: numbers normalized, sets sorted, nothing shared with the caller. Equal short values
+are one object, because a value takes more memory than its text. So nothing changes a value of a stored item in place.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "checked_key",
     "discarded",
     "item_size",
+    "key_image",
     "key_sizes",
     "size",
 ]
@@ -48,6 +50,8 @@ DIGITS = 38
 _EXACT = Context(prec=400)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SETS = {"SS", "NS", "BS"}
+_SHORT = 16
+_MOST_SHARED = 4096
 _ADDABLE = _SETS | {"N"}
 
 
@@ -57,6 +61,33 @@ class ActionRefused(InvalidRequest):
 
 # Values
 
+_TEXTS: dict[str, dict[str, Any]] = {}
+_NUMBERS: dict[str, dict[str, Any]] = {}
+
+
+def _text_value(text: str) -> dict[str, Any]:
+    """Return a string as a value."""
+    if len(text) > _SHORT:
+        return {"S": text}
+    found = _TEXTS.get(text)
+    return _shared(_TEXTS, text, {"S": text}) if found is None else found
+
+
+def _number_value(text: str) -> dict[str, Any]:
+    """Return a number in normal form as a value. Raises InvalidRequest."""
+    if len(text) > _SHORT:
+        return {"N": checked_number(text)}
+    found = _NUMBERS.get(text)
+    return _shared(_NUMBERS, text, {"N": checked_number(text)}) if found is None else found
+
+
+def _shared(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value, and keep it for the next that has the same text."""
+    if len(values) == _MOST_SHARED:
+        values.clear()
+    values[text] = value
+    return value
+
 
 def checked(value: Value, level: int = 1) -> dict[str, Any]:
     """Return a copy of a value as DynamoDB stores it. Raises InvalidRequest for invalid values."""
@@ -65,13 +96,13 @@ def checked(value: Value, level: int = 1) -> dict[str, Any]:
     if level > LEVELS:
         raise InvalidRequest("Nesting Levels have exceeded supported limits")
     if "S" in value:  # first, because most values are strings
-        return {"S": value["S"]}
+        return _text_value(value["S"])
     ((kind, content),) = value.items()
     match kind:
         case "BOOL" | "NULL" | "B":
             return {kind: content}
         case "N":
-            return {kind: checked_number(content)}
+            return _number_value(content)
         case "M":
             return {kind: {name: checked(each, level + 1) for name, each in content.items()}}
         case "L":
@@ -123,7 +154,7 @@ def added(before: Value | None, operand: Value) -> Value:
     if kind not in before:
         raise InvalidRequest("An operand in the update expression has an incorrect data type")
     if kind == "N":
-        return {"N": _stored(_EXACT.add(Decimal(before["N"]), Decimal(content)))}
+        return _number_value(_stored(_EXACT.add(Decimal(before["N"]), Decimal(content))))
     return _set(kind, {*before[kind], *content})
 
 
@@ -163,6 +194,20 @@ def _key_part(name: str, kind: str, text: str, most: int) -> str:
     if len(text) * 4 > most and size({kind: text}) > most:
         raise ActionRefused(f"the key attribute {name} has {size({kind: text})} bytes, at most {most} are allowed")
     return text
+
+
+def key_image(schema: Schema, key: ItemKey) -> dict[str, Value]:
+    """Return a key in normal form as the first attributes of a stored item."""
+    name, kind = schema.partition
+    found: dict[str, Value] = {name: _key_value(kind, key.partition)}
+    if schema.sort is not None:
+        name, kind = schema.sort
+        found[name] = _key_value(kind, key.sort or "")
+    return found
+
+
+def _key_value(kind: str, text: str) -> Value:
+    return _text_value(text) if kind == "S" else checked({kind: text})
 
 
 def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:

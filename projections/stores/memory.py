@@ -1,17 +1,19 @@
 """A store in memory that answers as DynamoDB does: the same conditions, errors and stream records.
 
 Tests, `replay` and the simulation use it, so it is deterministic: no clock, no randomness, one order for everything. Stored
-items are never changed in place, only replaced; callers get a shallow copy that shares their values.
+items are never changed in place, only replaced; callers get a shallow copy that shares their values. A stream keeps the
+versions of an item, and makes records of them when it is read.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from base64 import b64encode
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from projections.engine.store import (
@@ -52,6 +54,7 @@ from projections.stores.limits import (
     checked_key,
     discarded,
     item_size,
+    key_image,
     key_sizes,
     size,
 )
@@ -68,9 +71,9 @@ _TTL_IDENTITY = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
 class MemoryStore:
     """Tables in memory: a `Store`, and the operations of an application.
 
-    `streams` names the tables that have a stream (all by default). Records are kept for `stream()`, or passed to
-    `on_record` and not kept. Sequence numbers begin at `first_sequence` and rise across all tables. `clock` gives
-    the records' creation time in seconds; by default it is constant.
+    `streams` names the tables that have a stream; as in DynamoDB, a table has none by default. Records are kept for
+    `stream()`, or passed to `on_record` and not kept. Sequence numbers begin at `first_sequence` and rise across all tables.
+    `clock` gives the records' creation time in seconds; by default it is constant.
     """
 
     def __init__(
@@ -79,12 +82,12 @@ class MemoryStore:
         *,
         first_sequence: int = 100_000_000_000_000_000_001,
         stream_label: str = "2025-01-01T00:00:00.000",
-        streams: Collection[str] | None = None,
+        streams: Collection[str] = (),
         on_record: Callable[[str, Record], None] | None = None,
         clock: Callable[[], float] = lambda: 1_735_689_600,
     ) -> None:
         self._tables = {name: _Table(name, schema) for name, schema in schemas.items()}
-        self._streams: dict[str, list[Record]] = {name: [] for name in (schemas if streams is None else streams)}
+        self._streams: dict[str, list[_Change]] = {name: [] for name in streams}
         self._next_sequence = first_sequence
         self._clock = clock
         self._lock = threading.RLock()
@@ -240,8 +243,11 @@ class MemoryStore:
             return [dict(stored[0]) for stored in self._table(table).ordered()]
 
     def stream(self, table: str, start: int = 0) -> list[Record]:
-        """Return the records of a table's stream from position `start` on."""
-        return self._streams[table][start:]
+        """Return the records of a table's stream from position `start` on. Raises Misconfigured if it has no stream."""
+        if table not in self._streams:
+            raise Misconfigured(f"the table {table!r} has no stream; these tables have one: {', '.join(self._streams)}")
+        schema = self._table(table).schema
+        return [_record(schema, change) for change in self._streams[table][start:]]
 
     def _table(self, name: str) -> _Table:
         try:
@@ -257,40 +263,54 @@ class MemoryStore:
         table.replace(key, old, new)
         if table.name not in self._streams:
             return
-        record = self._record(table, key, old, new)
-        if by_ttl:
-            record["userIdentity"] = dict(_TTL_IDENTITY)
-        if self.on_record is None:
-            self._streams[table.name].append(record)
-        else:
-            self.on_record(table.name, record)
-
-    def _record(self, table: _Table, key: ItemKey, old: _Stored | None, new: _Stored | None) -> Record:
-        sequence = self._next_sequence
+        change = _Change(self._next_sequence, self.stream_label, int(self._clock()), key, old, new, by_ttl)
         self._next_sequence += 1
-        keys = table.schema.wire(key)
-        change: dict[str, Any] = {"ApproximateCreationDateTime": int(self._clock()), "Keys": keys}
-        size = item_size(keys)
-        if new is not None:
-            change["NewImage"] = dict(new[0])
-            size += new[1]
-        if old is not None:
-            change["OldImage"] = dict(old[0])
-            size += old[1]
-        change |= {"SequenceNumber": str(sequence), "SizeBytes": size, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-        return {
-            "eventID": f"{sequence:032x}",
-            "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
-            "eventVersion": "1.1",
-            "eventSource": "aws:dynamodb",
-            "awsRegion": "us-east-1",
-            "dynamodb": change,
-            "eventSourceARN": f"arn:aws:dynamodb:us-east-1:000000000000:table/{table.name}/stream/{self.stream_label}",
-        }
+        if self.on_record is None:
+            self._streams[table.name].append(change)
+        else:
+            self.on_record(table.name, _record(table.schema, change))
 
 
 _Stored: TypeAlias = tuple[dict[str, Value], int]
 """A stored item, and its size in bytes."""
+
+
+class _Change(NamedTuple):
+    """What a write changed: the versions of the item before and after it, which the table and the next change share."""
+
+    sequence: int
+    stream_label: str
+    at: int
+    key: ItemKey
+    old: _Stored | None
+    new: _Stored | None
+    by_ttl: bool
+
+
+def _record(schema: Schema, change: _Change) -> Record:
+    """Return a change as a stream record."""
+    keys = schema.wire(change.key)
+    found: dict[str, Any] = {"ApproximateCreationDateTime": change.at, "Keys": keys}
+    size = item_size(keys)
+    if change.new is not None:
+        found["NewImage"] = dict(change.new[0])
+        size += change.new[1]
+    if change.old is not None:
+        found["OldImage"] = dict(change.old[0])
+        size += change.old[1]
+    found |= {"SequenceNumber": str(change.sequence), "SizeBytes": size, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    arn = f"arn:aws:dynamodb:us-east-1:000000000000:table/{change.key.table}/stream/{change.stream_label}"
+    record: Record = {
+        "eventID": f"{change.sequence:032x}",
+        "eventName": "INSERT" if change.old is None else "REMOVE" if change.new is None else "MODIFY",
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": "us-east-1",
+        "dynamodb": found,
+        "eventSourceARN": arn,
+    }
+    return {**record, "userIdentity": dict(_TTL_IDENTITY)} if change.by_ttl else record
+
 
 _Attributes: TypeAlias = tuple[tuple[str, str], ...]
 """Names and types of key attributes."""
@@ -317,7 +337,7 @@ class _Table:
             key = checked_key(self.schema, self.schema.key(self.name, image))
         except KeyError as error:
             raise InvalidRequest(f"the item lacks its key attribute {error} of the right type") from None
-        new: dict[str, Value] = {name: checked(value) for name, value in image.items()}
+        new: dict[str, Value] = {sys.intern(name): checked(value) for name, value in image.items()}
         return key, self._fitting(new, item_size(new), new)
 
     def after(self, right: Checked, old: _Stored | None, write: Write) -> _Stored | None:
@@ -325,7 +345,7 @@ class _Table:
         if isinstance(write, Delete):
             return None
         if old is None:
-            new = dict[str, Value](self.schema.wire(right.key))
+            new = key_image(self.schema, right.key)
             total = item_size(new)
         else:
             new, total = dict(old[0]), old[1]
@@ -346,7 +366,7 @@ class _Table:
             elif name in write.discard:
                 value = discarded(before, operand)
             if value is not None:
-                new[name] = value
+                new[sys.intern(name)] = value
                 total += attribute_size(name, value)
         return self._fitting(new, total, right.operands)
 

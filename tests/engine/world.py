@@ -115,7 +115,7 @@ class World:
     # The stream
 
     def records(self) -> list[dict[str, Any]]:
-        return self.store.stream("main")[self.position :]
+        return self.store.stream("main", self.position)
 
     def deliver(self, records: Sequence[Any] | None = None, remaining: float = 900.0) -> Outcome:
         """Delivers records (by default all that are new) as one batch."""

@@ -68,10 +68,10 @@ class Streamed:
     def items(self, table: str) -> list[Image]:
         return self._tables.items(table)
 
-    def stream(self, table: str) -> list[Record]:
+    def stream(self, table: str, start: int = 0) -> list[Record]:
         if table != LEDGER:
             self._heard += self._tables.records()
-        return self._heard
+        return self._heard[start:]
 
 
 class Elsewhere(Traffic):

@@ -6,6 +6,7 @@ That it answers as DynamoDB does is in test_contract.py.
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ KEY = ItemKey("app", "USER#1", "PROFILE")
 
 @pytest.fixture
 def store() -> MemoryStore:
-    return MemoryStore({"app": SCHEMA, "ledger": Schema(("pk", "S"), ("sk", "S"))})
+    return MemoryStore({"app": SCHEMA, "ledger": Schema(("pk", "S"), ("sk", "S"))}, streams=["app"])
 
 
 def names(store: MemoryStore) -> list[str]:
@@ -70,7 +71,10 @@ def test_a_transaction_records_each_item_or_none(store: MemoryStore) -> None:
 
 
 def test_sequence_numbers_grow_across_tables_and_may_change_their_length() -> None:
-    store = MemoryStore({"a": SCHEMA, "b": SCHEMA}, first_sequence=10**21 - 1, stream_label="2026-02-03T04:05:06.007")
+    schemas = {"a": SCHEMA, "b": SCHEMA}
+    store = MemoryStore(
+        schemas, first_sequence=10**21 - 1, stream_label="2026-02-03T04:05:06.007", streams=list(schemas)
+    )
     for table in ("a", "b", "a"):
         store.write(Update(ItemKey(table, "k", "s"), add={"n": {"N": "1"}}))
     numbers = [record["dynamodb"]["SequenceNumber"] for record in [*store.stream("a")[:1], *store.stream("b")]]
@@ -92,6 +96,48 @@ def test_records_may_be_handed_out_and_forgotten() -> None:
     store.write(Update(KEY._replace(table="ledger")))
     assert [table for table, _ in seen] == ["app"]
     assert store.stream("app") == []
+
+
+def test_a_table_has_no_stream_unless_it_is_named(store: MemoryStore) -> None:
+    store.write(Update(KEY._replace(table="ledger")))
+    with pytest.raises(Misconfigured, match="'ledger' has no stream; these tables have one: app"):
+        store.stream("ledger")
+
+
+def test_records_of_a_stream_are_as_items_were_and_belong_to_the_reader(store: MemoryStore) -> None:
+    store.write(Update(KEY, set={"name": {"S": "Ann"}}))
+    store.begin_stream("2026-01-01T00:00:00.000", 7)
+    store.write(Update(KEY, set={"name": {"S": "Bea"}}))
+    store.stream("app")[0]["dynamodb"]["NewImage"].clear()
+    first, second = store.stream("app")
+    assert first["dynamodb"]["NewImage"]["name"] == {"S": "Ann"}
+    assert first["eventSourceARN"].endswith("/2025-01-01T00:00:00.000")
+    assert second["eventSourceARN"].endswith("/2026-01-01T00:00:00.000")
+    assert second["dynamodb"]["SequenceNumber"] == "7"
+
+
+def test_equal_short_values_are_one_object(store: MemoryStore) -> None:
+    other = KEY._replace(partition="USER#2")
+    for key in (KEY, other):
+        store.write(Update(key, set={"type": {"S": "".join(["us", "er"])}}, add={"n": {"N": "1.50"}}))
+    one, two = store.get(KEY) or {}, store.get(other) or {}
+    assert one["n"] == {"N": "1.5"}
+    assert all(one[name] is two[name] for name in ("SK", "type", "n"))
+
+
+def test_an_item_takes_little_memory() -> None:
+    """An item of an entry's attributes, and another version of it in the stream."""
+    store = MemoryStore({"app": SCHEMA}, streams=["app"])
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            key = KEY._replace(partition=f"USER#{number}")
+            store.write(Update(key, set={"rules": {"S": "d81411338a88"}}, add={"revision": {"N": "1"}}))
+            store.write(Update(key, set={"state": {"S": "".join(["act", "ive"])}}, add={"revision": {"N": "1"}}))
+        bytes_ = tracemalloc.get_traced_memory()[0] / 500
+    finally:
+        tracemalloc.stop()
+    assert bytes_ < 1800, bytes_
 
 
 def test_stored_items_do_not_change_with_the_values_they_were_made_of(store: MemoryStore) -> None:
