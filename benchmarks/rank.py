@@ -1,23 +1,32 @@
 """Leaderboards that change at random: units for each change, items for each rank, and that ranks equal sorting.
 
-`python -m benchmarks.rank [--memory N] [--local N]`. Stream records go through the engine in batches, as Lambda passes them.
-After each round of changes, with no record on its way, ranks, percentiles, counts and scores at positions are compared
-with sorting at a sample of scores. Then all counters of all groups are compared with the scores: all ranks equal sorting.
+`python -m benchmarks.rank [--memory N] [--local N]`: N scores in the memory store, on DynamoDB Local, or both. Stream
+records go through the engine in batches, as Lambda passes them. After each round of changes, with no record on its way,
+ranks, percentiles, counts and scores at positions are compared with sorting at a sample of scores; in the memory store also
+at all scores and positions of one board. Then all counters of all groups are compared with the scores: all ranks equal
+sorting.
 
-A million scores take 18 GB in the memory store, and about ten minutes.
+On DynamoDB Local, all scores are whole numbers of one board. In the memory store, half of them are. Of the others, 30 % have
+both signs and two decimal places, and 20 % are on 50 boards of lap times, of which the least is the best and many are equal.
 
-Units are those that DynamoDB charges: two for each action of a transaction, since no item exceeds 1 KB, which is checked.
+A million scores in the memory store take TODO of memory and TODO minutes of a core.
+
+Units are those that DynamoDB charges: two for each action of a transaction, four for the first group of a board if it has
+more than 1 KB. No other item has more, which is checked.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -29,17 +38,17 @@ from projections.engine.ledger_items import LEDGER, group_key
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.running import at_once, slices
-from projections.engine.store import Image
+from projections.engine.store import Image, all_items
 from projections.language.digits import range_of
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.ranks import RankRule
+from projections.language.values import number_text
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 from tests import emulators
 
-__all__ = ["Board", "figures", "local", "memory"]
+__all__ = ["Boards", "figures", "local", "memory"]
 
 DIGITS = 8
 RULES = f"""
@@ -49,13 +58,22 @@ entities:
   Board: {{key: {{PK: "BOARD#{{board}}", SK: META}}}}
 projections:
   ranks: {{from: Score, rank: {{into: Board, by: score, digits: {DIGITS}}}}}
+  balances: {{from: Score, rank: {{into: Board, by: balance, digits: {DIGITS}, decimals: 2}}}}
+  laps: {{from: Score, rank: {{into: Board, by: lap, digits: {DIGITS}, decimals: 3, order: asc}}}}
 """
 MOST = 10**DIGITS - 1
+LEVELS = DIGITS // 2
 BATCH = 1000
 _ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/main/stream/2026-01-01T00:00:00.000"
-_MOST_BYTES = 1024
+_KB = 1024
 
-NEW, SMALL, ANY, GONE = "a new score", "a score that changes in its last two digits", "a score that changes", "removed"
+NEW, SMALL, ANY, GONE, BACK = (
+    "a new score",
+    "a score that changes in its last two digits",
+    "a score that changes",
+    "removed",
+    "a removed score that returns",
+)
 
 
 @dataclass
@@ -83,8 +101,10 @@ class Metered:
         return getattr(self.inner, name)
 
     def transact(self, writes: Sequence[Any]) -> None:
-        self.spent.writes += 2 * len(writes)
         self.inner.transact(writes)
+        self.spent.writes += 2 * len(writes)
+        first = [write.key for write in writes if write.key.partition.endswith(":")]
+        self.spent.writes += 2 * sum(item_size(item) > _KB for item in self.inner.get_many(first).values())
 
     def write(self, write: Any) -> Any:
         self.spent.writes += 1
@@ -100,50 +120,123 @@ class Metered:
         return self.inner.get_many(keys)
 
 
-@dataclass
+# Boards. Scores are whole numbers of steps: of hundredths, for a board with two decimals.
+
+
+def _whole(chance: Random) -> int:
+    """Return a score: most are spread over the whole range, some crowd at its low end, some are tied."""
+    dice = chance.random()
+    if dice < 0.6:
+        return chance.randrange(MOST + 1)
+    if dice < 0.9:
+        return min(MOST, int(chance.expovariate(1 / 50_000)))
+    return chance.randrange(100) * 10**6
+
+
+def _signed(chance: Random) -> int:
+    return _whole(chance) * chance.choice((1, -1))
+
+
+def _lap(chance: Random) -> int:
+    """Return a time of 40 to 60 seconds: half of them are equal to many others."""
+    return chance.randrange(40_000, 60_000) if chance.random() < 0.5 else chance.randrange(800, 1200) * 50
+
+
+@dataclass(frozen=True)
 class Board:
-    """One board: its scores as they should be, and the engine that counts them."""
+    """One board: its rule, and how its scores are drawn."""
+
+    name: str
+    rule: str = "ranks"
+    attribute: str = "score"
+    draw: Callable[[Random], int] = _whole
+    decimals: int = 0
+    lowest: int = 0
+    descending: bool = True
+
+    def score(self, steps: int) -> Decimal:
+        return Decimal(steps).scaleb(-self.decimals)
+
+    def target(self) -> str:
+        return f"main|BOARD#{self.name}|META"
+
+    def group(self, prefix: int, level: int) -> str:
+        """Return the name of the group of scores whose first digits, two for each level, are those of this number."""
+        digits = f"{prefix % 100**level:0{2 * level}d}" if level else ""
+        scale = f"{DIGITS}.{self.decimals}" if self.decimals else str(DIGITS)
+        return f"{self.target()}|%={scale}:{'-' if prefix < 0 and level else ''}{digits}"
+
+    def due(self, digits: str, scores: Sequence[int]) -> Counter[str]:
+        """Return the counters of the group of scores with these first digits, from all scores, the least first."""
+        level = len(digits.removeprefix("-")) // 2
+        step = 100 ** (LEVELS - level)
+        if level:
+            first = int(digits.removeprefix("-")) * step - (100**LEVELS if digits.startswith("-") else 0)
+            scores = scores[bisect_left(scores, first) : bisect_left(scores, first + step)]
+        part = step // 100
+        return Counter(f"{'-' if level == 0 and score < 0 else ''}{score // part % 100:02d}" for score in scores)
+
+
+WHOLE = Board("b")
+SIGNED = Board("signed", "balances", "balance", _signed, 2, -MOST)
+LAPS = tuple(Board(f"lap-{number}", "laps", "lap", _lap, 3, descending=False) for number in range(50))
+_EACH = (*[WHOLE] * 250, *[SIGNED] * 150, *LAPS, *LAPS)
+MIXED = tuple(_EACH[place * 77 % len(_EACH)] for place in range(len(_EACH)))
+
+
+@dataclass
+class Boards:
+    """Boards, their scores as they should be, and the engine that counts them.
+
+    `boards` has the board of each of the first players; of those that follow, it is the same again.
+    """
 
     store: Metered
     chance: Random
+    boards: Sequence[Board] = (WHOLE,)
     batch: int = BATCH
     run: Any = None
+    report: Callable[[str], None] = lambda line: None
     scores: list[int] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
     units: dict[str, list[int]] = field(default_factory=dict)
     """By kind of change: how many there were, and their write units."""
     seconds: float = 0.0
     reads: Spent = field(default_factory=Spent)
+    compared: int = 0
+    """Ranks, counts and scores at positions that were compared with sorting."""
 
     def __post_init__(self) -> None:
         self.program = Program.from_document(loads(RULES).canonical())
         Registry(self.program, self.store).read_or_create()  # type: ignore[arg-type]
         run = {"run": self.run} if self.run is not None else {}
         self._processor = Processor(self.program, self.store, tables={"main": "main"}, **run)  # type: ignore[arg-type]
-        self._number = 0
-        self.gone: set[int] = set()
+        self._number = self._checks = 0
+        self._removed: list[int] = []
+        self._records: list[dict[str, Any]] = []
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.store.inner, MemoryStore)
+
+    def _board(self, player: int) -> Board:
+        return self.boards[player % len(self.boards)]
 
     # Changes
 
-    def score(self) -> int:
-        """A score: most are spread over the whole range, some crowd at its low end, some are tied."""
-        dice = self.chance.random()
-        if dice < 0.6:
-            return self.chance.randrange(MOST + 1)
-        if dice < 0.9:
-            return min(MOST, int(self.chance.expovariate(1 / 50_000)))
-        return self.chance.randrange(100) * 10**6
-
     def fill(self, count: int) -> None:
         """New scores."""
-        self._apply(NEW, ((len(self.scores), None, self._added()) for _ in range(count)))
+        self._apply(NEW, (self._added() for _ in range(count)))
 
-    def _added(self) -> int:
-        self.scores.append(self.score())
-        return self.scores[-1]
+    def _added(self) -> tuple[int, int | None, int | None]:
+        player = len(self.scores)
+        self.scores.append(self._board(player).draw(self.chance))
+        return player, None, self.scores[player]
 
     def change(self, kind: str, count: int) -> None:
         """So many changes of one kind, of players at random."""
-        self._apply(kind, (self._changed(kind) for _ in range(count)))
+        change = self._returned if kind == BACK else partial(self._changed, kind)
+        self._apply(kind, (change() for _ in range(count)))
 
     def _changed(self, kind: str) -> tuple[int, int | None, int | None]:
         while True:
@@ -153,11 +246,22 @@ class Board:
                 continue
             if kind == GONE:
                 self.gone.add(player)
+                self._removed.append(player)
                 return player, old, None
             self.scores[player] = (
-                self.chance.randrange(old + 1, old // 100 * 100 + 100) if kind == SMALL else self.score()
+                self.chance.randrange(old + 1, old // 100 * 100 + 100)
+                if kind == SMALL
+                else self._board(player).draw(self.chance)
             )
             return player, old, self.scores[player]
+
+    def _returned(self) -> tuple[int, int | None, int | None]:
+        place = self.chance.randrange(len(self._removed))
+        self._removed[place], self._removed[-1] = self._removed[-1], self._removed[place]
+        player = self._removed.pop()
+        self.gone.remove(player)
+        self.scores[player] = self._board(player).draw(self.chance)
+        return player, None, self.scores[player]
 
     def _apply(self, kind: str, changes: Iterator[tuple[int, int | None, int | None]]) -> None:
         found = self.units.setdefault(kind, [0, 0])
@@ -170,8 +274,6 @@ class Board:
         self._process()
         found[1] += self.store.spent.take().writes
 
-    _records: list[dict[str, Any]] = field(default_factory=list)
-
     def _process(self) -> None:
         started = time.perf_counter()
         if self._records:
@@ -183,15 +285,16 @@ class Board:
 
     def _record(self, player: int, old: int | None, new: int | None) -> dict[str, Any]:
         self._number += 1
-        keys = {"PK": {"S": "BOARD#b"}, "SK": {"S": f"PLAYER#{player}"}}
+        board = self._board(player)
+        keys = {"PK": {"S": f"BOARD#{board.name}"}, "SK": {"S": f"PLAYER#{player}"}}
         change = {
             "Keys": keys,
             "SequenceNumber": str(10**20 + self._number),
             "SizeBytes": 60,
             "StreamViewType": "NEW_AND_OLD_IMAGES",
         }
-        images = {name: {**keys, "score": {"N": str(value)}} for name, value in (("OldImage", old), ("NewImage", new))
-                  if value is not None}  # fmt: skip
+        images = {name: {**keys, board.attribute: {"N": number_text(board.score(steps))}}
+                  for name, steps in (("OldImage", old), ("NewImage", new)) if steps is not None}  # fmt: skip
         return {
             "eventID": str(self._number),
             "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
@@ -204,73 +307,115 @@ class Board:
 
     def check(self, samples: int) -> None:
         """Compare answers with sorting at a sample of scores, then all counters with all scores."""
-        ranking = ranking_of(self.program, self.store, "ranks", {"board": "b"})  # type: ignore[arg-type]
-        current = sorted(score for player, score in enumerate(self.scores) if player not in self.gone)
-        self.store.spent.take()
-        asked = [self.chance.choice(current) for _ in range(samples)] + [0, MOST]
-        for score in asked:
-            low, high = bisect_left(current, score), bisect_right(current, score)
-            one = ranking.rank(score)
-            assert (one.rank, one.equal, one.total) == (1 + len(current) - high, high - low, len(current)), score
-            assert one.percentile == Decimal(100 * high) / len(current)
-        spent = self.store.spent.take()
-        self.reads = Spent(0, spent.reads // len(asked), spent.requests // len(asked))
-        for _ in range(samples // 4):
-            self._check_position(ranking, current)
+        current: dict[Board, list[int]] = {board: [] for board in self.boards}
+        for player, score in enumerate(self.scores):
+            if player not in self.gone:
+                current[self._board(player)].append(score)
+        for scores in current.values():
+            scores.sort()
+        reads = requests = asked = 0
+        played = [(board, scores) for board, scores in current.items() if scores]
+        for board, scores in played:
+            share = -(-samples * len(scores) // len(self.scores))
+            ranking = self._ranking(board)
+            some = [self.chance.choice(scores) for _ in range(share)] + [board.lowest, MOST]
+            self.store.spent.take()
+            for score in some:
+                self._check_rank(ranking, board, scores, score)
+            spent = self.store.spent.take()
+            reads, requests, asked = reads + spent.reads, requests + spent.requests, asked + len(some)
+            for _ in range(-(-share // 4)):
+                self._check_at(ranking, board, scores, self.chance.randrange(len(scores)) + 1)
+                self._check_share(ranking, board, scores)
+        self.reads = Spent(0, reads // asked, requests // asked)
+        if self.in_memory:
+            smallest = sorted(played, key=lambda one: len(one[1]))
+            self._check_whole(*smallest[self._checks % len(smallest)])
         self._check_all(current)
+        self._checks += 1
 
-    def _check_position(self, ranking: Ranking, current: Sequence[int]) -> None:
-        position = self.chance.randrange(len(current)) + 1
+    def _ranking(self, board: Board) -> Ranking:
+        return ranking_of(self.program, self.store, board.rule, {"board": board.name})  # type: ignore[arg-type]
+
+    def _check_rank(self, ranking: Ranking, board: Board, scores: Sequence[int], score: int) -> None:
+        low, high = bisect_left(scores, score), bisect_right(scores, score)
+        better = len(scores) - high if board.descending else low
+        one = ranking.rank(board.score(score))
+        assert (one.rank, one.equal, one.total) == (1 + better, high - low, len(scores)), (board, score)
+        assert one.percentile == Decimal(100 * (len(scores) - better)) / len(scores)
+        self.compared += 1
+
+    def _check_at(self, ranking: Ranking, board: Board, scores: Sequence[int], position: int) -> None:
         at = ranking.at(position)
         assert at is not None
-        assert at.score == current[-position], position
+        assert at.score == board.score(scores[-position if board.descending else position - 1]), (board, position)
+        self.compared += 1
+
+    def _check_share(self, ranking: Ranking, board: Board, scores: Sequence[int]) -> None:
         percentile = Decimal(self.chance.randrange(1, 1001)) / 10
-        least = int((percentile * len(current) / 100).to_integral_value(ROUND_CEILING))
+        least = int((percentile * len(scores) / 100).to_integral_value(ROUND_CEILING))
         at = ranking.at_percentile(percentile)
         assert at is not None
-        assert at.score == current[least - 1], percentile
-        low, high = sorted(self.chance.choices(current, k=2))
-        assert ranking.between(low, high).count == bisect_right(current, high) - bisect_left(current, low)
+        assert at.score == board.score(scores[least - 1 if board.descending else -least]), (board, percentile)
+        low, high = sorted(self.chance.choices(scores, k=2))
+        count = ranking.between(board.score(low), board.score(high)).count
+        assert count == bisect_right(scores, high) - bisect_left(scores, low), (board, low, high)
+        self.compared += 2
 
-    def _check_all(self, current: Sequence[int]) -> None:
+    def _check_whole(self, board: Board, scores: Sequence[int]) -> None:
+        """Compare the ranks of all scores of a board, and the scores at all positions."""
+        ranking = self._ranking(board)
+        for score in dict.fromkeys(scores):
+            self._check_rank(ranking, board, scores, score)
+        for position in range(1, len(scores) + 1):
+            self._check_at(ranking, board, scores, position)
+
+    def _check_all(self, current: dict[Board, list[int]]) -> None:
         """Compare every counter of every group with the scores."""
-        rule = self.program.rules["ranks"]
-        assert isinstance(rule, RankRule)
-        due: dict[str, Counter[str]] = {}
-        for score in current:
-            parts = rule.scale.parts(Decimal(score))
-            for level, part in enumerate(parts):
-                due.setdefault("".join(parts[:level]), Counter())[part] += 1
+        boards = {f"G|{board.rule}|{board.target()}": board for board in current}
+        found: Counter[tuple[Board, int]] = Counter()
         self.groups = self.largest = 0
-        for prefix, item in self._stored(due):
+        for item in self._stored(current):
+            of, digits = range_of(item["pk"]["S"])
+            board = boards[of]
+            size = item_size(item)
+            assert size <= _KB or (not digits and size <= 2 * _KB), item
             self.groups += 1
-            self.largest = max(self.largest, item_size(item))
+            self.largest = max(self.largest, size)
             counted = {name[1:]: int(value["N"]) for name, value in item.items() if name.startswith("=")}
-            assert +Counter(counted) == due.pop(prefix, Counter()), prefix
-        assert not due
-        assert self.largest <= _MOST_BYTES, self.largest
+            due = board.due(digits, current[board])
+            assert +Counter(counted) == due, item
+            assert int(item["n"]["N"]) == due.total(), item
+            found[board, len(digits.removeprefix("-")) // 2] += due.total()
+        due_of_all = {(board, level): len(scores) for board, scores in current.items() for level in range(LEVELS)}
+        assert found == Counter(due_of_all), "a group is missing"
 
-    def _stored(self, due: Mapping[str, object]) -> Iterator[tuple[str, Image]]:
-        """Yield all groups with their digits; on DynamoDB Local, where a scan takes too long, those of current scores."""
-        if isinstance(self.store.inner, MemoryStore):
-            for item in self.store.items(LEDGER):
+    def _stored(self, current: dict[Board, list[int]]) -> Iterator[Image]:
+        """Yield all groups; on DynamoDB Local, where a scan takes too long, those of current scores."""
+        if self.in_memory:
+            for item in all_items(partial(self.store.scan, LEDGER)):
                 if item["pk"]["S"].startswith("G|"):
-                    yield range_of(item["pk"]["S"])[1], item
+                    yield item
             return
-        keys = {group_key("ranks", f"main|BOARD#b|META|%={DIGITS}:{prefix}"): prefix for prefix in due}
-        for some in slices(list(keys), 1000):
-            for key, item in self.store.get_many(some).items():
-                yield keys[key], item
+        for board, scores in current.items():
+            for level in range(LEVELS):
+                prefixes = dict.fromkeys(score // 100 ** (LEVELS - level) for score in scores)
+                for some in slices(list(prefixes), 1000):
+                    keys = [group_key(board.rule, board.group(prefix, level)) for prefix in some]
+                    yield from self.store.get_many(keys).values()
 
 
-def memory(count: int, *, batch: int = BATCH, seed: int = 1) -> Board:
-    """Return a board in the memory store."""
+def memory(
+    count: int, *, batch: int = BATCH, seed: int = 1, report: Callable[[str], None] = lambda line: None
+) -> Boards:
+    """Return boards in the memory store."""
     program = Program.from_document(loads(RULES).canonical())
     store = MemoryStore({**program.tables, LEDGER: LEDGER_SCHEMA})
-    return _played(Board(Metered(store), Random(seed), batch), count)
+    boards = Boards(Metered(store), Random(seed), MIXED, batch, report=report)
+    return _played(boards, count, rounds=4, kinds=(SMALL, ANY, GONE, BACK))
 
 
-def local(endpoint: str, count: int, *, batch: int = BATCH, seed: int = 1) -> Board:
+def local(endpoint: str, count: int, *, batch: int = BATCH, seed: int = 1) -> Boards:
     """Return a board on DynamoDB Local."""
     dynamodb = client(endpoint_url=endpoint, max_pool_connections=10)
     program = Program.from_document(loads(RULES).canonical())
@@ -279,47 +424,71 @@ def local(endpoint: str, count: int, *, batch: int = BATCH, seed: int = 1) -> Bo
     for name, schema in schemas.items():
         create_table(dynamodb, names[name], schema, stream=False)
     store = DynamoDBStore(dynamodb, names, schemas)
-    return _played(Board(Metered(store), Random(seed), batch, at_once(10)), count)
+    boards = Boards(Metered(store), Random(seed), batch=batch, run=at_once(10))
+    return _played(boards, count, rounds=2, kinds=(SMALL, ANY, GONE))
 
 
-def _played(board: Board, count: int) -> Board:
-    """Fill a board, and change a tenth of it in rounds; compare it with sorting after each."""
-    board.fill(count)
-    board.check(min(count, 2000))
-    for _ in range(2):
-        for kind in (SMALL, ANY, GONE):
-            board.change(kind, max(1, count // 60))
-        board.check(min(count, 1000))
-    return board
+def _played(boards: Boards, count: int, *, rounds: int, kinds: Sequence[str]) -> Boards:
+    """Fill boards, and change scores in rounds; compare them with sorting after each."""
+    started = time.perf_counter()
+
+    def check(after: str, samples: int) -> None:
+        compared, begun = boards.compared, time.perf_counter()
+        boards.check(min(count, samples))
+        took = time.perf_counter()
+        boards.report(
+            f"{begun - started:,.0f} s: {after}. {boards.compared - compared:,} answers and {boards.groups:,} groups equal "
+            f"sorting ({took - begun:,.0f} s, {peak():.2f} GB)"
+        )
+
+    boards.fill(count)
+    check(f"{count:,} scores", 4000)
+    for number in range(1, rounds + 1):
+        for kind in kinds:
+            boards.change(kind, max(1, count // 60))
+        check(f"round {number} of {rounds}, {len(kinds) * max(1, count // 60):,} changes", 2000)
+    return boards
 
 
-def figures(name: str, board: Board) -> Iterator[Figure]:
-    """Yield the figures of a board."""
-    count = len(board.scores)
+def peak() -> float:
+    """Return the most memory that this process had, in GB."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (1e9 if sys.platform == "darwin" else 1e9 / 1024)
+
+
+def figures(name: str, boards: Boards) -> Iterator[Figure]:
+    """Yield the figures of boards."""
+    count = len(boards.scores)
     way = f"{name}, {count:,}"
-    for kind, (changes, units) in board.units.items():
-        yield Figure("ranks", f"write units, in batches of {board.batch}", kind, way, units / changes)
-    yield Figure("ranks", "items read", "a rank", way, board.reads.reads)
-    yield Figure("ranks", "requests", "a rank", way, board.reads.requests)
-    changed = sum(changes for changes, _ in board.units.values())
-    yield Figure("ranks", "changes a second, with the store", "all", way, changed / board.seconds)
-    yield Figure("ranks", "groups", "all", way, board.groups)
-    yield Figure("ranks", "bytes", "the largest group", way, board.largest)
+    for kind, (changes, units) in boards.units.items():
+        yield Figure("ranks", f"write units, in batches of {boards.batch}", kind, way, units / changes)
+    yield Figure("ranks", "items read", "a rank", way, boards.reads.reads)
+    yield Figure("ranks", "requests", "a rank", way, boards.reads.requests)
+    changed = sum(changes for changes, _ in boards.units.values())
+    yield Figure("ranks", "changes a second, with the store", "all", way, changed / boards.seconds)
+    yield Figure("ranks", "groups", "all", way, boards.groups)
+    yield Figure("ranks", "bytes", "the largest group", way, boards.largest)
+    yield Figure("ranks", "answers compared with sorting", "all", way, boards.compared)
+    if boards.in_memory:
+        yield Figure("ranks", "GB of memory", "at most", way, peak())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rank")
-    parser.add_argument("--memory", type=int, default=1_000_000, metavar="N", help="scores in the memory store")
-    parser.add_argument("--local", type=int, default=200_000, metavar="N", help="scores on DynamoDB Local")
+    parser.add_argument("--memory", type=int, metavar="N", help="scores in the memory store (1,000,000)")
+    parser.add_argument("--local", type=int, metavar="N", help="scores on DynamoDB Local (200,000)")
     parser.add_argument("--batch", type=int, default=BATCH, metavar="N", help=f"records of a batch ({BATCH})")
     given = parser.parse_args()
+    if given.memory is None and given.local is None:
+        given.memory, given.local = 1_000_000, 200_000
     found: list[Figure] = []
     if given.local:
         with emulators.running(emulators.dynamodb_local) as endpoint:
             found += figures("DynamoDB Local", local(endpoint, given.local, batch=given.batch))
         print("\n".join(lines(found)), flush=True)
     if given.memory:
-        found += figures("memory", memory(given.memory, batch=given.batch))
+        report = partial(print, flush=True)
+        found += figures("memory", memory(given.memory, batch=given.batch, report=report))
         print("\n".join(lines(found)), flush=True)
 
 
