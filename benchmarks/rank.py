@@ -6,10 +6,8 @@ ranks, percentiles, counts and scores at positions are compared with sorting at 
 at all scores and positions of one board. Then all counters of all groups are compared with the scores: all ranks equal
 sorting.
 
-On DynamoDB Local, all scores are whole numbers of one board. In the memory store, half of them are. Of the others, 30 % have
-both signs and two decimal places, and 20 % are on 50 boards of lap times, of which the least is the best and many are equal.
-
-A million scores in the memory store take TODO of memory and TODO minutes of a core.
+On DynamoDB Local, all scores are whole numbers on one board. In the memory store, 50 % are. 30 % are on a board of both
+signs and two decimals, and 20 % on 50 boards of lap times, of which the least is the best and many are equal.
 
 Units are those that DynamoDB charges: two for each action of a transaction, four for the first group of a board if it has
 more than 1 KB. No other item has more, which is checked.
