@@ -48,6 +48,7 @@ __all__ = [
     "members_key",
     "read_recent",
     "recent_element",
+    "rule_of_link",
     "slot_in",
     "waiting_key",
     "whole_key",
@@ -136,6 +137,12 @@ def links_key(rule: str, parent: str) -> str:
 def link_key(rule: str, parent: str, child: str) -> ItemKey:
     """Return the key of the link of a parent to a child, by their encoded keys."""
     return ItemKey(LEDGER, links_key(rule, parent), _shortened(child, _LONGEST_SORT))
+
+
+def rule_of_link(item: Image) -> str | None:
+    """Return the rule of a link; None for other items of the ledger."""
+    kind, _, rest = item["pk"]["S"].partition("|")
+    return rest.partition("|")[0] if kind == "L" else None
 
 
 def waiting_key(rule: str, target: str) -> ItemKey:

@@ -840,6 +840,12 @@ def values_of_retired_rules_stay() -> Iterator[None]:
         yield
 
 
+@mutant("lists", change=True, seed=20)
+def links_of_removed_rules_stay() -> Iterator[None]:
+    with patch.object(pages._Work, "_unlink", lambda *_: None):
+        yield
+
+
 @mutant("copies", base=GUARDED, change=True, seed=4)
 def copies_without_a_source_stay() -> Iterator[None]:
     with patch.object(copy_refresh.CopyRefresher, "orphans", lambda *_: []):

@@ -1,7 +1,7 @@
 """The work of a backfill by pages. A page may be done twice, by any process, in any order within its phase.
 
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
-entries   scan of the ledger: entries of deleted items, or that no rule needs any more
+entries   scan of the ledger: entries of deleted items, or that no rule needs any more; links of removed rules
 live      filling rules become live
 groups    scan of the ledger: items that rules create and that do not exist, or are not recognised
 targets   scan of the application's tables: values of groups on existing items; traces of removed rules
@@ -21,13 +21,14 @@ from projections.engine import rebuild
 from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import CLOSED, Target
+from projections.engine.ledger_items import CLOSED, LEDGER, Target, rule_of_link
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
 from projections.engine.running import Run as RunPieces
-from projections.engine.store import Image, ItemKey, Store
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Store
 from projections.errors import Misconfigured, Transient
+from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -196,6 +197,7 @@ class _Work:
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
+            self._unlink(items)
             return self._refresh_sources(items)
         if segment.phase == "groups":
             return self._create(items)
@@ -209,6 +211,19 @@ class _Work:
     def _refresh_sources(self, items: Sequence[Image]) -> None:
         """Refresh the source items of entries: of those that are gone, no other page reads what they contributed."""
         self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
+
+    def _unlink(self, items: Sequence[Image]) -> None:
+        """Delete links of rules that are no embeds of several parents now. The functions that wrote them have ended."""
+        lists = {name for name, rule in self._program.embeds.items() if isinstance(rule, ListEmbedRule)}
+        for item in items:
+            rule = rule_of_link(item)
+            if rule is None or rule in lists:
+                continue
+            link = Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=Purpose("link", (rule,)))
+            try:
+                self._deadline.retry(partial(self._store.write, link))
+            except Transient as error:
+                self.refresher.failed[item["child"]["S"]] = str(error)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """Return the keys of the items of entries, except for empty entries that expire."""

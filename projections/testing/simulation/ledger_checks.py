@@ -18,11 +18,13 @@ from projections.engine.ledger_items import (
     Target,
     group_at,
     member_key,
+    rule_of_link,
     slot_in,
 )
 from projections.engine.store import Image, ItemKey, Value
 from projections.engine.value_counters import counter_key
 from projections.language.contribution import Contributions, canonical_text
+from projections.language.embeds import ListEmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 
@@ -65,6 +67,7 @@ def problems(
     yield from _entries(program, items, entries, unsettled)
     yield from _groups(groups, members, entries, ledger_rules)
     yield from _guards(program, items, groups, genuine)
+    yield from _links(program, ledger)
 
 
 def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group], dict[Target, dict[int, set[str]]]]:
@@ -122,6 +125,15 @@ def _entries(
         said = _of_rules(program, entry.contributions)
         if said and source not in unsettled and not entry.expired:  # it expired under rules that were not active
             yield f"ledger: {source} is gone, its entry records {_shown(said)}"
+
+
+def _links(program: Program, ledger: Sequence[Image]) -> Iterator[str]:
+    """Find links of rules that do not exist, or that are no embeds of several parents."""
+    lists = {name for name, rule in program.embeds.items() if isinstance(rule, ListEmbedRule)}
+    for item in ledger:
+        rule = rule_of_link(item)
+        if rule is not None and rule not in lists:
+            yield f"ledger: {rule} has a link to {item['child']['S']}, and is no embed of several parents"
 
 
 def _of_rules(program: Program, contributions: Contributions) -> Contributions:

@@ -397,6 +397,35 @@ def test_children_are_freed_of_a_retired_embed() -> None:
     assert after.item("USER#1", "NOTE") == {"PK": "USER#1", "SK": "NOTE", "userCity": "mine"}
 
 
+GIVEN_OWNERS = (
+    "  owners: {from: User, embed: {into: Post, match: {ownerIds: '{userId}'}, as: owners, attributes: [name]}}\n"
+)
+
+
+@pytest.mark.parametrize("retired", ["{owners: remove}", "{owners: keep}", "{owners: remove} # renamed"])
+def test_links_of_a_removed_list_embed_are_deleted(retired: str) -> None:
+    stage = Stage(LIKES + GIVEN_OWNERS)
+    stage.put("USER#1", "PROFILE", name="Ann")
+    for post in ("1", "2", "3"):
+        stage.put(f"POST#{post}", "METADATA", ownerIds=["1", "9"])
+    stage.settle()
+    assert len(stage.ledger("L|owners|")) == 6
+    renamed = GIVEN_OWNERS.replace("owners:", "holders:", 1) if "renamed" in retired else ""
+    after = stage.under(LIKES + renamed, retired)
+    dry = after.backfill(dry=True)
+    after.runner(dry).rehearse(dry.rehearsed((), 2))
+    assert len(after.ledger("L|owners|")) == 6
+    after.filled()
+    assert after.ledger("L|owners|") == []
+    assert len(after.ledger("L|holders|")) == (6 if renamed else 0)
+    assert after.post(1).get("owners") == (None if retired == "{owners: remove}" else [{"id": "1", "name": "Ann"}])
+    again = after.under(LIKES + GIVEN_OWNERS, "{holders: remove}" if renamed else "")
+    again.filled()
+    again.put("USER#1", "PROFILE", name="Eve")
+    again.settle()
+    assert all(again.post(post)["owners"] == [{"id": "1", "name": "Eve"}] for post in (1, 2, 3))
+
+
 def test_what_was_kept_may_be_removed_later() -> None:
     stage = lived(LIKES + TAGS)
     kept = stage.under(TAGS, "{likes: keep}")
