@@ -16,8 +16,8 @@ from projections.language.forms import (
     CopyForm,
     ExpressionText,
     MeasureForm,
+    NamesTemplateText,
     PathText,
-    TemplateText,
 )
 from projections.language.measures import SHORT_FORMS
 
@@ -46,7 +46,7 @@ class Copy(Model):
     )
     attributes: CopyForm = Field(
         default={},
-        description="The attributes to copy: a list, a mapping from target attribute to path or expression, or `all`.",
+        description="The attributes to copy: a list, a mapping from name to path, expression or template, or `all`.",
     )
     values: dict[AttributeName, ConstantForm] = Field(
         default={}, description="Further attributes: text is a template, any other value a constant."
@@ -87,7 +87,7 @@ class Top(Model):
     limit: Annotated[int, Field(ge=1, le=100)] = Field(description="The greatest length of the list, 1 to 100.")
     order: Order = Field(default="desc", description="`desc`: greatest first. `asc`: least first.")
     attributes: AttributesForm = Field(
-        description="The attributes of each element: a list, or a mapping from name to source path or expression."
+        description="The attributes of each element: a list, or a mapping from name to path, expression or template."
     )
 
 
@@ -98,7 +98,7 @@ class Latest(Model):
     by: PathText = Field(description="The path of the value that orders the source items.")
     order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
     attributes: AttributesForm = Field(
-        description="The attributes to set: a list, or a mapping from target attribute to source path or expression."
+        description="The attributes to set: a list, or a mapping from name to path, expression or template."
     )
 
 
@@ -139,11 +139,11 @@ class Embed(Model):
     """Attributes of a parent (the source), kept in every child that references it."""
 
     into: str = Field(description="The entity of the children.")
-    match: Annotated[dict[AttributeName, TemplateText], Field(min_length=1)] = Field(
+    match: Annotated[dict[AttributeName, NamesTemplateText], Field(min_length=1)] = Field(
         description="How a child references its parent: its attribute or key variable → a template over the parent."
     )
     attributes: AttributesForm = Field(
-        description="The attributes to embed: a list, or a mapping from the child's attribute to a path or expression."
+        description="The attributes to embed: a list, or a mapping from name to path, expression or template."
     )
     on_delete: Literal["keep", "remove"] = Field(
         default="keep",

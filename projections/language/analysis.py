@@ -245,7 +245,11 @@ def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mista
 
 def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
     """Yield results of the wrong type for the key of an index."""
-    if rule.top is not None or (rule.embed is not None and rule.embed.as_ is not None):
+    if kind != "S" and attribute in _made_of_templates(rule):
+        yield Mistake(
+            where, f"{attribute} is a key of type {kind}, and a template makes text: write a path or an expression"
+        )
+    elif rule.top is not None or (rule.embed is not None and rule.embed.as_ is not None):
         form = "map" if rule.embed is not None and rule.embed.form == "map" else "list"
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {form}")
     elif rule.compute is not None:
@@ -278,6 +282,13 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
             yield Mistake(where, f"{attribute} is a key of type {kind}, and this constant has another type")
 
 
+def _made_of_templates(rule: Projection) -> set[str]:
+    """Return the attributes of which `attributes` gives a template."""
+    action = rule.copy_ or rule.latest or rule.embed
+    form = action.attributes if action is not None else {}
+    return {name for name, text in form.items() if "{" in text} if isinstance(form, dict) else set()
+
+
 def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
     types = attribute_types(table)
     indexed = sorted(types.keys() - set(key_names(table)))
@@ -287,8 +298,13 @@ def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]
             if attribute not in types:
                 hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
                 yield Mistake(where, f"is not a key attribute of a declared index{hint}", at_key=True)
-            elif types[attribute] != "S" and not Template.parse(text).single:
+            elif types[attribute] != "S" and not _of_type(Template.parse(text), types[attribute]):
                 yield Mistake(where, typed(attribute, types[attribute]))
+
+
+def _of_type(template: Template, kind: str) -> bool:
+    """Return whether a template can make a number or a binary value: only a path has the latter."""
+    return template.alone if kind == "N" else template.single is not None
 
 
 _CREATE_NOTHING = ("rank", "index", "compute", "embed")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
@@ -25,7 +25,7 @@ from projections.errors import BadInput
 from projections.language.syntax import PATH, LanguageError, suggest
 from projections.language.values import EXACT, Resolver, Value, number_text, shown
 
-__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Pick", "Takes", "pick"]
+__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
 
 CONVERSIONS = ("number", "text")
 """Functions of one path."""
@@ -36,8 +36,9 @@ MOST_STEPS = 100
 """The greatest number of operations, functions and parentheses of an expression: it is evaluated for every record."""
 MOST_PLACES = 30
 
-Takes: TypeAlias = Literal["number", "extreme", "value", "attribute"]
-"""What may result: a number; a number or text, as `min` and `max` compare; any value, in `compute` or in `attributes`."""
+Takes: TypeAlias = Literal["number", "extreme", "value", "attribute", "template"]
+"""What may result: a number; a number or text, as `min` and `max` compare; any value, in `compute`, `attributes` or a
+template."""
 
 _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
 _FUNCTION = re.compile(r"([^\W\d]\w*)\s*\(\s*")
@@ -87,12 +88,7 @@ class Expression:
     @classmethod
     def parse(cls, text: str, takes: Takes = "number") -> Expression:
         """Parse an expression. Raises LanguageError."""
-        return cls(text, _Parser(text).parse(takes))
-
-    @classmethod
-    def of_attribute(cls, text: str) -> Expression:
-        """Parse the source of an attribute: a path, also one with a dash, or an expression. Raises LanguageError."""
-        return cls(text, Factor(text)) if PATH.fullmatch(text) else cls.parse(text, "attribute")
+        return cls(text, _Parser(text, takes).parse())
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
@@ -125,6 +121,11 @@ class Expression:
         product = _product(self.node)
         return product is not None and product[1] < 0
 
+    @property
+    def is_quotient(self) -> bool:
+        """Whether its value is a quotient that is not rounded."""
+        return isinstance(self.node, Operation) and self.node.name == "/"
+
     @cached_property
     def calculated(self) -> frozenset[str]:
         """The paths whose values must be numbers: all except those that are, or may be, the value itself."""
@@ -135,6 +136,12 @@ class Expression:
     def needs(self) -> tuple[str, ...]:
         """The paths without whose values it has no value: all except those in `coalesce`."""
         return tuple(dict.fromkeys(factor.path for factor in _needed(self.node)))
+
+    @cached_property
+    def suffices(self) -> tuple[str, ...] | None:
+        """Paths with whose values it has a value, unless one is bad input; None if no paths ensure it."""
+        found = _sufficient(self.node)
+        return None if found is None else tuple(dict.fromkeys(found))
 
     def as_text(self) -> Expression:
         """The same path in `text(…)`."""
@@ -197,37 +204,6 @@ class Expression:
         return self.compile()
 
 
-Pick: TypeAlias = Callable[[Resolver], dict[str, Value]]
-"""Returns those attributes that have a value."""
-
-
-def pick(sources: Mapping[str, str]) -> Pick:
-    """Return a function for attributes, from the source of each: a path or an expression.
-
-    An expression with wrong input has no value, as in `compute`.
-    """
-    parsed = [(name, Expression.of_attribute(text)) for name, text in sources.items()]
-    paths = [(name, expression.path) for name, expression in parsed if expression.path is not None]
-    if len(paths) == len(parsed):
-        return lambda resolve: {name: value for name, path in paths if (value := resolve(path)) is not None}
-    parts = [(name, expression.path, expression.compile_value()) for name, expression in parsed]
-
-    def evaluate(resolve: Resolver) -> dict[str, Value]:
-        found: dict[str, Value] = {}
-        for name, path, compute in parts:
-            try:
-                value = compute(resolve)
-            except BadInput:
-                if path is not None:
-                    raise
-                continue
-            if value is not None:
-                found[name] = value
-        return found
-
-    return evaluate
-
-
 # Trees
 
 
@@ -254,6 +230,20 @@ def _needed(node: Node) -> Iterator[Factor]:
     elif isinstance(node, Operation) and node.name != "coalesce":
         for inner in node.inner:
             yield from _needed(inner)
+
+
+def _sufficient(node: Node) -> list[str] | None:
+    """Return paths with whose values a tree has a value: of `coalesce`, those of its last argument that has such paths."""
+    if isinstance(node, Factor):
+        return [node.path]
+    if isinstance(node, Constant):
+        return []
+    inner = [_sufficient(one) for one in node.inner]
+    if node.name == "coalesce":
+        return next((one for one in reversed(inner) if one is not None), None)
+    if node.name == "/" and not isinstance(node.inner[1], Constant):
+        return None
+    return None if None in inner else [path for one in inner if one is not None for path in one]
 
 
 def _type(node: Node) -> Literal["N", "S"] | None:
@@ -475,15 +465,16 @@ def _read(text: str, path: str, from_text: bool, value: Value) -> Decimal:
 class _Parser:
     """A recursive descent parser of one text. `position` is that of the next character."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, takes: Takes) -> None:
         self.text = text
+        self.takes = takes
         self.position = 0
         self.steps = 0
         self.places: dict[int, int] = {}
         """By the identity of a node that is text: where it begins."""
 
-    def parse(self, takes: Takes) -> Node:
-        node = self._expression()
+    def parse(self) -> Node:
+        node, takes = self._expression(), self.takes
         if self.position < len(self.text):
             raise self._misplaced()
         if next(_factors(node), None) is None:
@@ -492,6 +483,8 @@ class _Parser:
                 instead = "write {constant: …} for a value that never changes"
             elif takes == "attribute":
                 instead = "a copy has constants in `values`"
+            elif takes == "template":
+                instead = f"write {self.text.strip()} without braces"
             raise LanguageError(f"an expression reads at least one attribute; {instead}", 0)
         if takes == "number" and _type(node) == "S":
             message = "text(path) is not a number here; for numbers stored as text write number(path)"
@@ -635,7 +628,7 @@ class _Parser:
         if not self.text.startswith(")", self.position):
             if self.position < len(self.text) and not function:
                 raise self._misplaced()
-            ends = self.position == len(self.text) and function in OPERATIONS
+            ends = self.position == len(self.text) and function in OPERATIONS and self.takes != "template"
             comma = "; between { and }, YAML needs quotes around a text that contains a comma" if ends else ""
             raise LanguageError(f"{function}( is not closed: {instead}{comma}", at)
         self.position += 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from projections.language.arithmetic import pick
+from projections.language.attribute_sources import pick
 from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema, escape

@@ -13,7 +13,7 @@ from projections.language.keys import Image
 from projections.language.patterns import Pattern
 from projections.language.rules import Condition, Evaluate, ItemRule
 from projections.language.templates import Template
-from projections.language.values import Resolver, Value, wire
+from projections.language.values import Value, wire
 
 __all__ = ["ComputeRule", "compiled"]
 
@@ -91,12 +91,6 @@ def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
         return lambda resolve: constant, ()
     if "template" in case:
         template = Template.parse(case["template"])
-        render = template.compile()
-
-        def evaluate(resolve: Resolver) -> Value | None:
-            text = render(resolve)
-            return None if text is None else {"S": text}
-
-        return evaluate, template.names
+        return template.compile_value(), template.names
     expression = Expression.parse(case["expression"], "value")
     return expression.compile_value(), expression.names

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from projections.errors import BadInput
-from projections.language.arithmetic import Pick
+from projections.language.attribute_sources import Pick
 from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
@@ -64,8 +64,9 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     # Only variables of the parent's key: an attribute may change, and the query would no longer find the children.
     given = {name for name, text in rule["match"].items() if set(Template.parse(text).names) <= own}
 
-    def fixed(template: str) -> bool:
-        return set(Template.parse(template).names) <= given
+    def fixed(text: str) -> bool:
+        template = Template.parse(text)  # an expression may need numbers, and references are compared as text
+        return set(template.names) <= given and all(field.expression is None for field in template.fields)
 
     partition, sort = table["partition"][0], table["sort"]
     if fixed(child["key"][partition]):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import (
     Aggregate,
     Compute,
@@ -141,8 +141,8 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def source_text(source: str, entity: str) -> str:
-    """Return the source of an attribute in words: `User.name`, or `qty * price of Order`."""
-    return f"{entity}.{source}" if Expression.of_attribute(source).path is not None else f"{source} of {entity}"
+    """Return the source of an attribute in words: `User.name`, `qty * price of Order` or `{first} {last} of User`."""
+    return f"{entity}.{source}" if attribute_source(source).path is not None else f"{source} of {entity}"
 
 
 def computed_text(case: Computed) -> str:

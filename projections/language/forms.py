@@ -25,6 +25,7 @@ from projections.language.shapes import (
     check_expression,
     check_index_key,
     check_measure,
+    check_names_template,
     check_order,
     check_path,
     check_pattern,
@@ -48,6 +49,7 @@ __all__ = [
     "IndexForm",
     "KeyForm",
     "MeasureForm",
+    "NamesTemplateText",
     "OrderForm",
     "PathText",
     "PatternForm",
@@ -59,10 +61,14 @@ AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 _PATH = {"type": "string", "minLength": 1}
-_TEMPLATE = {
+_NAMES_TEMPLATE = {
     "type": "string",
     "minLength": 1,
     "description": "Literal text and `{variable}`, with pipes as in `{score|pad(8)}`.",
+}
+_TEMPLATE = {
+    **_NAMES_TEMPLATE,
+    "description": "Literal text and `{variable}`, with pipes as in `{score|pad(8)}`, or `{qty * price}`.",
 }
 _PATTERN = {"x-ref": "Pattern"}
 _LIST = {"type": "array", "items": _NAME, "minItems": 1, "uniqueItems": True}
@@ -98,6 +104,7 @@ _CASE = {"type": "object", "additionalProperties": _TEMPLATE, "minProperties": 1
 _MEASURE = {"x-ref": "Measure"}
 
 TemplateText = Annotated[str, _checked(check_template), WithJsonSchema(_TEMPLATE)]
+NamesTemplateText = Annotated[str, _checked(check_names_template), WithJsonSchema(_NAMES_TEMPLATE)]
 ConstantForm = Annotated[
     Any, _checked(check_constant), WithJsonSchema({"description": "Text is a template; anything else a constant."})
 ]

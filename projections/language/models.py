@@ -21,6 +21,7 @@ from projections.language.forms import (
     EachForm,
     IndexForm,
     KeyForm,
+    NamesTemplateText,
     PatternForm,
     SourcesForm,
     TemplateText,
@@ -109,7 +110,7 @@ class Entity(Model):
         default=False,
         description="DynamoDB deletes the items by TTL. Rules that read them need `expired`.",
     )
-    index_key: dict[AttributeName, TemplateText] = Field(
+    index_key: dict[AttributeName, NamesTemplateText] = Field(
         default={},
         description="Index key attributes that the application writes, with their templates. An embed rule can find "
         "items through them.",

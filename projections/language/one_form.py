@@ -3,7 +3,7 @@
 Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
 are in a list, what EventBridge's operators can express is written with them, and whole numbers are integers. In templates,
 arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions,
-there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
+also in templates, there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation, Takes
+from projections.language.attribute_sources import attribute_source
 from projections.language.patterns import Compares, Equals, Named, Numeric, comparison, is_comparison
 from projections.language.pipes import Pipe
 from projections.language.syntax import PATH
@@ -47,7 +48,8 @@ def templates(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _field(field: Field) -> str:
-    return "{" + "|".join([field.name + "*" * field.star, *map(_pipe, field.pipes)]) + "}"
+    name = field.name if field.expression is None else _written(_folded(field.expression.node), 0)
+    return "{" + "|".join([name + "*" * field.star, *map(_pipe, field.pipes)]) + "}"
 
 
 def _pipe(pipe: Pipe) -> str:
@@ -74,13 +76,15 @@ def expression(text: str, takes: Takes = "number") -> str:
 
 
 def sources(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the canonical texts of the sources of attributes, by name: paths or expressions without mistakes."""
+    """Return the canonical texts of the sources of attributes, by name, which have no mistakes."""
     return {name: _source(text) for name, text in texts.items()}
 
 
 def _source(text: str) -> str:
-    path = Expression.of_attribute(text).path
-    return path if path is not None and PATH.fullmatch(path) else expression(text, "attribute")
+    source = attribute_source(text)
+    if isinstance(source, Template):
+        return template(text)
+    return source.path if source.path is not None and PATH.fullmatch(source.path) else expression(text, "attribute")
 
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.binding import each_variable
 from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
@@ -283,7 +284,7 @@ def _computed(rule: Projection) -> dict[str, set[str]]:
 
 
 def _names_of(source: str) -> set[str]:
-    return set(Expression.of_attribute(source).names)
+    return set(attribute_source(source).names)
 
 
 def _templates(texts: Iterable[str]) -> set[str]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from projections.errors import BadInput
-from projections.language.arithmetic import Pick
+from projections.language.attribute_sources import Pick
 from projections.language.contribution import (
     DIGITS_AFTER,
     Contributed,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
@@ -33,6 +34,7 @@ __all__ = [
     "check_expression",
     "check_index_key",
     "check_measure",
+    "check_names_template",
     "check_order",
     "check_path",
     "check_pattern",
@@ -82,6 +84,18 @@ def check_template(value: Any, path: Location = ()) -> list[Mistake]:
     if not value:
         return [Mistake(path, "the template is empty")]
     return syntax(lambda: Template.parse(value), path)
+
+
+def check_names_template(value: Any, path: Location = ()) -> list[Mistake]:
+    """Return mistakes in a template that cannot have expressions, because its values are also compared or looked up."""
+    found = check_template(value, path)
+    if not found and (field := next((one for one in Template.parse(value).fields if one.expression), None)):
+        message = (
+            f"{field}: there are no expressions here, because references and keys are also compared with stored values; "
+            "write the name of an attribute that has the value, such as one that a `compute` rule sets"
+        )
+        return [Mistake(path, message)]
+    return found
 
 
 def check_path(value: Any, path: Location = ()) -> list[Mistake]:
@@ -233,8 +247,9 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
     for index, name in enumerate(value):
         place = (*path, index)
         problems = check_path(name, place)
-        if problems and isinstance(name, str) and "{" not in name and not _source(name, place):
-            message = f"write a mapping to name the attribute that has this value, such as {{total: {name.strip()}}}"
+        if problems and isinstance(name, str) and not _source(name, place):
+            text = f'"{name}"' if "{" in name else name.strip()
+            message = f"write a mapping to name the attribute that has this value, such as {{total: {text}}}"
             problems = [Mistake(place, message)]
         if not problems and name in value[:index]:
             problems = [Mistake(place, f"{name} is listed twice")]
@@ -247,12 +262,9 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
 
 def _source(value: Any, path: Location) -> list[Mistake]:
     if not isinstance(value, str) or not value.strip():
-        message = f"expected an attribute, a path such as address.city or an expression, found {shown(value)}"
-        return [Mistake(path, message)]
-    if "{" in value:
-        message = "expected a path or an expression, not a template; a copy has templates in `values`"
-        return [Mistake(path, message)]
-    return syntax(lambda: Expression.of_attribute(value), path)
+        message = "expected an attribute, a path such as address.city, an expression or a template"
+        return [Mistake(path, f"{message}, found {shown(value)}")]
+    return syntax(lambda: attribute_source(value), path)
 
 
 def check_copied(value: Any) -> list[Mistake]:
@@ -262,13 +274,13 @@ def check_copied(value: Any) -> list[Mistake]:
 
 
 def attribute_map(form: Any) -> dict[str, str]:
-    """Return target attribute → source, a path or an expression, of a list or a mapping."""
+    """Return target attribute → source, a path, an expression or a template, of a list or a mapping."""
     return dict(form) if isinstance(form, dict) else {name: name for name in form}
 
 
 def source_names(form: Any) -> set[str]:
     """Return the names that the sources of attributes read."""
-    return {name for text in attribute_map(form).values() for name in Expression.of_attribute(text).names}
+    return {name for text in attribute_map(form).values() for name in attribute_source(text).names}
 
 
 _SOURCE_PARTS = ("where", "bind", "each")
@@ -478,7 +490,7 @@ def by_field(text: str) -> Field:
         parts = Template.parse("{" + text + "}").parts
     except LanguageError as error:
         raise LanguageError(error.message, max(0, (error.offset or 1) - 1)) from None
-    if len(parts) != 1 or not isinstance(parts[0], Field) or parts[0].star:
+    if len(parts) != 1 or not isinstance(parts[0], Field) or parts[0].star or parts[0].expression is not None:
         raise LanguageError("expected one variable or attribute, as userId or mail|lower", 0)
     return parts[0]
 

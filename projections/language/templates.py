@@ -1,7 +1,8 @@
 """Templates: text with variables, such as `USER#{userId}`, in two kinds.
 
-A `Template` renders values, through pipes, into a key or an attribute. A `KeyPattern` is the key of an entity and also reads
-the variables from a key's text, so it has no pipes and must not be ambiguous.
+A `Template` renders values, through pipes, into a key or an attribute. A value may be computed: `{qty * price|pad(8)}`. A
+`KeyPattern` is the key of an entity and also reads the variables from a key's text, so it has neither pipes nor expressions
+and must not be ambiguous.
 """
 
 from __future__ import annotations
@@ -13,23 +14,54 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.pipes import Pipe, UnfitError, absent_text, chain
 from projections.language.syntax import PATH, LanguageError
 from projections.language.values import Resolver, Value, number_text, shown
 
+if TYPE_CHECKING:
+    from projections.language.arithmetic import Expression
+
 __all__ = ["Field", "KeyPattern", "Template", "overlap"]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One `{name|pipe|…}` of a template; `star` marks `{name*}`."""
+    """One `{name|pipe|…}` of a template; `star` marks `{name*}`.
+
+    If its value is computed, as in `{qty * price}`, it has an `expression`, and `name` is the text of it.
+    """
 
     name: str
     pipes: tuple[Pipe, ...] = ()
     star: bool = False
+    expression: Expression | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables and paths that it reads."""
+        return (self.name,) if self.expression is None else self.expression.names
+
+    @property
+    def plain(self) -> bool:
+        """Whether its text is that of the value of `name`: it has neither pipes nor an expression."""
+        return not self.pipes and self.expression is None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names without whose values it has no text."""
+        if self.absent is not None:
+            return ()
+        return self.names if self.expression is None else self.expression.needs
+
+    @property
+    def suffices(self) -> tuple[str, ...] | None:
+        """Names with whose values it has a text, unless one is bad input; None if no names ensure it."""
+        if self.absent is not None:
+            return ()
+        return self.names if self.expression is None else self.expression.suffices
 
     @property
     def absent(self) -> str | None:
@@ -59,13 +91,27 @@ class Template:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Variables and dotted paths, in order, each once."""
-        return tuple(dict.fromkeys(field.name for field in self.fields))
+        """The variables and dotted paths that it reads, in order, each once."""
+        return tuple(dict.fromkeys(name for field in self.fields for name in field.names))
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names without whose values it has no text: those without `default`."""
-        return tuple(dict.fromkeys(field.name for field in self.fields if field.absent is None))
+        """The names without whose values it has no text."""
+        return tuple(dict.fromkeys(name for field in self.fields for name in field.needs))
+
+    @property
+    def suffices(self) -> tuple[str, ...] | None:
+        """Names with whose values it has a text, unless one is bad input; None if no names ensure it."""
+        found: dict[str, None] = {}
+        for field in self.fields:
+            if (names := field.suffices) is None:
+                return None
+            found.update(dict.fromkeys(names))
+        return tuple(found)
+
+    path: ClassVar[None] = None
+    """As the source of an attribute, it has text: `{name}` is the text of the value, not the value at a path."""
+    type: ClassVar[Literal["S"]] = "S"
 
     @property
     def literal(self) -> str | None:
@@ -80,7 +126,12 @@ class Template:
     @property
     def single(self) -> str | None:
         """The variable's name if the template is a single variable (pipes are allowed)."""
-        return self.fields[0].name if len(self.parts) == len(self.fields) == 1 else None
+        return self.fields[0].name if self.alone and self.fields[0].expression is None else None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the template is a single variable or expression (pipes are allowed)."""
+        return len(self.parts) == len(self.fields) == 1
 
     @property
     def injective(self) -> frozenset[str]:
@@ -93,19 +144,19 @@ class Template:
     def recoverable(self, bare: Collection[str] = (), separator: str = "#") -> frozenset[str]:
         """Return the names whose values the text determines, if those in `bare` (key variables) lack the separator.
 
-        Only names without pipes: even `pad` maps "7" and "07" to one text. Items with different values of such a name never
-        have the same text.
+        Only names without pipes: even `pad` maps "7" and "07" to one text. No names in expressions. Items with different
+        values of such a name never have the same text.
         """
-        if len(self.fields) == 1 and not self.fields[0].pipes:
+        if len(self.fields) == 1 and self.fields[0].plain:
             return frozenset(self.names)
         elements: list[_Element] = []
         for part in self.parts:
             if isinstance(part, str):
                 elements += part
             else:
-                elements.append(_Run(part.name, part.pipes != () or part.name not in bare))
+                elements.append(_Run(part.name, not part.plain or part.name not in bare))
         if _two_readings(elements, separator) is None:
-            return frozenset(field.name for field in self.fields if not field.pipes)
+            return frozenset(field.name for field in self.fields if field.plain)
         return frozenset()
 
     def compile(self) -> Callable[[Resolver], str | None]:
@@ -113,6 +164,8 @@ class Template:
         if not self.fields:
             constant = self.literal_prefix
             return lambda resolve: constant
+        if any(field.expression is not None for field in self.fields):
+            return self._compile_with_expressions()
         if any(field.absent is not None for field in self.fields):
             return self._compile_with_defaults()
         if len(self.fields) == 1:
@@ -154,6 +207,45 @@ class Template:
 
         return render
 
+    def _compile_with_expressions(self) -> Callable[[Resolver], str | None]:
+        steps = [
+            part if isinstance(part, str) else (_reader(part), _writer(self.text, part), part.absent)
+            for part in self.parts
+        ]
+
+        def render(resolve: Resolver) -> str | None:
+            found: list[str | tuple[Callable[[Value], str], Value]] = []
+            bad: BadInput | None = None
+            for step in steps:
+                if isinstance(step, str):
+                    found.append(step)
+                    continue
+                read, write, absent = step
+                value = read(resolve)
+                if isinstance(value, BadInput):
+                    bad = bad or value
+                elif value is not None:
+                    found.append((write, value))
+                elif absent is None:
+                    return None
+                else:
+                    found.append(absent)
+            if bad is not None:
+                raise bad
+            return "".join([one if isinstance(one, str) else one[0](one[1]) for one in found])
+
+        return render
+
+    def compile_value(self) -> Callable[[Resolver], Value | None]:
+        """Return a function for the text in wire form; None if a value is missing. It raises BadInput."""
+        render = self._render
+
+        def evaluate(resolve: Resolver) -> Value | None:
+            text = render(resolve)
+            return None if text is None else {"S": text}
+
+        return evaluate
+
     def _compile_one(self) -> Callable[[Resolver], str | None]:
         field = self.fields[0]
         name, write = field.name, _writer(self.text, field)
@@ -173,6 +265,22 @@ class Template:
     def render(self, resolve: Resolver) -> str | None:
         """Return the text; None if a value is missing. Raises BadInput, see `compile`."""
         return self._render(resolve)
+
+
+def _reader(field: Field) -> Callable[[Resolver], Value | BadInput | None]:
+    """Return a function for the value of a field. That of an expression returns BadInput: a missing value comes first."""
+    name, expression = field.name, field.expression
+    if expression is None:
+        return lambda resolve: resolve(name)
+    compute = expression.compile_value()
+
+    def read(resolve: Resolver) -> Value | BadInput | None:
+        try:
+            return compute(resolve)
+        except BadInput as bad:
+            return bad
+
+    return read
 
 
 def _writer(template: str, field: Field) -> Callable[[Value], str]:
@@ -241,15 +349,28 @@ def _skip(text: str, position: int) -> int:
     return position
 
 
+_COMPUTED = re.compile(r"""(?:[^'"|{}]|'[^']*'|"[^"]*")*""")
+"""The text of an expression, up to the pipe or brace after it."""
+
+_OPERAND = re.compile(rf"""-|\(|(?:{PATH.pattern}|'[^']+'|"[^"]+"|[0-9.]+)\s*([-+*/%^(|}}])""")
+"""The beginning of an expression: a sign, a parenthesis, or an operand with the character after it."""
+
+
 def _field(text: str, start: int) -> tuple[Field, int]:
     """Return the field whose opening brace ends at `start`, and the position after it."""
     position = _skip(text, start)
+    expression = None
     found = PATH.match(text, position)
-    if not found:
+    star = found is not None and text.startswith("*", found.end())
+    end = _skip(text, found.end() + star) if found else position
+    if (not found or text[end : end + 1] not in ("|", "}")) and _OPERAND.match(text, position):
+        name, expression, end = _expression(text, position)
+        star = False
+    elif found:
+        name = found[0]
+    else:
         raise LanguageError("a name of a variable must follow {; for a brace in the text write {{", position)
-    name, position = found[0], found.end()
-    star = text.startswith("*", position)
-    position = _skip(text, position + star)
+    position = end
     calls = []
     while text.startswith("|", position):
         call, position = _call(text, _skip(text, position + 1))
@@ -259,11 +380,27 @@ def _field(text: str, start: int) -> tuple[Field, int]:
         if "}" not in text[position:]:
             raise LanguageError(f"the variable {{{name} is not closed: write {{{name}}}", start - 1)
         raise LanguageError(
-            f"unexpected {text[position]!r}; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}; "
-            "a name is made of letters, digits and _ - : ~ $ @, with dots between the steps of a path",
+            f"unexpected {text[position]!r}; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}, an "
+            "expression is {price * qty}; a name is made of letters, digits and _ - : ~ $ @, with dots between the steps of "
+            "a path",
             position,
         )
-    return Field(name, chain(calls), star), position + 1
+    return Field(name, chain(calls), star, expression), position + 1
+
+
+def _expression(text: str, start: int) -> tuple[str, Expression | None, int]:
+    """Return the name of an expression, the expression itself if it is no path, and the position after it."""
+    from projections.language.arithmetic import Expression  # only templates with expressions need it
+
+    found = _COMPUTED.match(text, start)
+    assert found is not None
+    try:
+        expression = Expression.parse(found[0].rstrip(), "template")
+    except LanguageError as error:
+        raise LanguageError(error.message, start + (error.offset or 0)) from None
+    if expression.path is not None and PATH.fullmatch(expression.path):
+        return expression.path, None, found.end()
+    return expression.text, expression, found.end()
 
 
 def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
@@ -323,10 +460,15 @@ class KeyPattern:
         if not text:
             raise LanguageError("a key cannot be empty")
         template = Template.parse(text)
-        for name in template.names:
-            if sum(field.name == name for field in template.fields) > 1:
-                raise LanguageError(f"{{{name}}} is used twice in this key; use each variable once")
         for field in template.fields:
+            if sum(other.name == field.name for other in template.fields) > 1:
+                raise LanguageError(f"{{{field.name}}} is used twice in this key; use each variable once")
+        for field in template.fields:
+            if field.expression is not None:
+                raise LanguageError(
+                    f"{field}: the key of an entity cannot have expressions, because its variables are also read from keys; "
+                    "write a variable, such as {total}, and the expression into `bind` of the rule"
+                )
             if field.pipes:
                 message = (
                     f"{field}: the key of an entity cannot have pipes, because its variables are also read from keys"

@@ -14,7 +14,7 @@ from projections.inspect.client.attributes import attributes_of
 from projections.inspect.cost.reads import reads_of
 from projections.inspect.explain.matching import verdict
 from projections.language.access.numbers import is_number
-from projections.language.arithmetic import Expression, pick
+from projections.language.attribute_sources import attribute_source, pick
 from projections.language.facts import origins
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
@@ -64,7 +64,7 @@ def test_sources_have_one_text(text: str, canonical: str | None) -> None:
     form = json.dumps({"x": text})
     if canonical is None:
         with pytest.raises(LanguageError):
-            Expression.of_attribute(text)
+            attribute_source(text)
         return
     document = rules(form).canonical()
     assert document["projections"]["bills"]["attributes"] == {"x": canonical}

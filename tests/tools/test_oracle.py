@@ -108,12 +108,12 @@ def test_templates_mean_what_they_mean_to_the_engine(item: Item, case: Item) -> 
     template, scope = Template.parse(case["template"]), Scope(item, {})
     if "bad" in case:
         with pytest.raises(Unfit):
-            template.render(scope.need)
+            template.render(scope)
     elif case["result"] is None:
         with pytest.raises(Missing):
-            template.render(scope.need)
+            template.render(scope)
     else:
-        assert template.render(scope.need) == case["result"]
+        assert template.render(scope) == case["result"]
 
 
 def test_patterns_mean_what_they_mean_to_the_engine() -> None:

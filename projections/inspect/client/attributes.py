@@ -9,6 +9,7 @@ from projections.language.access.numbers import is_number
 from projections.language.access.plan import Plan
 from projections.language.access.questions import WritePattern
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
 from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.patterns import Pattern
@@ -97,7 +98,7 @@ def _computed_type(case: Computed) -> str:
 
 
 def _source_type(source: str | None) -> str:
-    return _TYPES_OF_EXPRESSIONS[Expression.of_attribute(source).type if source is not None else None]
+    return _TYPES_OF_EXPRESSIONS[attribute_source(source).type if source is not None else None]
 
 
 _TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
@@ -144,7 +145,7 @@ def _read_by(rule: Rule) -> Iterator[str]:
 def _names(sources: Mapping[str, str]) -> Iterator[str]:
     """Yield the names that the sources of attributes read."""
     for text in sources.values():
-        yield from Expression.of_attribute(text).names
+        yield from attribute_source(text).names
 
 
 def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from projections.inspect.cost.workload import EDIT, Flow
 from projections.inspect.rehearsal.rehearse import Rehearsal
 from projections.language import canonical
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import Template
@@ -44,6 +45,9 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
     def templates(texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
             for field in Template.parse(text).fields:
+                if field.expression is not None:
+                    yield from calculated(field.expression)
+                    continue
                 if field.pipes:
                     width = int(field.pipes[0].arguments[0]) if field.pipes[0].name in ("pad", "invert") else 0
                     forms.setdefault(field.name, (field.pipes[0].name, width))
@@ -55,15 +59,20 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
             yield factor.path
 
     def computed(text: str) -> Iterator[str]:
-        parsed = Expression.parse(text, "value")
+        yield from calculated(Expression.parse(text, "value"))
+
+    def calculated(parsed: Expression) -> Iterator[str]:
         forms.update(dict.fromkeys(parsed.calculated, ("number", 0)))
         forms.update({factor.path: ("text", 0) for factor in parsed.factors if factor.as_text})
         yield from parsed.names
 
     def picked(sources: Mapping[str, str]) -> Iterator[str]:
         for text in sources.values():
-            path = Expression.of_attribute(text).path
-            yield from computed(text) if path is None else (path,)
+            source = attribute_source(text)
+            if isinstance(source, Template):
+                yield from templates([text])
+            else:
+                yield from computed(text) if source.path is None else (source.path,)
 
     match rule:
         case canonical.Index():
@@ -178,17 +187,17 @@ class Shapes:
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with the paths of the source that they are carried over from."""
-    parsed = {name: Expression.of_attribute(text).path for name, text in _sources(rule).items()}
+    parsed = {name: attribute_source(text).path for name, text in _sources(rule).items()}
     return {name: path for name, path in parsed.items() if path is not None}
 
 
 def roots(source: str) -> frozenset[str]:
-    """The attributes that the source of an attribute, a path or an expression, reads."""
-    return frozenset(path.split(".", 1)[0] for path in Expression.of_attribute(source).names)
+    """The attributes that the source of an attribute reads."""
+    return frozenset(path.split(".", 1)[0] for path in attribute_source(source).names)
 
 
 def _sources(rule: canonical.Rule) -> Mapping[str, str]:
-    """Attributes of the target with their sources, paths or expressions."""
+    """Attributes of the target with their sources."""
     if isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
         return {}
     if isinstance(rule, canonical.Embed) and rule.listed is not None:  # in elements, which no rule reads by path

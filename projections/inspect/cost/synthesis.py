@@ -17,7 +17,7 @@ from projections.inspect.cost.reads import Shapes, carried, roots
 from projections.inspect.cost.rehearsed_rules import RehearsedRules
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
 from projections.language import canonical
-from projections.language.arithmetic import pick
+from projections.language.attribute_sources import pick
 from projections.language.entity import Entity, Item
 from projections.language.keys import Image, Value
 from projections.language.templates import Template

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from projections.errors import BadInput
 from projections.language import canonical
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.computed import ComputeRule
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item, Resolve, resolver
@@ -18,7 +19,7 @@ from projections.language.keys import Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
-from projections.language.templates import Template
+from projections.language.templates import Field, Template
 from projections.language.values import shown
 
 __all__ = ["Verdict", "references", "unmet", "verdict"]
@@ -80,25 +81,25 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             if part == "where":
                 yield from _where(cases[number].where, resolve, prefix + "where: ")
             else:
-                lacks = _missing(_names(cases[number].set.values()), resolve)
-                yield f"{prefix}it applies, but the item has no {' and no '.join(lacks)}"
+                yield f"{prefix}it applies, but {_lacking(_fields(cases[number].set.values()), resolve)}"
         case canonical.Compute(set=computed), ("set", str(attribute)):
             yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
         case canonical.Embed(attributes=attributes), ("attributes",):
-            parsed = {name: Expression.of_attribute(text) for name, text in attributes.items()}
+            parsed = {name: attribute_source(text) for name, text in attributes.items()}
             paths = [one.path for one in parsed.values() if one.path is not None]
             if paths:
                 yield f"the item does not have {' or '.join(paths)}"
             for name, one in parsed.items():
                 if one.path is None:
-                    why = _uncomputed([canonical.Computed("expression", one.text, None)], resolve)
+                    kind = "template" if isinstance(one, Template) else "expression"
+                    why = _uncomputed([canonical.Computed(kind, one.text, None)], resolve)
                     yield f"{name} is absent: {why}"
         case _, ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
         case _, ("bind",):
             for variable, text in typed.bind.items():
-                yield from _lacks(f"{variable} of the target's key", _names([text]), resolve)
+                yield from _needs(f"{variable} of the target's key", [text], resolve)
         case _, ("into",):
             names = [name for pattern in rule.into.patterns for name in pattern.names]
             yield from _lacks(f"the key of {rule.into.name}", names, resolve)
@@ -108,7 +109,7 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
         case canonical.Top(by=by) | canonical.Latest(by=by), ("by",):
             yield from _lacks("`by`", [by], resolve)
         case canonical.Copy(values=values), ("values",):
-            yield from _lacks("`values`", _names(text for text in values.values() if isinstance(text, str)), resolve)
+            yield from _needs("`values`", [text for text in values.values() if isinstance(text, str)], resolve)
         case _:
             raise NotImplementedError(place)
 
@@ -127,21 +128,57 @@ def _uncomputed(cases: Sequence[canonical.Computed], resolve: Resolve) -> str:
 def _valueless(case: canonical.Computed, resolve: Resolve) -> str:
     if case.kind == "template":
         Template.parse(case.value).render(resolve)  # raises BadInput for a wrong value
-        lacks = _missing(_names([case.value]), resolve)
-    else:
-        expression = Expression.parse(case.value, "value")
-        expression.compile_value()(resolve)
-        lacks = _missing(expression.needs, resolve) or ([] if expression.needs else _missing(expression.names, resolve))
-    return f"the item has no {' and no '.join(lacks)}" if lacks else f"{case.value} divides by zero"
+        return _lacking(_fields([case.value]), resolve)
+    expression = Expression.parse(case.value, "value")
+    expression.compile_value()(resolve)
+    return _lacking([Field(case.value, expression=expression)], resolve)
+
+
+def _fields(templates: Iterable[str]) -> list[Field]:
+    return [field for text in templates for field in Template.parse(text).fields]
+
+
+def _lacking(fields: Sequence[Field], resolve: Resolve) -> str:
+    """Return why some of these fields have no value."""
+    lacks = dict.fromkeys(name for field in fields for name in _absent(field, resolve))
+    why = [f"the item has no {' and no '.join(lacks)}"] if lacks else []
+    return " and ".join([*why, *(f"{one} divides by zero" for one in dict.fromkeys(_undefined(fields, resolve)))])
+
+
+def _absent(field: Field, resolve: Resolve) -> list[str]:
+    """Return the names for lack of which a field has no value. Of `coalesce` alone, these are all."""
+    lacks = _missing(field.needs, resolve)
+    if lacks or field.needs or field.expression is None or field.absent is not None:
+        return lacks
+    return _missing(field.names, resolve) if _has_none(field, resolve) else []
+
+
+def _undefined(fields: Iterable[Field], resolve: Resolve) -> Iterator[str]:
+    """Yield the expressions that have no value although no name is missing."""
+    for field in fields:
+        if field.absent is None and _has_none(field, resolve) and not _absent(field, resolve):
+            yield field.name
+
+
+def _has_none(field: Field, resolve: Resolve) -> bool:
+    try:
+        return field.expression is not None and field.expression.compile_value()(resolve) is None
+    except BadInput:
+        return False
+
+
+def _needs(what: str, templates: Sequence[str], resolve: Resolve) -> Iterator[str]:
+    """Yield why templates have no value."""
+    fields = _fields(templates)
+    if missing := list(dict.fromkeys(name for field in fields for name in _absent(field, resolve))):
+        yield f"{what} needs {' and '.join(missing)}, which the item lacks"
+    for one in dict.fromkeys(_undefined(fields, resolve)):
+        yield f"{what} needs {one}, which divides by zero"
 
 
 def _lacks(what: str, names: Iterable[str], resolve: Resolve) -> Iterator[str]:
     if missing := _missing(names, resolve):
         yield f"{what} needs {' and '.join(missing)}, which the item lacks"
-
-
-def _names(templates: Iterable[str]) -> list[str]:
-    return [name for text in templates for name in Template.parse(text).needs]
 
 
 def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:

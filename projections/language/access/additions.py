@@ -90,7 +90,7 @@ def _without(document: Document, query: Query, plan: Plan, words: str) -> Iterat
 def _conditions(document: Document, query: Query) -> Iterator[Addition]:
     """Yield the conditions with which an index holds every item of the answer."""
     for path in _paths(document, query):
-        if path.index is None:
+        if path.index is None or path.uncertain is not None:
             continue
         known = known_of(document, query, path.entity)
         lacking: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def _conditions(document: Document, query: Query) -> Iterator[Addition]:
             if not implies(known, pattern):
                 lacking |= pattern.document
         tested = {name.split(".", 1)[0] for name in lacking}
-        for name in path.needs:
+        for name in path.suffices:
             if not known_present(known, name) and name not in tested:
                 lacking[name] = [{"exists": True}]
         where = {**query.where.document, **lacking}
@@ -124,7 +124,8 @@ def _period(document: Document, query: Query) -> Iterator[Addition]:
     for path in _paths(document, query):
         for part in path.partition:
             for one in part.template.fields:
-                if any(pipe.name == "date" for pipe in one.pipes) and query.ordered_by in (None, one.name):
+                dated = one.expression is None and any(pipe.name == "date" for pipe in one.pipes)
+                if dated and query.ordered_by in (None, one.name):
                     bounded = replace(query, range=one.name)
                     words = f"lets the caller bound {one.name}, because each period of it is a partition of {path.name}"
                     yield Addition(words, _changed(bounded), bounded)

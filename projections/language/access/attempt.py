@@ -157,7 +157,9 @@ class _Attempt:
         return KeyEquals(part.attribute, part.kind, tuple(text))
 
     def _determined(self, field: Field) -> str | Field | None:
-        """Return the value of a field: the caller's, or a text; None if it is not known."""
+        """Return the value of a field: the caller's, or a text; None if it is not known, or computed."""
+        if field.expression is not None:
+            return None
         for given in self.query.by:
             if given.name == field.name and field.pipes[: len(given.pipes)] == given.pipes:
                 return Field(field.name, field.pipes)
@@ -202,7 +204,7 @@ class _Attempt:
         sure = Template("", pieces).recoverable(bare, separator)
         by = {field.name: field for field in self.query.by}
         for position, field in enumerate(pieces):
-            if isinstance(field, str) or field.star:
+            if isinstance(field, str) or field.star or field.expression is not None:
                 continue
             before = pieces[position - 1] if position else ""
             after = pieces[position + 1] if position + 1 < len(pieces) else ""
@@ -347,7 +349,13 @@ class _Attempt:
                     f"it is not declared that {self.entity} items have the attribute {name}, a key of {path.index}; if the "
                     f'application writes it, add `index_key: {{{name}: "{value}"}}` to the entity'
                 )
-            for name in path.needs:
+            if path.uncertain is not None:
+                return (
+                    f"{path.index} does not hold items for which {path.uncertain.text} has no value; if only the others are "
+                    "meant, let a `compute` rule set an attribute to the expression, name this attribute in the key, and "
+                    "require it in `where`"
+                )
+            for name in path.suffices:
                 if not known_present(self.known, name):
                     return (
                         f"{path.index} does not hold items without {name}; if all have it or only those are meant, add "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from projections.language.access.attempt import known_of
-from projections.language.access.implication import implies, known_present
+from projections.language.access.implication import Known, implies, known_present
 from projections.language.access.presence import key_variables, not_copied
 from projections.language.access.questions import Query
 from projections.language.canonical import Copy, Document
@@ -57,7 +57,7 @@ def _renaming(document: Document, rule: Copy) -> Renaming:
         names.setdefault(path, target)
     for variable in key_variables(document, rule.into):
         template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
-        if template.single is not None and not template.fields[0].pipes:
+        if template.single is not None and template.fields[0].plain:
             names.setdefault(template.single, variable)
     if rule.attributes is not None:
         return names.__getitem__
@@ -104,14 +104,21 @@ def _missing(document: Document, query: Query, entity: str, rule: Copy) -> str:
     if rule.where and not implies(known, Pattern.parse(rule.where)):
         return f"{rule.into} holds only copies of items of which {describe(Pattern.parse(rule.where))}"
     for variable in key_variables(document, rule.into):
-        for name in Template.parse(rule.bind.get(variable, "{" + variable + "}")).names:
-            if not known_present(known, name):
-                return f"items without {name} have no copy in {rule.into}"
+        template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
+        if reason := _absent(template, known, rule):
+            return reason
     for text in rule.values.values():
-        for name in Template.parse(text).names if isinstance(text, str) else ():
-            if name not in rule.bind and not known_present(known, name):
-                return f"items without {name} have no copy in {rule.into}"
+        if isinstance(text, str) and (reason := _absent(Template.parse(text), known, rule)):
+            return reason
     if query.attributes is None and rule.attributes is not None:
         copied = ", ".join(rule.attributes) or "no attributes"
         return f"{rule.into} has copies of {copied} only; list those that the query needs in `attributes`"
     return ""
+
+
+def _absent(template: Template, known: Known, rule: Copy) -> str:
+    """Return which items have no copy because a template may lack a value; empty if none."""
+    if template.suffices is None:
+        return f"items for which {template.text} has no value have no copy in {rule.into}"
+    lacking = [name for name in template.suffices if not known_present(known, name)]
+    return f"items without {lacking[0]} have no copy in {rule.into}" if lacking else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Copy, Document, Embed, Latest, Rule
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.patterns import Pattern, Test, compared_type
@@ -33,7 +33,7 @@ def is_number(document: Document, entity: str, name: str) -> bool:
             if name not in rule.written:  # it is in the elements of a list
                 continue
             assert rule.attributes is not None
-            source = Expression.of_attribute(rule.attributes[name])
+            source = attribute_source(rule.attributes[name])
             if source.type == "N":
                 return True
             if isinstance(rule, Latest) and source.path is not None and entity not in rule.sources:

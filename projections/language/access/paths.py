@@ -63,10 +63,24 @@ class Path:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The names that an item must have so that the path holds it."""
+        """The names that all items that the path holds have."""
         if self.index is None:
             return ()
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.template.names))
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.template.needs))
+
+    @cached_property
+    def suffices(self) -> tuple[str, ...]:
+        """The names that an item must have so that the path holds it, apart from `uncertain`."""
+        if self.index is None:
+            return ()
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.template.suffices or ()))
+
+    @cached_property
+    def uncertain(self) -> Template | None:
+        """A template that may have no value on an item that has all its names, such as `{a / b}`."""
+        if self.index is None:
+            return None
+        return next((part.template for part in self.parts if part.template.suffices is None), None)
 
     def projects(self, name: str) -> bool:
         """Return whether the path returns an attribute."""
@@ -150,7 +164,7 @@ def made_by_templates(document: Document, table: str) -> frozenset[str]:
 def pattern_of(template: Template, separator: str, variables: frozenset[str]) -> KeyPattern:
     """Return the texts that a template can make: `variables` (of the key) lack the separator, attributes may have it."""
     parts = tuple(
-        Field(part.name, (), part.star or part.pipes != () or part.name not in variables)
+        Field(part.name, (), part.star or not part.plain or part.name not in variables)
         if isinstance(part, Field)
         else part
         for part in template.parts

@@ -67,7 +67,7 @@ def _given(request: Request) -> Iterator[str]:
     """Yield the names of the caller's values in a request."""
     sort = () if request.sort is None else request.sort.prefix
     for text in (*(key.text for key in (*request.partition, *request.fixed)), sort):
-        yield from (piece.name for piece in text if isinstance(piece, Field) and not piece.pipes)
+        yield from (piece.name for piece in text if isinstance(piece, Field) and piece.plain)
 
 
 def _meet(request: Request, path: Path, variables: frozenset[str], separator: str, bare: frozenset[str]) -> bool:
@@ -115,7 +115,7 @@ def _shape(text: Text, separator: str, bare: frozenset[str]) -> KeyPattern:
         if isinstance(piece, Buckets | Periods):
             parts.append(Field(f"{number}"))
         elif isinstance(piece, Field):
-            parts.append(Field(f"{number}", (), piece.pipes != () or piece.name not in bare))
+            parts.append(Field(f"{number}", (), not piece.plain or piece.name not in bare))
         elif parts and isinstance(parts[-1], str):
             parts[-1] += piece
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable, key_variables
 from projections.language.entities import attribute_types, listed_values
 from projections.language.findings.reads import Read, Tested, reads, tests
@@ -38,6 +39,8 @@ class Slot:
     template: str | None = None
     star: bool = False
     """Whether the key's template allows the separator in it."""
+    expression: Expression | None = None
+    """What it is computed with: `name` is the text of this, then."""
 
     def piped(self, *names: str) -> Pipe | None:
         """Return the last of its pipes with one of these names."""
@@ -48,6 +51,11 @@ class Slot:
         """Its offset in the text at `place`."""
         found = -1 if self.template is None else self.template.find("{" + self.name)
         return found + 1 if found >= 0 else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it reads."""
+        return (self.name,) if self.expression is None else self.expression.names
 
     def rewritten(self, pipe: str) -> str:
         """Return it as text with one more pipe, such as `{likes|pad(10)}`."""
@@ -106,7 +114,7 @@ class KeySet:
     def attributes(self) -> tuple[str, ...]:
         """The names in it that are attributes of the source, without variables of its key and elements of `each`."""
         slots = (slot for made in (*self.partition, *self.sort) for slot in made.slots)
-        return tuple(dict.fromkeys(slot.name for slot in slots if slot.origin == "attribute"))
+        return tuple(dict.fromkeys(name for slot in slots if slot.origin == "attribute" for name in slot.names))
 
     @property
     def made(self) -> tuple[tuple[Made, int], ...]:
@@ -223,9 +231,10 @@ class Facts:
         self, source: str, field: Field, place: Location, template: str | None, rule: Projection | None, star: bool
     ) -> Slot:
         variable = each_variable(rule) if rule is not None else None
-        each = field.name.split(".")[0] == variable
-        origin: Origin = "each" if each else "key" if field.name in self.variables(source) else "attribute"
-        return Slot(field.name, field.pipes, origin, place, template, star)
+        each = variable is not None and variable in {name.split(".")[0] for name in field.names}
+        key = field.expression is None and field.name in self.variables(source)
+        origin: Origin = "each" if each else "key" if key else "attribute"
+        return Slot(field.name, field.pipes, origin, place, template, star, field.expression)
 
     def _listed(self, rule: Projection, where: Mapping[str, Any] | None = None) -> dict[str, tuple[Any, ...]]:
         found: dict[str, tuple[Any, ...]] = {}

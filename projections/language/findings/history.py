@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import MOVING_HISTORY
@@ -76,7 +76,7 @@ def _add_computed(facts: Facts, moving: dict[tuple[str, str], _Moving], all_read
 
 def _is_fixed(facts: Facts, entity: str, source: str) -> bool:
     """Return whether an item never changes this value: it is of its key, or of the key of the item that it is a copy of."""
-    return all(_is_of_key(facts, entity, path) for path in Expression.of_attribute(source).names)
+    return all(_is_of_key(facts, entity, path) for path in attribute_source(source).names)
 
 
 def _is_of_key(facts: Facts, entity: str, path: str) -> bool:
@@ -86,4 +86,4 @@ def _is_of_key(facts: Facts, entity: str, path: str) -> bool:
     if copy is None or copy.copy_ is None or copy.copy_.attributes == "all":
         return False
     source = attribute_map(copy.copy_.attributes).get(path)
-    return source is not None and set(facts.variables(copy.source)).issuperset(Expression.of_attribute(source).names)
+    return source is not None and set(facts.variables(copy.source)).issuperset(attribute_source(source).names)

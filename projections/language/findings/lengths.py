@@ -49,7 +49,7 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
         )
         return
     free = [slot for slot in made.slots if _is_free(facts, numbers, key, slot)]
-    long = [slot for slot in free if slot.star or _last(slot) in LONG_TEXTS]
+    long = [slot for slot in free if slot.star or not LONG_TEXTS.isdisjoint(map(_last, slot.names))]
     if long or len(free) >= _SEVERAL:
         slot = (long or free)[0]
         share = (most - made.literal_bytes) // (4 * len(free))
@@ -87,6 +87,7 @@ def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
     """Return whether nothing limits the length of a value: no pipe, no listed values, and it is not part of a key."""
     return not (
         slot.origin == "key"
+        or (slot.expression is not None and slot.expression.type == "N")
         or slot.piped("truncate", "pad", "invert", "date", "bucket") is not None
         or slot.name in key.listed
         or (slot.name in facts.identifiers and not slot.star)
@@ -95,8 +96,8 @@ def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
     )
 
 
-def _last(slot: Slot) -> str:
-    return slot.name.rsplit(".", 1)[-1].lower()
+def _last(name: str) -> str:
+    return name.rsplit(".", 1)[-1].lower()
 
 
 def _round(characters: int) -> int:

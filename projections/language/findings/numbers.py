@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.entities import attribute_types
 from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
@@ -38,8 +39,8 @@ class Numbers:
         return found[0] if found is not None else None
 
     def source(self, entity: str, source: str) -> str | None:
-        """Return why the source of an attribute, a path or an expression, is certainly a number."""
-        expression = Expression.of_attribute(source)
+        """Return why the source of an attribute is certainly a number."""
+        expression = attribute_source(source)
         if expression.type == "N":
             return "it is computed as a number"
         return self.number(entity, expression.path) if expression.path is not None else None
@@ -106,7 +107,7 @@ class Numbers:
                 if all(_is_number(kind, content) for _, _, kind, content in computed_cases(cases)):
                     yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
         for attribute, text in _carried(rule).items():
-            if text and Expression.of_attribute(text).type == "N":
+            if text and attribute_source(text).type == "N":
                 yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
         if rule.copy_ is not None:
             for attribute, value in rule.copy_.values.items():
@@ -184,11 +185,14 @@ class Numbers:
                 for attribute, value in rule.copy_.values.items():
                     if isinstance(value, str):
                         found[rule.into, attribute] = f"rule {name} makes it of a template"
+            for attribute, text in _carried(rule).items():
+                if text and isinstance(attribute_source(text), Template):
+                    found[rule.into, attribute] = f"rule {name} makes it of a template"
         return found
 
 
 def _carried(rule: Projection) -> dict[str, str]:
-    """Return target attribute → source, a path or an expression, of the values that a rule copies."""
+    """Return target attribute → source of the values that a rule copies."""
     if rule.copy_ is not None:
         return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
     if rule.aggregate is not None:

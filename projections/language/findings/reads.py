@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.binding import each_variable, key_variables
 from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
@@ -125,7 +126,7 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
 def _paths(rule: str, entity: str, form: list[str] | dict[str, str] | str, place: Location) -> Iterator[Read]:
     if isinstance(form, dict):
         for target, text in form.items():
-            for path in Expression.of_attribute(text).names:
+            for path in attribute_source(text).names:
                 at = text.find(path)
                 yield Read(rule, entity, path, (*place, target), at if at > 0 else None)
     else:
@@ -136,7 +137,11 @@ def _paths(rule: str, entity: str, form: list[str] | dict[str, str] | str, place
 def _template(rule: str, entity: str, text: str, place: Location) -> Iterator[Read]:
     for field in Template.parse(text).fields:
         at = text.find("{" + field.name)
-        yield Read(rule, entity, field.name, place, at + 1 if at >= 0 else None, field=field)
+        if field.expression is None:
+            yield Read(rule, entity, field.name, place, at + 1 if at >= 0 else None, field=field)
+            continue
+        for path in field.names:  # its pipes apply to the result, and say nothing about these values
+            yield Read(rule, entity, path, place, max(text.find(path, max(text.find(field.name), 0)), 0))
 
 
 def _expression_place(form: Any, place: Location) -> Location:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from projections.language.arithmetic import Expression
 from projections.language.findings.facts import Facts, KeySet, Made, Slot
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import DATE_ORDER, NUMBER_DOES_NOT_FIT, UNPADDED_NUMBER
@@ -46,6 +47,9 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
         return
     if slot.piped("bucket", "ms", "ulid") is not None:
         return
+    if slot.expression is not None:
+        yield from _calculated(key, made, slot, slot.expression)
+        return
     certain = numbers.number(key.source, slot.name)
     why = certain or numbers.used_as_number(key.source, slot.name)
     if why is None or slot.origin == "each":
@@ -65,7 +69,29 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
     )
 
 
+def _calculated(key: KeySet, made: Made, slot: Slot, expression: Expression) -> Iterator[Remark]:
+    """Yield a remark for a calculation without padding."""
+    if expression.type == "N" and slot.origin != "each":
+        yield Remark(
+            UNPADDED_NUMBER,
+            slot.place,
+            f"{made.attribute} sorts as text, and {slot} is computed as a number: 10 would come before 9",
+            f"for whole numbers of 0 or more, add a pipe: {slot.rewritten('pad(10)')}; for others, {_as_number(key, made)}",
+            slot.offset,
+            rated="warning",
+        )
+
+
 def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) -> Iterator[Remark]:
+    if slot.expression is not None and slot.expression.is_quotient and slot.pipes[0].name in ("pad", "invert"):
+        yield Remark(
+            NUMBER_DOES_NOT_FIT,
+            slot.place,
+            f"{slot.name} is a quotient, which is seldom whole, and pad and invert take whole numbers of 0 or more: "
+            "all other values are bad input, and the rule does nothing for them",
+            f"round it: round({slot.name})",
+            slot.offset,
+        )
     function = numbers.function(key.source, slot.name)
     what = {"avg": "an average, which is seldom whole", "negative": "a sum of negative amounts"}.get(function)
     if what is not None:

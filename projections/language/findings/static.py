@@ -34,7 +34,11 @@ def static(facts: Facts) -> Iterator[Remark]:
 def _few(facts: Facts) -> Iterator[Remark]:
     for key in facts.index_keys:
         if key.whole and not key.listed.keys() & {slot.name for made in key.partition for slot in made.slots}:
-            fields = [Field(slot.name, slot.pipes) for made in key.partition for slot in made.slots]
+            fields = [
+                Field(slot.name, slot.pipes, expression=slot.expression)
+                for made in key.partition
+                for slot in made.slots
+            ]
             yield from _few_values(fields, key.partition[0].place, f"{key.index} has {key.entity} items")
     for entity, declared in facts.rules.entities.items():
         if facts.made_by_rules(entity):
@@ -47,7 +51,7 @@ def _few(facts: Facts) -> Iterator[Remark]:
 
 def _few_values(fields: list[Field], place: Location, what: str) -> Iterator[Remark]:
     names = [field.name for field in fields]
-    if names and all(_FEW.fullmatch(field.name) and not field.pipes for field in fields):
+    if names and all(_FEW.fullmatch(field.name) and field.plain for field in fields):
         listed = " and ".join(names)
         yield Remark(
             FEW_PARTITIONS,

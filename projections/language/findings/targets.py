@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.actions import Top
-from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.binding import each_variable
 from projections.language.entities import attribute_types, shared_key
-from projections.language.findings.facts import Facts
+from projections.language.findings.facts import Facts, Slot
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import (
     CLAIMED_COPY,
@@ -76,7 +76,7 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         return
     key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
-    computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None), None)
+    computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None or _calculated(slot)), None)
     if computed is not None:
         yield Remark(
             NOT_DERIVED,
@@ -86,6 +86,10 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
             f"if only rules write {rule.into} items, add `derived: true` to the entity",
             computed.offset,
         )
+
+
+def _calculated(slot: Slot) -> bool:
+    return slot.expression is not None and slot.expression.type == "N"
 
 
 def _padded(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
@@ -210,7 +214,7 @@ def _together(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _long_texts(top: Top) -> list[str]:
-    parsed = [Expression.of_attribute(text) for text in attribute_map(top.attributes).values()]
+    parsed = [attribute_source(text) for text in attribute_map(top.attributes).values()]
     texts = (next(filter(_is_long, one.names), None) for one in parsed if one.type != "N")
     return [path for path in texts if path is not None]
 
@@ -238,6 +242,6 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
                 f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
                 f"declare {target} with type N under `indexes`, or make it text with "
                 f'values: {{{target}: "{{{path}|pad(10)}}"}}'
-                if Expression.of_attribute(path).path is not None
+                if attribute_source(path).path is not None
                 else f"declare {target} with type N under `indexes`",
             )

@@ -36,7 +36,7 @@ def transactions(facts: Facts) -> Iterator[Remark]:
         if isinstance(path, dict):
             continue
         key = facts.target_keys[name, rule.source]
-        groups = 1 if _own_target(key, variable) else 0
+        groups = 1 if _own_target(key) else 0
         beside = _actions(facts.typed.rules[name])
         actions = groups + beside
         if not actions:
@@ -55,9 +55,9 @@ def transactions(facts: Facts) -> Iterator[Remark]:
         )
 
 
-def _own_target(key: KeySet, variable: str) -> bool:
+def _own_target(key: KeySet) -> bool:
     slots = [slot for one in (*key.partition, *key.sort) for slot in one.slots if slot.origin == "each"]
-    return any(slot.piped("bucket", "date") is None for slot in slots if slot.name.split(".")[0] == variable)
+    return any(slot.piped("bucket", "date") is None for slot in slots)
 
 
 def _fixed(facts: Facts, name: str, variant: Projection) -> int:

@@ -90,7 +90,7 @@ class Source:
 
     def variable(self, name: str, scope: Scope) -> Value:
         """The value of a variable of the target's key."""
-        return {"S": self._bind[name].render(scope.need)} if name in self._bind else scope.need(name)
+        return {"S": self._bind[name].render(scope)} if name in self._bind else scope.need(name)
 
 
 class GroupRule(Rule):
@@ -169,7 +169,7 @@ class GroupRule(Rule):
             if value is not None:
                 found[name] = value
         for name, template in self._templates.items():
-            found[name] = {"S": template.render(scope.need)}
+            found[name] = {"S": template.render(scope)}
         return {**found, **self._constants}
 
     def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
@@ -268,7 +268,7 @@ class IndexRule(Rule):
         try:
             if self.source.table.index_keys.get(name, ("S", 2048))[0] == "B":
                 return scope.need(template.slots[0].path)
-            return template.render(scope.need)
+            return template.render(scope)
         except Missing:
             return None
 
@@ -320,19 +320,24 @@ def _computed(case: _Document) -> Callable[[Scope], Value]:
         return lambda scope: constant
     if "template" in case:
         template = Template.parse(case["template"])
-        return lambda scope: {"S": template.render(scope.need)}
+        return lambda scope: {"S": template.render(scope)}
     return Expression.parse(case["expression"]).value
 
 
 def _source(written: str) -> Callable[[Scope], Value | None]:
-    """The source of an attribute: a path, or an expression, without a value where it has wrong input."""
-    if not written.startswith("-") and not set(written) & set(" ()'\""):
+    """The source of an attribute: a path, a template or an expression. The latter two have no value for wrong input."""
+    compute: Callable[[Scope], Value]
+    if "{" in written:
+        template = Template.parse(written)
+        compute = lambda scope: {"S": template.render(scope)}  # noqa: E731
+    elif not written.startswith("-") and not set(written) & set(" ()'\""):
         return lambda scope: scope.get(written)
-    expression = Expression.parse(written)
+    else:
+        compute = Expression.parse(written).value
 
     def value(scope: Scope) -> Value | None:
         try:
-            return expression.value(scope)
+            return compute(scope)
         except (Missing, Unfit):
             return None
 
@@ -353,7 +358,7 @@ class EmbedRule(Rule):
         """By what children reference this parent, None if nothing can."""
         scope = Scope(item, variables)
         try:
-            return tuple(template.render(scope.need) for template in self._match.values())
+            return tuple(template.render(scope) for template in self._match.values())
         except (Missing, Unfit):
             return None
 

@@ -8,41 +8,57 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from projections.language.keys import Value
+from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.pipes import Piped, pipe, shown
+from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.values import Missing, Unfit, plain, storable, text
 
 __all__ = ["KeyTemplate", "Slot", "Template", "numeric"]
 
 _ARGUMENTS = r"\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)"
-_PART = re.compile(rf"\{{\{{|\}}\}}|\{{((?:{_ARGUMENTS}|[^{{}}()])*)\}}|[^{{}}]+")
+_PART = re.compile(rf"\{{\{{|\}}\}}|\{{((?:{_ARGUMENTS}|'[^']*'|\"[^\"]*\"|[^{{}}'\"])*)\}}|[^{{}}]+")
+_PATH = re.compile(r"\s*([\w~$@][\w~$@:.-]*)(\*?)\s*")
+_BEFORE_PIPES = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^|'\"])*")
 _PIPE = re.compile(rf"\|\s*(\w+)\s*({_ARGUMENTS})?\s*")
 _ARGUMENT = re.compile(r"\s*(?:'([^']*)'|\"([^\"]*)\"|([^,]*?))\s*(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One `{path|pipe|pipe}`; `open` if it ends in a star and may hold separators."""
+    """One `{path|pipe|pipe}`; `open` if it ends in a star and may hold separators.
+
+    What is no path is an expression: its value is that of the slot.
+    """
 
     path: str
     open: bool
     pipes: tuple[Callable[[Piped], Piped], ...]
     fallback: str | None = None
     """What a missing value becomes: the text of `default`, through the pipes behind it."""
+    expression: Expression | None = None
 
     @classmethod
     def parse(cls, source: str) -> Slot:
-        path, bar, rest = source.partition("|")
-        path = path.strip()
+        before = _BEFORE_PIPES.match(source)
+        assert before is not None
+        written, rest = before[0], source[before.end() :]
+        found = _PATH.fullmatch(written)
         pipes: list[Callable[[Piped], Piped]] = []
         fallback: Piped | None = None
-        for name, given in _PIPE.findall(bar + rest):
+        for name, given in _PIPE.findall(rest):
             if name == "default":
                 fallback = _arguments(given)[0] if fallback is None else fallback
                 continue
             pipes.append(pipe(name, *_arguments(given)))
             fallback = None if fallback is None else pipes[-1](fallback)
         shown_as = None if fallback is None else shown(fallback)
-        return cls(path.removesuffix("*"), path.endswith("*"), tuple(pipes), shown_as)
+        if found is None:
+            return cls(written.strip(), False, tuple(pipes), shown_as, Expression.parse(written))
+        return cls(found[1], found[2] == "*", tuple(pipes), shown_as)
+
+    def value(self, scope: Scope) -> Value:
+        """Raises Missing and Unfit."""
+        return scope.need(self.path) if self.expression is None else self.expression.value(scope)
 
     def shown(self, value: Value | None) -> str:
         """The text of a value, or of a missing one. Raises Unfit."""
@@ -88,17 +104,25 @@ class Template:
     def slots(self) -> list[Slot]:
         return [part for part in self.parts if isinstance(part, Slot)]
 
-    def render(self, need: Callable[[str], Value]) -> str:
-        """The text, with the values that `need` gives. Raises Unfit, and first what `need` raises."""
-        values: dict[str, Value | None] = {}
+    def render(self, scope: Scope) -> str:
+        """The text for an item. Raises Missing, and Unfit: what is missing comes before a computation that fails."""
+        values: list[Value | None] = []
+        wrong: list[Unfit] = []
         for slot in self.slots:
             try:
-                values[slot.path] = need(slot.path)
+                values.append(slot.value(scope))
             except Missing:
                 if slot.fallback is None:
                     raise
-                values[slot.path] = None
-        return "".join(part if isinstance(part, str) else part.shown(values[part.path]) for part in self.parts)
+                values.append(None)
+            except Unfit as unfit:
+                if slot.expression is None:
+                    raise
+                wrong.append(unfit)
+        if wrong:
+            raise wrong[0]
+        found = iter(values)
+        return "".join(part if isinstance(part, str) else part.shown(next(found)) for part in self.parts)
 
 
 class KeyTemplate:

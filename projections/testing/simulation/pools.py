@@ -15,6 +15,7 @@ from projections.errors import BadInput
 from projections.inspect.cost.examples import compared
 from projections.language import canonical
 from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.measures import TYPED
@@ -117,7 +118,11 @@ class Pools:
                 self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
             for text in (rule.attributes or {}).values():
-                self._expression(source, variable, Expression.of_attribute(text))
+                given = attribute_source(text)
+                if isinstance(given, Template):
+                    self._template(source, variable, text)
+                else:
+                    self._expression(source, variable, given)
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
@@ -158,6 +163,9 @@ class Pools:
 
     def _template(self, source: str, variable: str, text: str) -> None:
         for field in Template.parse(text).fields:
+            if field.expression is not None:
+                self._expression(source, variable, field.expression)
+                continue
             self._read(source, variable, field.name)
             if field.pipes:
                 self._add(field.name, _piped(field.pipes[0].name))
@@ -211,15 +219,21 @@ class Pools:
                     self._add(variable, shared)
                     self._add(template.single, shared)
                     continue
-                pools = [self._texts(name, "S") for name in template.names]
-                for texts in islice(product(*pools), 4):
-                    values = {name: wire(content) for name, content in zip(template.names, texts, strict=True)}
+                pools = [self._bound_values(name, template) for name in template.names]
+                for given in islice(product(*pools), 4):
+                    values = dict(zip(template.names, given, strict=True))
                     try:
                         rendered = template.render(values.get)
                     except BadInput:
                         continue
                     if rendered:
                         self._add(variable, [{"S": rendered}])
+
+    def _bound_values(self, name: str, template: Template) -> list[Value]:
+        """Values of a name in a template of `bind`: of expressions also numbers."""
+        calculated = {path for field in template.fields if field.expression for path in field.expression.calculated}
+        numbers = [value for value in self._values.get(name, ()) if "N" in value] if name in calculated else []
+        return numbers or [{"S": text} for text in self._texts(name, "S")]
 
     def _referenced(self, child: str, name: str, template: Template, several: bool) -> None:
         """Add the attribute by which a child references its parent, or `several` parents."""
