@@ -550,8 +550,8 @@ def _operand(sign: str, argument: Any) -> Operand:
             return template.literal_prefix
         if any(field.expression is not None for field in template.fields):
             raise LanguageError(
-                f"{sign} compares with a constant, or with one value of the item, without a calculation; let a `compute` rule "
-                'set an attribute to the result, and write "{name}" with the name of this attribute'
+                f"{sign} compares with a constant, or with one value of the item, without a calculation; let a `compute` "
+                'rule set an attribute to the result, and write "{name}" with the name of this attribute'
             )
         if template.single is None or template.fields[0].pipes or template.fields[0].star:
             raise LanguageError(
