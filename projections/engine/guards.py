@@ -51,7 +51,7 @@ Healing: TypeAlias = Literal[
     "put back",  # the guard changed with attributes of the application, which read the item and wrote it back whole
     "emptied",  # nothing contributes to it, and it lost the attributes that may have been the reason to keep it
     "owner changed",  # a copy: its guard names another source
-    "taken over",  # a copy: a late write adopted an item of the application
+    "taken over",  # a copy: it adopted an item of the application, perhaps by a late write
     "reference changed",  # a child: it references another parent
     "other parent",  # a child: its guard names another parent than it references
     "no parent",  # a child: it references none, but has embedded attributes

@@ -372,10 +372,21 @@ def target_healing(
         return "gone" if rule.creates else None
     if found := needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
         return found
+    if rule.claimed and before is not None and _is_adopted(guards, rule, key, before, after):
+        return "taken over"
     # nothing contributes to it, and the attribute that it lost may have been the reason to keep it
     guard = guards.read(rule.name, key, after) if before is not None and rule.creates else None
     lost = guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
     return "emptied" if lost else None
+
+
+def _is_adopted(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image, after: Image) -> bool:
+    """Whether a record shows that a claim was published on an item that had no guard.
+
+    It may be the late publish of a claim that is retracted by now. An item without claims gets no guard, which would show
+    that the publish is late. Other rules publish zeros, with a guard.
+    """
+    return guards.read(rule.name, key, before) is None and guards.read(rule.name, key, after) is not None
 
 
 def push_reason(rule: EmbedRule, old: Item | None, new: Item | None, changed: bool) -> PushReason | None:

@@ -177,3 +177,14 @@ def test_a_simulation_accepts_that_a_retired_rule_loses_an_attribute_that_anothe
     outcomes = [setup.play(seed) for seed in range(150, 170)]
     assert any("now is retired: remove" in one.change for one in outcomes)
     assert [one.problems for one in outcomes if one.problems] == []
+
+
+def test_value_of_the_application_that_equals_the_one_of_the_rule_is_removed_when_the_item_leaves_its_entity(
+    played: Scenario,
+) -> None:
+    """Nothing distinguishes them. `docs/rules.md` describes it under ownership."""
+    note = {"PK": "ROOM#r", "SK": "NOTE#1"}
+    played.put({**note, "kind": "note", "writer": "ann"}).settle()
+    assert item(played, note)["by"] == "ann"
+    played.put({**note, "kind": "memo", "writer": "ann", "by": "ann"}).settle()
+    assert item(played, note) == {"kind": "memo", "writer": "ann"}

@@ -183,6 +183,38 @@ def test_a_created_item_with_an_attribute_of_the_application_stays(rule: str) ->
     assert plain(w, at) == left
 
 
+@pytest.mark.parametrize("created", [True, False], ids=["created by the rule", "of the application"])
+def test_retracted_claim_that_is_published_late_is_removed_again(created: bool) -> None:
+    """The item has no guard that shows that the publish is old: the record of the publish leads to the correction."""
+    w = Scene(RULES, HEAD)
+    if not created:
+        w.put(*MAIL, kind="mail")
+    put_reader(w)
+    w.settle()
+    change(w, MAIL, note="mine", remove=("~mail",))
+    published: list[Update] = []
+    original = w.store.write
+
+    def write(one: Write) -> Image | None:
+        if isinstance(one, Update) and one.key == ItemKey("main", *MAIL):
+            published.append(one)
+        return original(one)
+
+    w.store.write = write  # type: ignore[method-assign]
+    w.settle()
+    w.remove(*READER)
+    w.settle()
+    change(w, MAIL, remove=("~mail", "readerId", "name"))
+    w.settle()
+    expected = {"kind": "mail", "note": "mine"}
+    assert plain(w, MAIL) == expected
+    original(published[0])
+    assert (plain(w, MAIL) or {})["readerId"] == "ida"
+    w.settle()
+    assert kept(plain(w, MAIL)) == expected
+    assert w.differences() == []
+
+
 @pytest.mark.parametrize("rule", CREATED)
 @pytest.mark.parametrize("attributes", [{}, {"note": "by hand"}], ids=["bare", "with a note"])
 def test_an_adopted_item_is_never_deleted(rule: str, attributes: dict[str, Any]) -> None:

@@ -1267,6 +1267,12 @@ def claim_retracted_after_the_group_was_read_is_published() -> Iterator[None]:
         yield
 
 
+@mutant("learning", seed=5184)
+def claim_published_late_on_an_item_of_the_application_stays() -> Iterator[None]:
+    with patch.object(plan, "_is_adopted", lambda *_: False):
+        yield
+
+
 # Several sources
 
 

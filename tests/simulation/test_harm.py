@@ -28,6 +28,7 @@ projections:
 PROGRAM = Program.from_document(loads(RULES, "rules.yaml").canonical())
 USER = ItemKey("main", "U#1", "U")
 TAG = ItemKey("main", "T#1", "T")
+NOTE = ItemKey("main", "N#1", "N")
 WHOLE = ItemKey("main", "W#1", "W")
 CREATED = {"count": 1, "guard_tags": {"at": "1", "n": 1, "d": "abcdefgh", "s": "stuvwxyz"}, "guard_": "ijklmnop"}
 """What the rule sets on an item that it creates: the last one is the mark."""
@@ -150,9 +151,18 @@ def test_item_that_exists_must_not_be_marked_as_created(harm: Harm) -> None:
 
 
 def test_copy_of_all_attributes_keeps_what_its_source_never_had(harm: Harm) -> None:
-    source = image(ItemKey("main", "N#1", "N"), text="a", note="of the source")
-    harm.applied(ItemKey("main", "N#1", "N"), None, source)
+    source = image(NOTE, text="a", note="of the source")
+    harm.applied(NOTE, None, source)
     adopted = image(WHOLE, text="mine", own="mine", note="mine")
     harm.applied(WHOLE, None, adopted)
     assert found(harm, WHOLE, adopted, image(WHOLE, text="a", own="mine")) == []
     assert found(harm, WHOLE, image(WHOLE, text="a", own="mine"), image(WHOLE, text="a"))
+
+
+def test_copy_of_all_attributes_removes_what_a_rule_set_on_its_source(harm: Harm) -> None:
+    source, computed = image(NOTE, text="a"), image(NOTE, text="a", length=1)
+    harm.applied(NOTE, None, source)
+    list(harm.written(NOTE, source, computed, "engine"))
+    overwritten = image(WHOLE, text="a", length=9)
+    harm.applied(WHOLE, None, overwritten)
+    assert found(harm, WHOLE, overwritten, image(WHOLE)) == []

@@ -266,6 +266,17 @@ def test_each_reason_to_publish_again_is_in_words(
     assert bool(words) == bool(reason)
 
 
+def test_claim_published_on_an_item_that_had_no_guard_is_checked_again() -> None:
+    program = compiled(ROOT / "projections/rules/lookups.yaml")
+    guards, rule = Guards(program, None), program.recorded["byHandle"]
+    before = {"PK": "HANDLE#ann", "SK": "USER", "note": "mine"}
+    guard = {"d": "recorded", "at": "0000.000000000000001", "by": "main|USER#u1|PROFILE", "n": 1}
+    one = decode(record(100, before, {**before, "userId": "u1", "~byHandle": guard}), {"main": "main"}, program.tables)
+    items = [program.recognise(one.key, image) for image in (one.old, one.new) if image is not None]
+    assert target_healing(guards, rule, one.key, *(item and item.image for item in items)) == "taken over"
+    assert healing_reason(program, guards, rule, one, *items) == "the item was not a copy before"
+
+
 # What is said, by example.
 
 

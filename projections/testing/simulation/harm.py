@@ -190,12 +190,16 @@ class Harm:
         if not shadow.created and any(one.everything for one in self._owned(key, after)):
             shadow.wrote.clear()  # a copy of all attributes owns whatever is put on the items that it created
         self._published(key, after, shadow)
+        self._note_source(key, after)
+
+    def _note_source(self, key: ItemKey, image: Image) -> None:
+        """Note the attributes of an item of which there may be a copy of all attributes."""
         whole = self._ownership.copied_whole
         if whole and any(
             item is not None and item.entity.name in whole
-            for item in (program.recognise(key, after) for program in self._programs)
+            for item in (program.recognise(key, image) for program in self._programs)
         ):
-            self._sourced.update(dict.fromkeys(after))
+            self._sourced.update(dict.fromkeys(image))
 
     def _published(self, key: ItemKey, image: Image, shadow: _Shadow) -> None:
         """Forget attributes that a rule has published on the item: their values are the rule's from now on."""
@@ -221,6 +225,8 @@ class Harm:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
                 self._genuine.setdefault(key, []).append(value)
+        if after is not None:
+            self._note_source(key, after)  # what rules set on a source is copied too
         if before is None:
             assert after is not None
             self._made.add(key)
