@@ -163,7 +163,7 @@ def command(
         from projections.inspect.cost.sample import sample_estimate
         from projections.local.events import read
 
-        records = [one.record for one in read(events)]
+        records = [one.record for one in read(events, program)]
         found = sample_estimate(program, records, assumed, delivery, total)
     else:
         from projections.inspect.cost.estimate import estimate

@@ -74,7 +74,7 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: b
     from projections.inspect.rehearsal.rehearse import rehearse
     from projections.local.events import read
 
-    recorded = read(events)
+    recorded = read(events, program)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
     explanation = explain(program, rehearsal, [one.place for one in recorded])
     if as_json:

@@ -29,6 +29,7 @@ COMMANDS = {
     "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
     "dev": "Run rules on a table's stream, and reload them when they change.",
     "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
+    "events": "Make stream events from plain items, table exports or other events.",
     "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
     "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
     "init": "Create a project: rules, events, tests and a SAM template.",

@@ -133,7 +133,7 @@ def _quarantine(there: Deployed, option: str | None) -> Queue:
 
 
 def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
-    from projections.local import events
+    from projections.local.json_text import documents
     from projections.operations.redrive.sources import BucketSource, FileSource, QueueSource
 
     quarantine, dead_letters, bucket = sources.quarantine, sources.dead_letters, sources.bucket
@@ -147,7 +147,7 @@ def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, re
     if bucket:
         found.append(BucketSource("bucket", there.bucket(bucket), sources.prefix, reader))
     for file in files:  # read before anything is written: an invalid file is wrong usage
-        found.append(FileSource(file, [reader.value(value, place) for place, value in events.documents(file)]))
+        found.append(FileSource(file, [reader.value(value, place) for place, value in documents(file)]))
     if not found:
         raise UsageError(
             "nothing to redrive: pass --quarantine URL, --dead-letters URL, --bucket NAME, --stack or files"

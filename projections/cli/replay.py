@@ -55,8 +55,12 @@ def command(
 ) -> int:
     """Run recorded stream events through the real handler, and print the derived items.
 
-    EVENTS are files with a Lambda event ({"Records": […]}), a list of records, a single record, or JSON lines of these; - is
-    standard input. First, puts the newest version of each recorded item of the application into temporary tables, in memory
+    EVENTS are files, - is standard input. A file has stream records, as Lambda or `aws dynamodbstreams get-records` give
+    them; an object that Lambda wrote to S3 on failure; or items, each as an insert: plain items, the output of `aws dynamodb
+    scan`, or a file of a table export. Steps such as {"put": {…}} are writes; `projections events --help` shows them. A file
+    is JSON, JSON lines or YAML, and may be compressed by gzip. A directory is that of a table export.
+
+    First, puts the newest version of each recorded item of the application into temporary tables, in memory
     or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
     nothing changes.
 
@@ -82,7 +86,7 @@ def command(
     loaded = whole.only(select)
     program = loaded.program
     asked = [_asked(loaded, text) for text in asks]
-    records = [recorded.record for recorded in read(events)]
+    records = [recorded.record for recorded in read(events, program)]
     with ExitStack() as stack:
         tables: Tables
         if endpoint_url is None:

@@ -1,171 +1,95 @@
-"""Reads event files: events of Lambda functions, and other forms of stored stream records."""
+"""Reads event files: stream events in every form in which people have them, and items that become stream records.
+
+| a file holds | its source | it becomes |
+| --- | --- | --- |
+| `{"Records": […]}`, records | Lambda, `aws dynamodbstreams get-records`, `sam local generate-event` | these records |
+| `{"DDBStreamBatchInfo": …}` | an on-failure destination in S3 | the records in its `payload` |
+| `{"Item": …}`, `{"Items": […]}` | a table export (DYNAMODB_JSON), `aws dynamodb scan`, `get-item` | inserts |
+| `{"Keys": …, "NewImage": …}` | an incremental export | inserts, edits, removals |
+| `{"put": …}` and other steps | people, as in case files (`steps`) | the records of these writes |
+| an item with all key attributes | people | an insert |
+
+A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed. A directory is that of a table export. The
+writes of all files run in order on one store in memory, so the second put of a key is an edit.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from projections.engine.records import is_sequence, is_value
 from projections.errors import UsageError
+from projections.language.syntax import suggest
+from projections.local.json_text import Document, parsed, text_of
+from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
+from projections.local.steps import STEPS, step_mistakes
 
-__all__ = ["Recorded", "documents", "flaw", "read"]
+if TYPE_CHECKING:
+    from projections.language.program import Program
 
-_DEEPEST = 200
-"""Levels of nesting. DynamoDB has 32, which are 64 in JSON; later code may use recursion."""
+__all__ = ["Recorded", "flaw", "read"]
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
-_IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
+_PLAIN = 'write an item as {"put": {"PK": …}}'
+_Found: TypeAlias = "Recorded | Write"
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One record of an event file, unchanged, and its place."""
-
-    record: Mapping[str, Any]
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """One JSON value of a file, which may have several, like JSON lines."""
-
-    file: str
-    text: str
-    start: int
-    value: Any
-
-    def place(self, offset: int) -> str:
-        line = self.text.count("\n", 0, offset) + 1
-        return f"{self.file}:{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
-
-
-class _UnusableError(ValueError):
-    """JSON that Python's decoder accepts or fails on, and that no event has. `_unusable` finds its place."""
-
-
-def _number(text: str) -> int | float:
-    if reason := _no_number(text):
-        raise _UnusableError(reason)
-    return int(text) if text.lstrip("-").isdecimal() else float(text)
-
-
-def _no_number(text: str) -> str | None:
-    if text in ("NaN", "Infinity", "-Infinity"):
-        return f"{text} is not JSON"
-    return None if math.isfinite(float(text)) else "a number too large for JSON; DynamoDB has 38 digits"
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _UnusableError("a name comes twice")
-    return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number)
-
-
-def read(paths: Sequence[str]) -> list[Recorded]:
+def read(paths: Sequence[str], program: Program | None = None) -> list[Recorded]:
     """Return the records of event files in order; `-` is standard input.
 
-    A file has Lambda's event (`{"Records": […]}`), a list of records, one record, or several of these. Of an object that
-    Lambda wrote to S3 on failure, the payload is read. Raises UsageError if a file is something else, or if none of its
-    records can be used. The handler quarantines an invalid record among valid ones.
+    With the program of the rules, files may also hold items, and records may lack their table's ARN if the rules have one
+    table. Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
+    invalid record among valid ones.
     """
-    return [recorded for path in paths for recorded in _file(path)]
+    found: list[_Found] = []
+    for path in _files(paths):
+        some = list(_file(path, program))
+        flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
+        if some and all(flaws):
+            raise UsageError(f"{some[0].place}: {flaws[0]}")
+        if not some:
+            raise UsageError(f"{path}: no records in it; {_STREAM}" + (f"; {_PLAIN}" if program else ""))
+        found += some
+    if program is None:
+        return [one for one in found if isinstance(one, Recorded)]
+    return list(records_of(program, found))
 
 
-def documents(path: str) -> Iterator[tuple[str, Any]]:
-    """Return every JSON value of a file, `-` is standard input, with its place. Raises UsageError for anything else."""
-    for document in _documents(path, _text(path)):
-        yield document.place(document.start), document.value
-
-
-def _file(path: str) -> list[Recorded]:
-    found = [recorded for document in _documents(path, _text(path)) for recorded in _records(document)]
-    flaws = [flaw(recorded.record) for recorded in found]
-    if found and all(flaws):
-        raise UsageError(f"{found[0].place}: {flaws[0]}")
-    if not found:
-        raise UsageError(f"{path}: no records in it; {_STREAM}")
-    return found
-
-
-def _text(path: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if data.startswith(b"\x1f\x8b"):
-        raise UsageError(f"{path}: is compressed by gzip; decompress it first: gunzip -c FILE | projections … -")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
-
-
-def _documents(file: str, text: str) -> Iterator[_Document]:
-    position = _skip(text, 0)
-    while position < len(text):
-        document = _Document(file, text, position, None)
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except json.JSONDecodeError as error:
+def _files(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        if path == "-" or not Path(path).is_dir():
+            yield path
+            continue
+        files = sorted(str(file) for file in Path(path).rglob("data/*.json.gz"))
+        if not files:
             raise UsageError(
-                f"{document.place(error.pos)}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
-            ) from None
-        except (_UnusableError, RecursionError):
-            raise _unusable(document) from None
-        if _deep(value):
-            raise _unusable(document)
-        yield _Document(file, text, position, value)
-        position = _skip(text, end)
+                f"{path}: is a directory without data/*.json.gz, the files of a table export in the format DYNAMODB_JSON"
+            )
+        yield from files
 
 
-def _deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(_DEEPEST):
-        level = [
-            each
-            for one in level
-            if isinstance(one, dict | list)
-            for each in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True
+def _file(path: str, program: Program | None) -> Iterator[_Found]:
+    if path.endswith((".yaml", ".yml")):
+        yield from _yaml(path, program)
+        return
+    table = _exported_table(path) if program is not None and path != "-" else None
+    for document in parsed(path, text_of(path)):
+        yield from _values(document, program, table)
 
 
-def _unusable(document: _Document) -> UsageError:
-    """Return the first invalid number, repeated name or too deep level, with its place."""
-    names: list[set[str]] = []
-    for token in _TOKEN.finditer(document.text, document.start):
-        text, reason = token[0], None
-        if text in ("{", "["):
-            names.append(set())
-            reason = f"nested in more than {_DEEPEST} levels; {_STREAM}" if len(names) > _DEEPEST else None
-        elif text in ("}", "]"):
-            names.pop()
-        elif not text.startswith('"'):
-            reason = _no_number(text)
-        elif document.text.startswith(":", _skip(document.text, token.end())):
-            name = json.loads(text)
-            reason = f"the name {text[:60]} comes twice in one object; remove one" if name in names[-1] else None
-            names[-1].add(name)
-        if reason:
-            return UsageError(f"{document.place(token.start())}: {reason}")
-    raise AssertionError("the decoder refused what has no flaw")
+def _exported_table(path: str) -> str | None:
+    """Return the table's name in the summary of the export to which a file belongs."""
+    summary = Path(path).parent.parent / "manifest-summary.json"
+    try:
+        arn = json.loads(summary.read_text()).get("tableArn", "")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return table_in(arn) if isinstance(arn, str) else None
 
 
-def _records(document: _Document) -> Iterator[Recorded]:
+def _values(document: Document, program: Program | None, table: str | None) -> Iterator[_Found]:
     value, path, offset, source = document.value, "", document.start, document
     if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
         payload = value.get("payload")
@@ -174,43 +98,95 @@ def _records(document: _Document) -> Iterator[Recorded]:
                 f"{document.place(offset)}: has the position of failed records in their stream, but not the records; "
                 "only the objects of an S3 destination have them (payload)"
             )
-        (source, *_) = [*_documents(f"{document.file}: payload", payload)] or [document]
+        (source, *_) = [*parsed(f"{document.file}: payload", payload)] or [document]
         value, offset = source.value, source.start
-    if isinstance(value, dict) and "Records" in value:
-        path, value = "Records", value["Records"]
+    list_of = _list_in(value, program)
+    if list_of is not None:
+        path, value = list_of, value[list_of]
         if not isinstance(value, list):
-            raise UsageError(f"{source.place(offset)}: Records is not a list; {_STREAM}")
+            raise UsageError(f"{source.place(offset)}: {path} is not a list; {_STREAM}")
     elements = value if isinstance(value, list) else [value]
-    starts = _starts(source, path) if isinstance(value, list) else [offset]
+    starts = source.starts(path) if isinstance(value, list) else [offset]
     for number, element in enumerate(elements):
         start = starts[number] if number < len(starts) else offset
         place = source.place(start) + (f": {path}[{number}]" if isinstance(value, list) else "")
-        if not isinstance(element, dict) or not isinstance(element.get("dynamodb"), dict):
+        if _is_record(element):
+            yield Recorded(element, place)
+        elif program is not None and isinstance(element, dict):
+            yield _write(program, source.exact(start), place, table, within_items=path == "Items")
+        else:
             raise UsageError(f"{place}: {_strange(element)}; {_STREAM}")
-        yield Recorded(element, place)
 
 
-def flaw(record: Mapping[str, Any]) -> str | None:
-    """Return why a record cannot be used, and what to do; None if it can."""
-    name, body = record.get("eventName"), record["dynamodb"]
-    if not isinstance(name, str) or name not in _IMAGES:
-        return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
-    if not is_sequence(body.get("SequenceNumber")):
-        return "no SequenceNumber, the text of up to 40 digits by which versions of an item are ordered"
-    for image in ("Keys", *_IMAGES[name]):
-        if not isinstance(body.get(image), dict):
-            view = body.get("StreamViewType", "not given")
-            return (
-                f"{name} without {image} (its StreamViewType: {view}); "
-                "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
-            )
-        for attribute, value in body[image].items():
-            if not is_value({"M": {attribute: value}}):
-                return (
-                    f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
-                    'write it with its type, such as {"S": "text"} or {"N": "1"}'
-                )
-    return None
+def _list_in(value: Any, program: Program | None) -> str | None:
+    """Return the field of a document that has the list of its records or items."""
+    if not isinstance(value, dict) or _is_record(value):
+        return None
+    if "Records" in value:
+        return "Records"
+    scanned = program is not None and isinstance(value.get("Items"), list) and table_of(program, value) is None
+    return "Items" if scanned else None
+
+
+def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
+    from projections.errors import Problem
+    from projections.language.mistakes import Mistake, dotted
+    from projections.language.source import UnreadableError
+    from projections.language.source import read as read_yaml
+
+    try:
+        source = read_yaml(text_of(path), exact=True)
+    except UnreadableError as error:
+        raise UsageError(f"{path}:{error.line}:{error.column}: {error.message}") from None
+    if source.mistakes:
+        raise UsageError(
+            *(str(Problem(path, *source.position(one), dotted(one.path), one.message)) for one in source.mistakes)
+        )
+    data = source.data
+    if isinstance(data, dict) and "cases" in data:
+        raise UsageError(f"{path}: is a case file, not an event file; run its cases with pytest")
+    field = _list_in(data, program)
+    within: tuple[str, ...] = () if field is None else (field,)
+    data = data if field is None else data[field]
+    for number, element in enumerate(data if isinstance(data, list) else [] if data is None else [data]):
+        location: tuple[str | int, ...] = (*within, number) if isinstance(data, list) else within
+        line, column = source.position(Mistake(location, ""))
+        place = f"{path}:{line}:{column}" + (f": {field or ''}[{number}]" if isinstance(data, list) else "")
+        if _is_record(element):
+            yield Recorded(element, place)
+        elif program is not None and isinstance(element, dict):
+            yield _write(program, element, place, None)
+        else:
+            raise UsageError(f"{place}: {_strange(element)}; {_STREAM}; {_PLAIN}")
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("dynamodb"), dict)
+
+
+def _write(
+    program: Program, element: dict[str, Any], place: str, table: str | None, *, within_items: bool = False
+) -> Write:
+    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else."""
+    fitting = table_of(program, element)
+    if fitting is not None or within_items:
+        return Write({"put": element}, place, table)
+    if isinstance(element.get("Item"), dict):
+        return Write({"put": element["Item"]}, place, table)
+    if isinstance(element.get("Keys"), dict) and ("Metadata" in element or "NewImage" in element):
+        return Write(element, place, table, incremental=True)
+    if element.keys() & set(STEPS) or "remove" in element:
+        mistakes = list(step_mistakes(element, ()))
+        if mistakes:
+            where = ".".join(map(str, mistakes[0].path))
+            raise UsageError(f"{place}: {where + ': ' if where else ''}{mistakes[0].message}")
+        return Write(element, place)
+    near = next((suggest(name, STEPS) for name in element if suggest(name, STEPS)), "")
+    keys = " or ".join(" and ".join(schema.key_attributes) for schema in program.tables.values())
+    raise UsageError(
+        f"{place}: {_strange(element)}, and not an item or a step{near}: it lacks {keys}; {_PLAIN}, and a stream event as "
+        '{"Records": […]}'
+    )
 
 
 def _strange(element: Any) -> str:
@@ -219,30 +195,4 @@ def _strange(element: Any) -> str:
         if source:
             return f"a record of {source}, not of a DynamoDB stream"
         return "not a stream record: it has no dynamodb part"
-    return f"expected a stream record, found {json.dumps(element, ensure_ascii=False)[:40]}"
-
-
-def _starts(document: _Document, field: str) -> list[int]:
-    """Return the position of each element of the document's list, or of that in a field."""
-    text, position = document.text, document.start
-    if field:
-        position = _skip(text, position + 1)
-        while True:
-            name, end = _DECODER.raw_decode(text, position)
-            position = _skip(text, _skip(text, end) + 1)
-            if name == field:
-                break
-            position = _skip(text, _skip(text, _DECODER.raw_decode(text, position)[1]) + 1)
-    starts, position = [], _skip(text, position + 1)
-    while text[position] != "]":
-        starts.append(position)
-        position = _skip(text, _DECODER.raw_decode(text, position)[1])
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-    return starts
-
-
-def _skip(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+    return f"expected a stream record, found {json.dumps(element, ensure_ascii=False, default=str)[:40]}"

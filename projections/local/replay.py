@@ -17,7 +17,7 @@ from projections.language.rules import owned_on
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
 from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn
-from projections.local.events import flaw
+from projections.local.recording import flaw
 from projections.local.tables import LEDGER, MemoryTables, Tables, stream_label
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from projections.api import ask
 from projections.language.mistakes import Location, Mistake
 from projections.language.syntax import suggest
 from projections.language.values import plain_item
+from projections.local.items import json_words, wire_item
 from projections.printable import printable
 from projections.testing.comparison import aligned
-from projections.testing.items import json_words, wire_item
 from projections.testing.scenario import Scenario
 
 __all__ = ["ask_differences", "ask_mistakes"]

@@ -39,17 +39,15 @@ from projections.errors import Problem, UsageError
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
+from projections.local.steps import STEPS, step_mistakes
 from projections.testing.asks import ask_differences, ask_mistakes
 from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
 __all__ = ["Case", "Suite", "read_cases"]
 
-STEPS = ("put", "update", "delete", "expire")
-
 _FILE = {"rules", "redeliver", "simulate", "cases"}
 _CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks", "ranks"}
-_STEP = {*STEPS, "table", "remove", "add"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class Case:
         for table, items in _by_table(scenario, self.content.get("given", ())):
             scenario.given(*items, table=table)
         for step in self.content.get("when", ()):
-            _do(scenario, step)
+            scenario.do(step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,33 +175,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
         yield Mistake((*path, "when"), f"expected a list of steps: {', '.join(STEPS)}")
         return
     for number, step in enumerate(steps or ()):
-        yield from _of_step(step, (*path, "when", number))
-
-
-def _of_step(step: object, path: Location) -> Iterator[Mistake]:
-    if not isinstance(step, dict):
-        yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, such as `put: {{…}}`")
-        return
-    unknown = list(_names(step, path, _STEP))
-    if unknown:
-        yield from unknown
-        return
-    verbs = [name for name in STEPS if name in step]
-    if len(verbs) != 1:
-        yield Mistake(path, f"a step is one of {', '.join(STEPS)}; this has {' and '.join(verbs) or 'none of them'}")
-        return
-    if not isinstance(step[verbs[0]], dict | list) or (
-        verbs[0] in ("put", "update") and isinstance(step[verbs[0]], list)
-    ):
-        yield Mistake((*path, verbs[0]), "expected an item" if verbs[0] in ("put", "update") else "expected a key")
-    for name, kind, words in (
-        ("remove", list, "a list of attributes"),
-        ("add", dict, "attributes with numbers or sets"),
-    ):
-        if name in step and verbs[0] != "update":
-            yield Mistake((*path, name), f"only `update` has `{name}`", at_key=True)
-        elif name in step and not isinstance(step[name], kind):
-            yield Mistake((*path, name), f"expected {words}")
+        yield from step_mistakes(step, (*path, "when", number))
 
 
 def _names(data: Mapping[str, Any], path: Location, known: set[str] | frozenset[str]) -> Iterator[Mistake]:
@@ -223,15 +195,3 @@ def _by_table(scenario: Scenario, content: Any) -> Iterator[tuple[str, list[Any]
                 f"the rules have several tables ({', '.join(tables)}): list items by table, such as `{tables[0]}: […]`"
             )
         yield tables[0], content
-
-
-def _do(scenario: Scenario, step: Mapping[str, Any]) -> None:
-    table = step.get("table")
-    if "put" in step:
-        scenario.put(step["put"], table=table)
-    elif "delete" in step:
-        scenario.delete(step["delete"], table=table)
-    elif "expire" in step:
-        scenario.expire(step["expire"], table=table)
-    else:
-        scenario.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)

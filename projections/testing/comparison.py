@@ -8,8 +8,8 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 from projections.language.values import changed_attributes
+from projections.local.items import key_words, value_words
 from projections.printable import printable
-from projections.testing.items import key_words, value_words
 
 __all__ = ["Comparison", "aligned"]
 

@@ -12,10 +12,10 @@ from projections.language.program import Program
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
 from projections.local.functions import Functions, LocalQueue
+from projections.local.items import key_words
 from projections.local.tables import MemoryTables, schemas
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
-from projections.testing.items import key_words
 
 __all__ = ["LocalRun"]
 

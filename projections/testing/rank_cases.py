@@ -9,8 +9,8 @@ from typing import Any
 from projections.api import ranking
 from projections.language.mistakes import Location, Mistake
 from projections.language.values import number_text
+from projections.local.items import json_words
 from projections.printable import printable
-from projections.testing.items import json_words
 from projections.testing.scenario import Scenario
 
 __all__ = ["rank_differences", "rank_mistakes"]

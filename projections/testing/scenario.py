@@ -7,22 +7,21 @@ from typing import Any, Literal
 
 from projections.api import ask
 from projections.engine.rejections import Rejected
-from projections.engine.store import Image, ItemKey, Update
-from projections.errors import InvalidRequest, UsageError
+from projections.engine.store import Image, ItemKey
+from projections.errors import UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet
 from projections.language.values import plain_item
+from projections.local.items import key_of, wire_item
+from projections.local.steps import Application, Item, Key
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import Comparison
-from projections.testing.items import key_of, key_words, wire_item
 from projections.testing.local_run import LocalRun
 from projections.testing.simulated import assert_simulation
 
 __all__ = ["Scenario"]
 
-Item = Mapping[str, Any]
-Key = Mapping[str, Any] | Sequence[Any]
 Rejection = Mapping[str, Any]
 
 
@@ -42,19 +41,20 @@ class Scenario:
         self._store = self._local.store
         self._written = MemoryStore(self.program.tables, streams=())
         """The items as the application wrote them."""
+        self._application = Application(self.program, self._store, self._written)
 
     # What the application writes
 
     def given(self, *items: Item, table: str | None = None) -> Scenario:
         """Put items in this order, and settle. Returns the scenario, as all methods that write do."""
         for item in items:
-            self._put("given", item, table)
+            self._application.put(item, table, "given")
         self.settle()
         return self
 
     def put(self, item: Item, *, table: str | None = None) -> Scenario:
         """Put an item, which replaces one under the same key (PutItem)."""
-        self._put("put", item, table)
+        self._application.put(item, table)
         return self
 
     def update(
@@ -71,50 +71,23 @@ class Scenario:
         Attributes in `key` that are not key attributes are set, as in case files: `update({"PK": "A", "SK": "B", "title":
         "New"})`. So `key` may be a whole item; `set`, `remove` and `add` override its attributes.
         """
-        name, remove = self._table(table, "update"), tuple(remove)
-        beside = _beside_key(key, self.program.tables[name].key_attributes)
-        given = wire_item(set or {}, "update")
-        named = {*given, *remove, *(add or {})}
-        update = Update(
-            key_of(self.program, name, key, "update"),
-            set={**{name: value for name, value in beside.items() if name not in named}, **given},
-            remove=remove,
-            add=wire_item(add or {}, "update: add"),
-        )
-        for store in (self._store, self._written):
-            try:
-                store.write(update)
-            except InvalidRequest as error:
-                raise UsageError(f"update {self._name(update.key)}: {error}") from None
+        self._application.update(key, set, remove=remove, add=add, table=table)
         return self
 
     def delete(self, key: Key, *, table: str | None = None) -> Scenario:
         """Delete an item, if it exists (DeleteItem)."""
-        self._remove("delete", key, table, by_ttl=False)
+        self._application.delete(key, table)
         return self
 
     def expire(self, key: Key, *, table: str | None = None) -> Scenario:
         """Delete an item as DynamoDB's TTL does, which rules may treat differently (`expired`)."""
-        self._remove("expire", key, table, by_ttl=True)
+        self._application.expire(key, table)
         return self
 
-    def _put(self, what: str, item: Item, table: str | None) -> None:
-        name = self._table(table, what)
-        image = wire_item(item, what)
-        key_of(self.program, name, image, what)
-        for store in (self._store, self._written):
-            try:
-                store.put(name, image)
-            except InvalidRequest as error:
-                raise UsageError(f"{what}: {error}") from None
-
-    def _remove(self, what: str, key: Key, table: str | None, *, by_ttl: bool) -> None:
-        name = self._table(table, what)
-        found = key_of(self.program, name, key, what)
-        if by_ttl and self._store.get(found) is None:
-            raise UsageError(f"{what} {self._name(found)}: there is no such item")
-        self._store.remove(found, by_ttl)
-        self._written.remove(found)
+    def do(self, step: Mapping[str, Any]) -> Scenario:
+        """Do a step as case files have it, such as `{"put": {…}}`."""
+        self._application.step(step)
+        return self
 
     # Results
 
@@ -132,12 +105,12 @@ class Scenario:
     def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
         """Return all items of a table as plain values, in the order of their keys."""
         self.settle()
-        return [self._plain(image, guards) for image in self._store.items(self._table(table, "items"))]
+        return [self._plain(image, guards) for image in self._store.items(self._application.table(table, "items"))]
 
     def item(self, key: Key, *, table: str | None = None, guards: bool = False) -> dict[str, Any] | None:
         """Return one item as plain values, None if it does not exist."""
         self.settle()
-        image = self._store.get(key_of(self.program, self._table(table, "item"), key, "item"))
+        image = self._store.get(key_of(self.program, self._application.table(table, "item"), key, "item"))
         return None if image is None else self._plain(image, guards)
 
     def query(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
@@ -183,7 +156,7 @@ class Scenario:
         use `then_all` for items of more than one.
         """
         __tracebackhide__ = True
-        name = self._table(table, "then") if items or gone else next(iter(self.program.tables))
+        name = self._application.table(table, "then") if items or gone else next(iter(self.program.tables))
         self.then_all({name: items}, gone={name: gone}, quarantined=quarantined, guards=guards)
 
     def then_all(
@@ -214,16 +187,6 @@ class Scenario:
 
     # Parts
 
-    def _table(self, name: str | None, what: str) -> str:
-        tables: list[str] = list(self.program.tables)
-        if name is None and len(tables) == 1:
-            return tables[0]
-        if name is None:
-            raise UsageError(f"{what}: the rules have several tables; pass table=…, one of {', '.join(tables)}")
-        if name not in tables:
-            raise UsageError(f"{what}: the rules have no table {name!r}; they have {', '.join(tables)}")
-        return name
-
     def _differences(
         self, items: Mapping[str, Iterable[Item]], gone: Mapping[str, Iterable[Key]], guards: bool
     ) -> list[str]:
@@ -232,12 +195,16 @@ class Scenario:
         }
         listed: dict[ItemKey, Image] = {}
         for name, some in items.items():
-            for key, image in self._keyed(self._table(name, "then"), [wire_item(item, "then") for item in some]):
+            for key, image in self._keyed(
+                self._application.table(name, "then"), [wire_item(item, "then") for item in some]
+            ):
                 if key in listed:
-                    raise UsageError(f"then: {self._name(key)} is listed twice")
+                    raise UsageError(f"then: {self._application.name(key)} is listed twice")
                 listed[key] = image
         absent = [
-            key_of(self.program, self._table(name, "gone"), key, "gone") for name, keys in gone.items() for key in keys
+            key_of(self.program, self._application.table(name, "gone"), key, "gone")
+            for name, keys in gone.items()
+            for key in keys
         ]
         expected |= listed
         for key in absent:
@@ -250,9 +217,6 @@ class Scenario:
 
     def _keyed(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
         return ((key_of(self.program, table, image, "then"), image) for image in images)
-
-    def _name(self, key: ItemKey) -> str:
-        return key_words(key, several=len(self.program.tables) > 1)
 
     def _plain(self, image: Image, guards: bool) -> dict[str, Any]:
         prefix = self.program.guard_prefix
@@ -271,7 +235,7 @@ class Scenario:
             fitting = [number for number, expected in enumerate(wanted) if self._fits(one, expected)]
             met.update(fitting)
             if not fitting:
-                where = self._name(decode_key(one.key)) if one.key else "a record"
+                where = self._application.name(decode_key(one.key)) if one.key else "a record"
                 by = f"rule {mark[0]} rejected" if mark[0] else "rejected:"
                 yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {mark[0]!r}}}])"
         for number, expected in enumerate(wanted):
@@ -292,23 +256,19 @@ class Scenario:
             return False
         key = decode_key(one.key)
         return key == key_of(
-            self.program, self._table(expected.get("table", key.table), "quarantined"), expected["key"], "quarantined"
+            self.program,
+            self._application.table(expected.get("table", key.table), "quarantined"),
+            expected["key"],
+            "quarantined",
         )
 
     def _unrecognised(self) -> Iterator[str]:
         """Yield the items that the application wrote and that belong to no entity: most often their keys are misspelt."""
         found = [
-            self._name(key)
+            self._application.name(key)
             for name in self.program.tables
             for key, image in self._keyed(name, self._written.items(name))
             if self.program.recognise(key, image) is None
         ]
         if found:
             yield f"(these items belong to no entity, so no rule reads them: {', '.join(found)})"
-
-
-def _beside_key(key: Key, names: Sequence[str]) -> Image:
-    """Return the attributes that are not key attributes."""
-    if not isinstance(key, Mapping):
-        return {}
-    return {name: value for name, value in wire_item(key, "update").items() if name not in names}

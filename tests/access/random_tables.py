@@ -12,7 +12,7 @@ from typing import Any
 
 from projections.language.keys import ItemKey
 from projections.language.program import Program
-from projections.testing.items import wire_item
+from projections.local.items import wire_item
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 

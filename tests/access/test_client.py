@@ -28,7 +28,7 @@ from projections.errors import BadInput
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.fragments import helpers
 from projections.inspect.client.naming import docstring, inside, literal, pascal, snake
-from projections.testing.items import wire_item
+from projections.local.items import wire_item
 
 HERE = Path(__file__).parent / "client"
 EVIL = '\x1b]0;o\x07\r\n\u2028\u202e"""\'\\{x}{}%s#!\\N{DASH}'

@@ -24,7 +24,7 @@ from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.rewriting import merged
 from projections.language.templates import Template
-from projections.testing.items import wire_item
+from projections.local.items import wire_item
 from projections.testing.scenario import Scenario
 
 SEEDS = range(1000, 1040)

@@ -17,9 +17,9 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.values import plain_item
 from projections.local.functions import Functions
+from projections.local.items import wire_item
 from projections.local.tables import MemoryTables, schemas
 from projections.stores.memory import MemoryStore
-from projections.testing.items import wire_item
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))
 

@@ -19,8 +19,8 @@ from projections.language.pipes import PIPES
 from projections.language.questions import Expect, Query, WritePattern, WriteStep
 from projections.language.templates import Template
 from projections.language.values import lookup, plain_item, wire
+from projections.local.items import value_of, wire_item
 from projections.testing.cases import Case
-from projections.testing.items import value_of, wire_item
 from projections.testing.scenario import Scenario
 from tests.operations.backfill.stage import Stage
 

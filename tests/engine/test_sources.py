@@ -11,8 +11,8 @@ from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item
+from projections.local.items import wire_item
 from projections.stores.memory import MemoryStore
-from projections.testing.items import wire_item
 from projections.testing.oracle import Oracle
 from projections.testing.scenario import Scenario
 

@@ -9,7 +9,7 @@ import pytest
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.testing.items import wire_item
+from projections.local.items import wire_item
 from projections.testing.simulation.harm import Harm, Ownership
 
 RULES = """

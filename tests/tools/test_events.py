@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from stream_records import numbers, record
 
 from projections.errors import UsageError
+from projections.language.loader import loads
+from projections.language.program import Program
 from projections.local.event_source import Discard
 from projections.local.events import read
 
@@ -90,3 +94,214 @@ def test_a_bad_record_among_good_ones_is_left_for_the_handler(tmp_path: Path) ->
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(UsageError, match=r"nowhere\.json: cannot be read: No such file"):
         read(["nowhere.json"])
+
+
+ONE = Program.from_document(
+    loads(
+        """
+table: {key: [PK, SK]}
+entities: {Post: {key: {PK: "POST#{postId}", SK: METADATA}}}
+projections: {}
+"""
+    ).canonical()
+)
+TWO = Program.from_document(
+    loads(
+        """
+tables: {orders: {key: [id]}, customers: {key: {number: N}}, returns: {key: [id]}}
+entities: {Order: {table: orders, key: {id: "{order}"}}}
+projections: {}
+"""
+    ).canonical()
+)
+ITEM = {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}, "price": {"N": "1.10"}}
+PLAIN = '{"PK": "POST#1", "SK": "METADATA", "price": 1.10}'
+
+
+def made(paths: list[str], program: Program = ONE) -> list[tuple[str, Any, Any]]:
+    """Return event name, old and new image of each record."""
+    bodies = [(one.record["eventName"], one.record["dynamodb"]) for one in read(paths, program)]
+    return [(name, body.get("OldImage"), body.get("NewImage")) for name, body in bodies]
+
+
+def file(tmp_path: Path, name: str, content: str | bytes) -> str:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("step.json", '{"put": ' + PLAIN + "}"),
+        ("item.json", PLAIN),
+        ("items.json", f"[{PLAIN}]"),
+        ("typed.json", json.dumps(ITEM)),
+        ("scan.json", json.dumps({"Items": [ITEM], "Count": 1, "ScannedCount": 1})),
+        ("get.json", json.dumps({"Item": ITEM})),
+        ("export.json.gz", gzip.compress(json.dumps({"Item": ITEM}).encode())),
+        ("item.yaml", "- {PK: POST#1, SK: METADATA, price: 1.10}"),
+        ("step.yml", "put: {PK: POST#1, SK: METADATA, price: 1.10}"),
+        ("scan.yaml", "Items: [{PK: {S: POST#1}, SK: {S: METADATA}, price: {N: '1.10'}}]"),
+        ("incremental.json", json.dumps({"Metadata": {}, "Keys": {}, "NewImage": ITEM})),
+    ],
+)
+def test_an_item_in_any_form_is_an_insert(tmp_path: Path, name: str, text: str | bytes) -> None:
+    assert made([file(tmp_path, name, text)]) == [("INSERT", None, {**ITEM, "price": {"N": "1.1"}})]
+
+
+def test_steps_are_writes_in_order_on_one_table(tmp_path: Path) -> None:
+    steps = file(
+        tmp_path,
+        "steps.yaml",
+        """
+- put: {PK: POST#1, SK: METADATA, title: Old, draft: true}
+- put: {PK: POST#1, SK: METADATA, title: Old, draft: true}
+- update: {PK: POST#1, SK: METADATA, title: New}
+  remove: [draft]
+  add: {views: 2}
+- delete: [POST#1, METADATA]
+""",
+    )
+    again = file(
+        tmp_path, "again.json", '{"put": {"PK": "POST#1", "SK": "METADATA"}} {"expire": ["POST#1", "METADATA"]}'
+    )
+    assert [name for name, _, _ in made([steps, again])] == ["INSERT", "MODIFY", "REMOVE", "INSERT", "REMOVE"]
+    new = made([steps])[1][2]
+    assert new == {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}, "title": {"S": "New"}, "views": {"N": "2"}}
+    records = [one.record for one in read([steps, again], ONE)]
+    assert "userIdentity" in records[-1]
+    assert numbers({"Records": records}) == sorted(numbers({"Records": records}))
+
+
+def test_a_write_finds_the_item_of_an_earlier_record_and_is_newer(tmp_path: Path) -> None:
+    recorded = _recorded("9" * 30)
+    event = file(tmp_path, "event.json", json.dumps(recorded))
+    update = file(tmp_path, "update.yaml", "update: {PK: POST#1, SK: METADATA, title: New}")
+    first, second = read([event, update], ONE)
+    assert first.record == recorded
+    assert second.record["eventName"] == "MODIFY"
+    assert second.record["dynamodb"]["OldImage"] == {**ITEM, "price": {"N": "1.1"}}
+    assert int(second.record["dynamodb"]["SequenceNumber"]) > int("9" * 30)
+
+
+def _recorded(sequence: str) -> dict[str, Any]:
+    return {
+        "eventName": "INSERT",
+        "eventSource": "aws:dynamodb",
+        "eventSourceARN": "arn:aws:dynamodb:eu-west-1:1:table/posts/stream/2026-01-01T00:00:00.000",
+        "dynamodb": {
+            "Keys": {"PK": ITEM["PK"], "SK": ITEM["SK"]},
+            "NewImage": ITEM,
+            "SequenceNumber": sequence,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        },
+    }
+
+
+def test_output_of_get_records_is_an_event_of_the_only_table(tmp_path: Path) -> None:
+    """It has no ARN, and the API's names of an identity."""
+    raw = {**_recorded("1"), "userIdentity": {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}}
+    del raw["eventSourceARN"]
+    path = file(tmp_path, "records.json", json.dumps({"Records": [raw], "NextShardIterator": "x"}))
+    (one,) = read([path], ONE)
+    assert ":table/main/stream/" in one.record["eventSourceARN"]
+    assert one.record["userIdentity"] == {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    with pytest.raises(
+        UsageError, match=r"records.json:1:\d+: Records\[0\]: has no eventSourceARN, and the rules have"
+    ):
+        read([path], TWO)
+
+
+def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_path: Path) -> None:
+    data = [gzip.compress(json.dumps({"Item": {"id": {"S": name}}}).encode()) for name in "ab"]
+    for number, content in enumerate(data):
+        file(tmp_path, f"AWSDynamoDB/01-ab/data/{number}.json.gz", content)
+    summary = file(
+        tmp_path, "AWSDynamoDB/01-ab/manifest-summary.json", '{"tableArn": "arn:aws:dynamodb:x:1:table/returns"}'
+    )
+    found = read([str(tmp_path)], TWO)
+    assert [one.record["dynamodb"]["Keys"] for one in found] == [{"id": {"S": "a"}}, {"id": {"S": "b"}}]
+    assert {one.record["eventSourceARN"].split("/")[1] for one in found} == {"returns"}
+    Path(summary).write_text('{"tableArn": "arn:aws:dynamodb:x:1:table/prod"}')
+    with pytest.raises(UsageError, match=r"0.json.gz:1:1: is of an export of the table 'prod', the rules have orders"):
+        read([str(tmp_path)], TWO)
+    Path(summary).unlink()
+    with pytest.raises(UsageError, match="the table may be orders or returns; name it"):
+        read([str(tmp_path)], TWO)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"empty: is a directory without data/\*\.json\.gz"):
+        read([str(tmp_path / "empty")], TWO)
+
+
+def test_incremental_exports_are_edits_and_removals(tmp_path: Path) -> None:
+    new = {**ITEM, "price": {"N": "2"}}
+    lines = [
+        {"Keys": {"PK": ITEM["PK"], "SK": ITEM["SK"]}, "Metadata": {}, "OldImage": ITEM, "NewImage": new},
+        {"Keys": {"PK": ITEM["PK"], "SK": ITEM["SK"]}, "Metadata": {}, "OldImage": new},
+    ]
+    path = file(tmp_path, "lines.json", "\n".join(map(json.dumps, lines)))
+    assert [name for name, _, _ in made([path])] == ["MODIFY", "REMOVE"]
+    bare = file(tmp_path, "bare.json", json.dumps({"Keys": lines[0]["Keys"], "Metadata": {}}))
+    with pytest.raises(UsageError, match=r"bare.json:1:1: a removal without OldImage; export with the view type"):
+        read([bare], ONE)
+
+
+def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path) -> None:
+    steps = file(
+        tmp_path,
+        "steps.yaml",
+        "[{number: 7}, {put: {id: o1}, table: orders}, {update: {number: 7, name: Ann}}, {delete: [7], table: customers}]",
+    )
+    found = read([steps], TWO)
+    assert [one.record["eventSourceARN"].split("/")[1] for one in found] == [
+        "customers",
+        "orders",
+        "customers",
+        "customers",
+    ]
+    with pytest.raises(UsageError, match=r"x.yaml:1:1: the table may be orders or returns; name it"):
+        read([file(tmp_path, "x.yaml", "put: {id: o1}")], TWO)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "- put: {PK: POST#1}",
+            r"bad.yaml:1:3: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK",
+        ),
+        (
+            "- {PK: a, SK: b}\n- remove: {PK: a, SK: b}",
+            r"bad.yaml:2:3: \[1\]: remove: `remove` lists .* write `delete`",
+        ),
+        ("delete: [a, b]", "bad.yaml:1:1: delete a · b: there is no such item"),
+        (
+            "putt: {PK: a, SK: b}",
+            r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK; write an item as',
+        ),
+        ("{pk: a, SK: b}", r"not a stream record: .* not an item or a step: it lacks PK and SK"),
+        ("put: {PK: {S: a}, SK: {N: 1}}", r"put: SK is \{'N': 1\}, not a value of DynamoDB"),
+        ("put: {PK: '', SK: b}", "bad.yaml:1:1: put: "),
+        ("cases: []", "is a case file, not an event file; run its cases with pytest"),
+        ("[1]", r"bad.yaml:1:2: \[0\]: expected a stream record, found 1"),
+        ("a: [", r"bad.yaml:1:5: not YAML|bad.yaml:2:1: not YAML"),
+        ("", "no records in it"),
+        ("$ion_1_0 {}", "is in Amazon Ion; export the table in the format DYNAMODB_JSON"),
+    ],
+)
+def test_a_mistake_in_plain_items_has_place_reason_and_solution(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        read([file(tmp_path, "bad.yaml", text)], ONE)
+
+
+def test_events_prints_an_event_that_replay_reads(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    items = file(tmp_path, "items.yaml", '[{PK: USER#a, SK: "POST#2025-01-01#p1", postId: p1, title: T}]')
+    code, out, _ = run("events", "--rules", "social", items, "--table", "posts")
+    assert code == 0
+    event = file(tmp_path, "event.json", out)
+    assert "table/posts/stream/" in json.loads(out)["Records"][0]["eventSourceARN"]
+    replayed = [json.loads(run("replay", "--rules", "social", path, "--json")[1]) for path in (event, items)]
+    assert replayed[0]["items"] == replayed[1]["items"] != []
+    assert run("events", "--rules", "social", items, "--table", "other=posts")[0] == 2

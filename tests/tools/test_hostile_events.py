@@ -20,7 +20,7 @@ from projections.cli.main import main
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.local.events import documents
+from projections.local.json_text import documents
 from projections.operations.redrive.messages import Reader
 from projections.printable import printable
 from projections.testing.cases import read_cases
@@ -327,7 +327,7 @@ def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) 
         ("[" * 250 + "]" * 250, ":1:201: nested in more than 200 levels"),
         ('{"a": 1}\nnot json', ":1:1: not a stream record"),
         (r'"\ud800"', ":1:1: expected a stream record"),
-        (gzip.compress(b"{}")[:9], ": is compressed by gzip; decompress it first"),
+        (gzip.compress(b"{}")[:9], ": cannot be decompressed by gzip"),
         (b"{}\n\xff", ":2: not UTF-8 at byte 3"),
         (b"", ": no records in it"),
     ],

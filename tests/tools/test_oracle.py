@@ -19,8 +19,8 @@ from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
 from projections.language.measures import FUNCTIONS
 from projections.language.ruleset import RuleSet
+from projections.local.items import wire_item
 from projections.testing.cases import read_cases
-from projections.testing.items import wire_item
 from projections.testing.oracle import Difference, Oracle, compare, expected
 from projections.testing.oracle.measures import Measure
 from projections.testing.oracle.patterns import pattern

@@ -218,6 +218,7 @@ LIVE: dict[str, Scene] = {
             for more in ([], ["--json"])
         ]
     ),
+    "events": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--table", EVIL], [EVIL]],
     "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
     "queries": lambda place, path: [
         ["--rules", asked(path), "likesOf", "userId=" + EVIL],

@@ -23,7 +23,7 @@ from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.rewriting import written
-from projections.testing.items import wire_item
+from projections.local.items import wire_item
 
 HEAD = """
 tables: {media: {key: [PK, SK]}, press: {key: [PK, SK]}}

@@ -1,0 +1,176 @@
+"""Reads files of JSON values: one, several after each other, or JSON lines, also compressed by gzip. Each has its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from projections.errors import UsageError
+
+__all__ = ["Document", "documents", "parsed", "text_of"]
+
+_DEEPEST = 200
+"""Levels of nesting. DynamoDB has 32, which are 64 in JSON; later code may use recursion."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
+_STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One JSON value of a file."""
+
+    file: str
+    text: str
+    start: int
+    value: Any
+
+    def place(self, offset: int) -> str:
+        """Return file, line and column of a position in the text."""
+        line = self.text.count("\n", 0, offset) + 1
+        return f"{self.file}:{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
+
+    def exact(self, offset: int) -> Any:
+        """Return the value at a position, with all digits of its numbers."""
+        return _EXACT.raw_decode(self.text, offset)[0]
+
+    def starts(self, field: str) -> list[int]:
+        """Return the position of each element of the document's list, or of that in a field."""
+        text, position = self.text, self.start
+        if field:
+            position = _skip(text, position + 1)
+            while True:
+                name, end = _DECODER.raw_decode(text, position)
+                position = _skip(text, _skip(text, end) + 1)
+                if name == field:
+                    break
+                position = _skip(text, _skip(text, _DECODER.raw_decode(text, position)[1]) + 1)
+        starts, position = [], _skip(text, position + 1)
+        while text[position] != "]":
+            starts.append(position)
+            position = _skip(text, _DECODER.raw_decode(text, position)[1])
+            if text[position] == ",":
+                position = _skip(text, position + 1)
+        return starts
+
+
+class _UnusableError(ValueError):
+    """JSON that Python's decoder accepts or fails on, and that no event has. `_unusable` finds its place."""
+
+
+def _number(text: str) -> int | float:
+    if reason := _no_number(text):
+        raise _UnusableError(reason)
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def _no_number(text: str) -> str | None:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return f"{text} is not JSON"
+    return None if math.isfinite(float(text)) else "a number too large for JSON; DynamoDB has 38 digits"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _UnusableError("a name comes twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number)
+_EXACT = json.JSONDecoder(parse_float=Decimal)
+
+
+def documents(path: str) -> Iterator[tuple[str, Any]]:
+    """Return every JSON value of a file, `-` is standard input, with its place. Raises UsageError for anything else."""
+    for document in parsed(path, text_of(path)):
+        yield document.place(document.start), document.value
+
+
+def text_of(path: str) -> str:
+    """Return the text of a file, which may be compressed by gzip; `-` is standard input. Raises UsageError."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
+    if data.startswith((b"\xe0\x01\x00\xea", b"$ion_1_0")):
+        raise UsageError(f"{path}: is in Amazon Ion; export the table in the format DYNAMODB_JSON")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+
+
+def parsed(file: str, text: str) -> Iterator[Document]:
+    """Yield the JSON values of a text. Raises UsageError with the place of what is not JSON."""
+    position = _skip(text, 0)
+    while position < len(text):
+        document = Document(file, text, position, None)
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{document.place(error.pos)}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
+            ) from None
+        except (_UnusableError, RecursionError):
+            raise _unusable(document) from None
+        if _deep(value):
+            raise _unusable(document)
+        yield Document(file, text, position, value)
+        position = _skip(text, end)
+
+
+def _deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            each
+            for one in level
+            if isinstance(one, dict | list)
+            for each in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _unusable(document: Document) -> UsageError:
+    """Return the first invalid number, repeated name or too deep level, with its place."""
+    names: list[set[str]] = []
+    for token in _TOKEN.finditer(document.text, document.start):
+        text, reason = token[0], None
+        if text in ("{", "["):
+            names.append(set())
+            reason = f"nested in more than {_DEEPEST} levels; {_STREAM}" if len(names) > _DEEPEST else None
+        elif text in ("}", "]"):
+            names.pop()
+        elif not text.startswith('"'):
+            reason = _no_number(text)
+        elif document.text.startswith(":", _skip(document.text, token.end())):
+            name = json.loads(text)
+            reason = f"the name {text[:60]} comes twice in one object; remove one" if name in names[-1] else None
+            names[-1].add(name)
+        if reason:
+            return UsageError(f"{document.place(token.start())}: {reason}")
+    raise AssertionError("the decoder refused what has no flaw")
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position

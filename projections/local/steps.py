@@ -1,0 +1,186 @@
+"""Writes of an application as plain items: the steps of case files and event files, and the methods of a scenario.
+
+- put: {PK: USER#bob, SK: "LIKE#POST#p1"}
+- update: {PK: "POST#p1", SK: METADATA, title: New}     # the key, and what is set
+  remove: [draft]
+  add: {views: 1}
+- delete: {PK: USER#bob, SK: "LIKE#POST#p1"}             # or [USER#bob, "LIKE#POST#p1"]
+- expire: {PK: USER#eve, SK: "LIKE#POST#p1"}             # deleted by TTL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from projections.engine.records import is_value
+from projections.engine.store import Image, ItemKey, Update
+from projections.errors import InvalidRequest, UsageError
+from projections.language.mistakes import Location, Mistake
+from projections.language.program import Program
+from projections.language.syntax import suggest
+from projections.local.items import key_of, key_words, wire_item
+from projections.stores.memory import MemoryStore
+
+__all__ = ["STEPS", "Application", "Item", "Key", "step_mistakes"]
+
+STEPS = ("put", "update", "delete", "expire")
+
+_NAMES = {*STEPS, "table", "remove", "add"}
+
+Item = Mapping[str, Any]
+Key = Mapping[str, Any] | Sequence[Any]
+
+
+def step_mistakes(step: object, path: Location) -> Iterator[Mistake]:
+    """Yield the mistakes in the form of a step."""
+    if not isinstance(step, dict):
+        yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, such as `put: {{…}}`")
+        return
+    if isinstance(step.get("remove"), dict) and "update" not in step:
+        yield Mistake(
+            (*path, "remove"),
+            "`remove` lists attributes of an `update`; to delete an item, write `delete`",
+            at_key=True,
+        )
+        return
+    if unknown := [name for name in step if name not in _NAMES]:
+        for name in unknown:
+            hint = suggest(name, sorted(_NAMES)) or f"; allowed are {', '.join(sorted(_NAMES))}"
+            yield Mistake((*path, name), f"unknown{hint}", at_key=True)
+        return
+    verbs = [name for name in STEPS if name in step]
+    if len(verbs) != 1:
+        yield Mistake(path, f"a step is one of {', '.join(STEPS)}; this has {' and '.join(verbs) or 'none of them'}")
+        return
+    (verb,) = verbs
+    if not isinstance(step[verb], dict | list) or (verb in ("put", "update") and isinstance(step[verb], list)):
+        yield Mistake((*path, verb), "expected an item" if verb in ("put", "update") else "expected a key")
+    for name, kind, words in (
+        ("remove", list, "a list of attributes"),
+        ("add", dict, "attributes with numbers or sets"),
+    ):
+        if name in step and verb != "update":
+            yield Mistake((*path, name), f"only `update` has `{name}`", at_key=True)
+        elif name in step and not isinstance(step[name], kind):
+            yield Mistake((*path, name), f"expected {words}")
+    if not isinstance(step.get("table", ""), str):
+        yield Mistake((*path, "table"), "expected the name of a table")
+
+
+class Application:
+    """An application that writes to stores in memory, to all the same. An item has plain values, or is in wire form.
+
+    Every method raises UsageError, which begins with the name of the write, if an item or a key does not fit the rules.
+    """
+
+    def __init__(self, program: Program, *stores: MemoryStore) -> None:
+        self._program = program
+        self._stores = stores
+
+    def step(self, step: Mapping[str, Any]) -> None:
+        """Do a step without mistakes of form."""
+        table = step.get("table")
+        if "put" in step:
+            self.put(step["put"], table)
+        elif "delete" in step:
+            self.delete(step["delete"], table)
+        elif "expire" in step:
+            self.expire(step["expire"], table)
+        else:
+            self.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)
+
+    def put(self, item: Item, table: str | None = None, what: str = "put") -> None:
+        name = self.table(table, what)
+        image = _image(item, what)
+        key_of(self._program, name, image, what)
+        for store in self._stores:
+            try:
+                store.put(name, image)
+            except InvalidRequest as error:
+                raise UsageError(f"{what}: {error}") from None
+
+    def update(
+        self,
+        key: Key,
+        given: Item | None = None,
+        *,
+        remove: Iterable[str] = (),
+        add: Item | None = None,
+        table: str | None = None,
+    ) -> None:
+        """Set the attributes of `given`, and those in `key` that are not key attributes; remove and add others."""
+        name, remove = self.table(table, "update"), tuple(map(str, remove))
+        beside = _beside_key(key, self._program.tables[name].key_attributes)
+        values = _image(given or {}, "update")
+        named = {*values, *remove, *(add or {})}
+        update = Update(
+            key_of(self._program, name, key, "update"),
+            set={**{name: value for name, value in beside.items() if name not in named}, **values},
+            remove=remove,
+            add=_image(add or {}, "update: add"),
+        )
+        for store in self._stores:
+            try:
+                store.write(update)
+            except InvalidRequest as error:
+                raise UsageError(f"update {self.name(update.key)}: {error}") from None
+
+    def delete(self, key: Key, table: str | None = None) -> None:
+        found = key_of(self._program, self.table(table, "delete"), key, "delete")
+        self._remove("delete", found, by_ttl=False)
+
+    def expire(self, key: Key, table: str | None = None) -> None:
+        found = key_of(self._program, self.table(table, "expire"), key, "expire")
+        self.require(found, "expire")
+        self._remove("expire", found, by_ttl=True)
+
+    def require(self, key: ItemKey, what: str) -> None:
+        """Raise UsageError if an item does not exist."""
+        if self._stores[0].get(key) is None:
+            raise UsageError(f"{what} {self.name(key)}: there is no such item")
+
+    def table(self, name: str | None, what: str) -> str:
+        """Return the logical name of a table: the only one by default."""
+        tables: list[str] = list(self._program.tables)
+        if name is None and len(tables) == 1:
+            return tables[0]
+        if name is None:
+            raise UsageError(f"{what}: the rules have several tables; pass table=…, one of {', '.join(tables)}")
+        if name not in tables:
+            raise UsageError(f"{what}: the rules have no table {name!r}; they have {', '.join(tables)}")
+        return name
+
+    def name(self, key: ItemKey) -> str:
+        """Return a key as text, with its table if there are several."""
+        return key_words(key, several=len(self._program.tables) > 1)
+
+    def _remove(self, what: str, key: ItemKey, *, by_ttl: bool) -> None:
+        for store in self._stores:
+            try:
+                store.remove(key, by_ttl)
+            except InvalidRequest as error:
+                raise UsageError(f"{what} {self.name(key)}: {error}") from None
+
+
+def _image(item: object, what: str) -> Image:
+    image = wire_item(item, what)
+    for name, value in image.items():
+        if not is_value({"M": {name: value}}):
+            raise UsageError(
+                f"{what}: {name} is {_shown(value)}, not a value of DynamoDB; as all attributes have types, "
+                'numbers are text: {"N": "1"}'
+            )
+    return image
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _beside_key(key: Key, names: Sequence[str]) -> Image:
+    """Return the attributes that are not key attributes."""
+    if not isinstance(key, Mapping):
+        return {}
+    return {name: value for name, value in _image(key, "update").items() if name not in names}
