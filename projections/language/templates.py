@@ -238,7 +238,7 @@ class Template:
 
     def compile_value(self) -> Callable[[Resolver], Value | None]:
         """Return a function for the text in wire form; None if a value is missing. It raises BadInput."""
-        render = self._render
+        render = self.compile()
 
         def evaluate(resolve: Resolver) -> Value | None:
             text = render(resolve)

@@ -49,8 +49,8 @@ from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
-from projections.errors import Occupied
-from projections.language import arithmetic, values
+from projections.errors import BadInput, Occupied
+from projections.language import arithmetic, attribute_sources, templates, values
 from projections.language import ranks as compiled_ranks
 from projections.language import rules as compiled
 from projections.language.computed import ComputeRule
@@ -312,6 +312,21 @@ def released_items_lose_what_was_set_once() -> Iterator[None]:
 @mutant("expressions", seed=11)
 def quotients_have_the_digits_of_floats() -> Iterator[None]:
     with patch.object(arithmetic, "_QUOTIENT", Context(prec=17)):
+        yield
+
+
+@mutant("braces", seed=7)
+def template_of_an_attribute_with_wrong_input_stops_the_rule() -> Iterator[None]:
+    with patch.object(attribute_sources, "BadInput", KeyError):
+        yield
+
+
+@mutant("braces", seed=96)
+def wrong_value_in_an_expression_comes_before_a_missing_one() -> Iterator[None]:
+    class Other(BadInput):
+        """Nothing raises it."""
+
+    with patch.object(templates, "BadInput", Other):
         yield
 
 
