@@ -183,6 +183,20 @@ def test_a_created_item_with_an_attribute_of_the_application_stays(rule: str) ->
     assert plain(w, at) == left
 
 
+def test_claimed_copy_of_all_attributes_removes_nothing_from_an_item_of_the_application() -> None:
+    """Nothing records which attributes were copied."""
+    w = Scene(RULES.replace("into: Mail, attributes: [readerId, name]", "into: Mail, attributes: all"), HEAD)
+    w.put(*MAIL, kind="mail", note="mine")
+    put_reader(w, name="Ida")
+    w.settle()
+    copied = {"kind": "mail", "note": "mine", "name": "Ida", "mail": "ida@x"}
+    assert plain(w, MAIL) == copied
+    w.remove(*READER)
+    w.settle()
+    assert plain(w, MAIL) == copied
+    assert w.differences() == []
+
+
 @pytest.mark.parametrize("created", [True, False], ids=["created by the rule", "of the application"])
 def test_retracted_claim_that_is_published_late_is_removed_again(created: bool) -> None:
     """The item has no guard that shows that the publish is old: the record of the publish leads to the correction."""
