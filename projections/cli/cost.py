@@ -36,12 +36,21 @@ __all__ = ["command"]
     metavar="RULE=N",
     help="Number of different targets in a batch. [default: one for each event]",
 )
+@click.option(
+    "--values",
+    multiple=True,
+    metavar="RULE=N",
+    help="Number of different values of a target in `counts`, `distinct` and `values`. [default: one for each event]",
+)
 @click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events that change the busiest target.")
 @click.option(
     "--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that the rule applies to. [default: 1]"
 )
 @click.option(
-    "--elements", multiple=True, metavar="RULE=N", help="Number of elements of the list in `each`. [default: 3]"
+    "--elements",
+    multiple=True,
+    metavar="RULE=N",
+    help="Number of elements of the list in `each`, or of references. [default: 3]",
 )
 @click.option("--children", multiple=True, metavar="RULE=N", help="Number of children of each parent. [default: 100]")
 @click.option(
@@ -101,6 +110,7 @@ def command(
     rates: tuple[str, ...],
     why: bool,
     targets: tuple[str, ...],
+    values: tuple[str, ...],
     hottest: tuple[str, ...],
     matching: tuple[str, ...],
     elements: tuple[str, ...],
@@ -146,6 +156,7 @@ def command(
         item_bytes=named_numbers(item_bytes, program.entities, "--item-bytes", least=1),
         matching=shares(matching, program.rules, "--matching"),
         targets=named_numbers(targets, program.rules, "--targets", least=1),
+        values=named_numbers(values, program.rules, "--values", least=1),
         elements=named_numbers(elements, program.rules, "--elements", least=1),
         children=named_numbers(children, program.rules, "--children"),
         hottest=shares(hottest, program.rules, "--hottest"),

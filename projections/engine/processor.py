@@ -63,7 +63,7 @@ class Processor:
     requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that are left after
     the first, with the seconds they should wait; without it everything is done at once. `pace` is called with the
     number of writes before every few writes to children, and may wait. `new_rules` is the state in which rules start where
-    the registry is empty.
+    the registry is empty. `generations` remembers groups and value counters that were seen.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Processor:
         tasks: Callable[[Push, float], None] | None = None,
         pace: Callable[[int], None] = lambda writes: None,
         new_rules: RuleState = LIVE,
+        generations: Generations | None = None,
     ) -> None:
         self._margin = margin
         self._setup = Setup(
@@ -98,7 +99,7 @@ class Processor:
             chance=chance,
             tasks=tasks,
             pace=pace,
-            generations=Generations(),
+            generations=generations or Generations(),
             registry=Registry(program, store, new_rules),
         )
 

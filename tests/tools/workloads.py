@@ -83,6 +83,30 @@ RANKED = '  ranked: {from: Post, index: {GSI2PK: "{status}", GSI2SK: "{likeCount
 EMBED = "  {}: {{from: {}, embed: {{into: Comment, match: {}, attributes: {}, on_delete: {}}}}}\n"
 AUTHOR = EMBED.format("author", "User", '{userId: "{userId}"}', "{by: name}", "remove")
 ROOM = EMBED.format("room", "Post", '{postId: "{postId}"}', "{about: title}", "keep")
+NUMBERS = "share: 'round(likeCount / views, 4)', rest: total / (views - likeCount)"
+COMPUTED = (
+    f"  computed: {{from: Post, compute: {{set: {{label: '{{title}} {{status}}', double: views * 2, {NUMBERS}}}}}}}\n"
+)
+CASES = """  state:
+    from: Post
+    compute:
+      set:
+        percent: likeCount / views * 100
+        state:
+        - {constant: done, where: {percent: {">=": 100}}}
+        - {value: "{percent|truncate(3)} percent", where: {percent: [{exists: true}]}}
+        - coalesce(status, 'new')
+  listed: {from: Post, index: {GSI1PK: "{postId}", GSI1SK: "{state}"}}
+"""
+WEIGHTS = """  weights: {from: Like, compute: {set: {weight: stars * 2}}}
+  weight: {from: Like, aggregate: {into: Post, set: {weight: sum(weight), each: sum(weight / 7)}}}
+"""
+ONCE = "  author: {from: Like, compute: {once: true, set: {author: by}}}\n"
+BY_VALUE = "{stars: counts(text(stars)), most: distinct(text(stars))}"
+HISTOGRAM = f"  histogram: {{from: Like, aggregate: {{into: Post, set: {BY_VALUE}}}}}\n"
+NEWEST = "  newest: {from: Like, aggregate: {into: Post, set: {text: 'last(text, at)', oldest: 'first(text, at)'}}}\n"
+RANKS = "  ranks: {from: Like, rank: {into: Post, by: score, digits: 8}}\n"
+TEAM = "  team: {from: User, embed: {into: Post, match: {editors: '{userId}'}, as: team, attributes: [name]}}\n"
 
 
 def assume(**settings: Any) -> Assumptions:
@@ -100,6 +124,25 @@ def comments(count: int, **attributes: Any) -> Callable[[], Sequence[Image]]:
 
 def user(number: int, **attributes: Any) -> Image:
     return item(f"USER#{number}", "PROFILE", **attributes)
+
+
+def starred(count: int, shift: int = 0, start: int = 0) -> Callable[[], Sequence[Image]]:
+    """Likes of two posts, with three values in turn."""
+    numbers = range(start, start + count)
+    return lambda: [item(f"USER#{n}", f"LIKE#POST#{n % 2}", stars=f"{(n // 2 + shift) % 3}") for n in numbers]
+
+
+def ranked(score: int) -> Callable[[], Sequence[Image]]:
+    return lambda: [item("USER#0", "LIKE#POST#0", score=score)]
+
+
+def edited(number: int, last: int = 2) -> Image:
+    """A post with three editors."""
+    return post(number, editors=[f"{number}-{k}" for k in (0, 1, last)])
+
+
+def editors() -> Sequence[Image]:
+    return [item(f"USER#{number}-{k}", "PROFILE", name="Ada") for number in range(4) for k in range(4)]
 
 
 def social_post(status: str = "published", **attributes: Any) -> Image:
@@ -228,6 +271,83 @@ WORKLOADS = [
         for many in (1000, 1001)
     ),
     Workload("a parent appears", AUTHOR, {Flow("User", INSERT): 1}, lambda: [user(0, name="Ada")]),
+    Workload(
+        "5 posts with computed attributes", COUNT + COMPUTED, {Flow("Post", INSERT): 5},
+        posts(5, status="live", views=50, total=10),
+    ),
+    Workload(
+        "10 likes from which shares are computed", COUNT + COMPUTED, {LIKE: 10}, likes(10, 2),
+        before=posts(2, status="live", views=50, total=10), assumptions=assume(targets={"": 2}),
+    ),
+    Workload(
+        "3 posts with likes whose views change", COUNT + COMPUTED, {Flow("Post", EDIT, frozenset({"views"})): 3},
+        posts(3, status="live", views=90, total=10),
+        before=both(posts(3, status="live", views=50, total=10), likes(6, 3)),
+    ),
+    Workload(
+        "4 posts with a computed state", COUNT + CASES, {Flow("Post", INSERT): 4}, posts(4, status="live", views=50),
+    ),
+    Workload(
+        "3 posts whose state follows from views", COUNT + CASES, {Flow("Post", EDIT, frozenset({"views"})): 3},
+        posts(3, views=900), before=both(posts(3, status="live", views=50), likes(6, 3)),
+    ),
+    Workload(
+        "10 likes with a computed weight", WEIGHTS.replace("/ 7", "/ 4"), {LIKE: 10}, likes(10, 2, stars=4), before=posts(2),
+        assumptions=assume(targets={"": 2}),
+    ),
+    Workload(
+        "10 likes whose computed weight changes", WEIGHTS, {Flow("Like", EDIT, frozenset({"stars"})): 10},
+        likes(10, 10, stars=14), before=both(posts(10), likes(20, 10, stars=7)),
+    ),
+    Workload("5 likes with an author set once", ONCE, {LIKE: 5}, likes(5, 5, by="ada")),
+    Workload(
+        "5 likes with an author set once, edited", ONCE, {Flow("Like", EDIT, frozenset({"by"})): 5},
+        likes(5, 5, by="ben"), before=likes(5, 5, by="ada"),
+    ),
+    Workload(
+        "12 likes with stars of their own", HISTOGRAM, {LIKE: 12},
+        lambda: [item(f"USER#{n}", f"LIKE#POST#{n % 2}", stars=str(n)) for n in range(12)],
+        before=posts(2), assumptions=assume(targets={"": 2}),
+    ),
+    Workload(
+        "12 likes with one of three stars", HISTOGRAM, {LIKE: 12}, starred(12), before=both(posts(2), starred(18, start=12)),
+        assumptions=assume(targets={"": 2}, values={"": 3}),
+    ),
+    Workload(
+        "12 likes whose stars change", HISTOGRAM, {Flow("Like", EDIT, frozenset({"stars"})): 12}, starred(12, shift=1),
+        before=both(posts(2), starred(30)), assumptions=assume(targets={"": 2}, values={"histogram": 3}),
+    ),
+    Workload(
+        "12 unlikes with stars", HISTOGRAM, {UNLIKE: 12}, removes=starred(12), before=both(posts(2), starred(30)),
+        assumptions=assume(targets={"": 2}, values={"": 3}),
+    ),
+    Workload(
+        "8 likes whose text changes, of the newest and the oldest", NEWEST, {Flow("Like", EDIT, frozenset({"text"})): 8},
+        likes(8, 8, at=1, text="new"), before=both(posts(8), likes(16, 8, at=1, text="old")),
+    ),
+    Workload("a like that is ranked", RANKS, {LIKE: 1}, ranked(12345678)),
+    Workload(
+        "a like whose rank changes", RANKS, {Flow("Like", EDIT, frozenset({"score"})): 1}, ranked(87654321),
+        before=ranked(12345678),
+    ),
+    Workload("an unlike that was ranked", RANKS, {UNLIKE: 1}, removes=ranked(12345678), before=ranked(12345678)),
+    Workload(
+        "4 posts with 3 editors each", TEAM, {Flow("Post", INSERT): 4}, lambda: [edited(n) for n in range(4)],
+        before=editors,
+    ),
+    Workload(
+        "4 posts that change an editor", TEAM, {Flow("Post", EDIT, frozenset({"editors"})): 4},
+        lambda: [edited(n, last=3) for n in range(4)], before=both(editors, lambda: [edited(n) for n in range(4)]),
+    ),
+    Workload(
+        "an editor of 4 posts is renamed", TEAM, {Flow("User", EDIT, frozenset({"name"})): 1},
+        lambda: [item("USER#ada", "PROFILE", name="Bea")],
+        before=both(
+            editors, lambda: [item("USER#ada", "PROFILE", name="Ada")],
+            lambda: [post(n, editors=["ada", f"{n}-0", f"{n}-1"]) for n in range(4)],
+        ),
+        assumptions=assume(children={"": 4}),
+    ),
     Workload(
         "a social post", "social", {Flow("Post", INSERT): 1}, lambda: [social_post()],
         before=lambda: [item("USER#ada", "PROFILE", name="Ada")],

@@ -54,6 +54,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
             "itemBytes": dict(assumed.item_bytes),
             "matching": dict(assumed.matching),
             "targets": dict(assumed.targets),
+            "values": dict(assumed.values),
             "elements": dict(assumed.elements),
             "children": dict(assumed.children),
             "hottest": dict(assumed.hottest),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
+from projections.engine.groups import Generations
 from projections.engine.ledger_items import LEDGER
 from projections.engine.processor import Processor
 from projections.engine.registry import REGISTRY
@@ -115,7 +117,7 @@ def rehearse_batch(
         store.seed(table, image)
     for table, image in made.before:
         store.put(table, image)
-    _settle(made, tables)
+    settled = _settle(made, tables)
     for kind, table, image in made.changes:
         key = program.tables[table].key(table, image)
         if kind == INSERT:
@@ -124,15 +126,17 @@ def rehearse_batch(
             store.put(table, {**(store.get(key) or {}), **image})
         else:
             store.remove(key)
-    found = play(made.program, tables, tables.records(), batch_size=10**9)
+    engine = partial(Processor, generations=settled) if assumed.values else Processor  # it knows counters of few values
+    found = play(made.program, tables, tables.records(), batch_size=10**9, engine=engine)
     for batch in found.batches:
         _check(batch.rejected)
     shapes.rehearsed[place] = found
     return found
 
 
-def _settle(made: Synthesis, tables: MemoryTables) -> None:
-    """Lets the rules write on items that are there before the batch."""
+def _settle(made: Synthesis, tables: MemoryTables) -> Generations:
+    """Lets the rules write on items that are there before the batch; gives what the process has seen of the ledger."""
+    seen = Generations()
     processor = Processor(
         made.program,
         tables.store,
@@ -140,6 +144,7 @@ def _settle(made: Synthesis, tables: MemoryTables) -> None:
         quarantine=_check,
         sleep=lambda seconds: None,
         chance=lambda: 0.5,
+        generations=seen,
     )
     while records := tables.records():
         processor.process(records, remaining=Invocation().remaining)
@@ -148,6 +153,7 @@ def _settle(made: Synthesis, tables: MemoryTables) -> None:
             item = made.program.recognise(made.program.tables[table].key(table, image), image)
             if item is not None and "padding" in image:
                 tables.seed(table, made.padded(item.entity.name, image))
+    return seen
 
 
 def _check(rejected: Iterable[Any]) -> None:

@@ -22,6 +22,8 @@ FLOW = 10**6
 _EPOCH = datetime(2001, 1, 1, tzinfo=UTC)
 _CHARACTERS = 16
 """Of a text."""
+_WIDE = 8
+"""Digits that any number has at most."""
 
 
 class Values:
@@ -29,6 +31,7 @@ class Values:
 
     def __init__(self, shapes: Shapes) -> None:
         self._shapes = shapes
+        self._places = {path: place for place, path in enumerate(sorted(shapes.forms))}
         self.numbers: dict[str, int] = {}
 
     def text(self, variable: str, number: int) -> str:
@@ -48,7 +51,9 @@ class Values:
         if path in self._shapes.everywhere:
             return {"S": self.text(path, number + EDITED * edited)}
         form, width = self._shapes.forms.get((entity, path), ("", 0))
-        if form in ("pad", "invert", "number", "ms"):
+        if form == "number" or (form in ("pad", "invert") and width >= _WIDE):
+            return {"N": str(self._number(self._places[entity, path], number, edited))}
+        if form in ("pad", "invert", "ms"):
             most = 10 ** min(width or 3, 3) // 2 - 1
             return {"N": str(2 * (number % max(1, most)) + edited + (1_700_000_000_000 if form == "ms" else 0))}
         text = f"{path} {number}{'-' if edited else '+'}".rjust(_CHARACTERS)
@@ -58,6 +63,15 @@ class Values:
             text = f"{number + EDITED * edited:026d}"
         self.numbers[text] = number + EDITED * edited
         return {"S": text}
+
+    def _number(self, place: int, number: int, edited: bool) -> int:
+        """An even number, odd if edited, with which expressions have values, and other ones after an edit.
+
+        It is not 0, and differs from those of the item's other attributes. An edit multiplies it, each attribute by a factor
+        of its own.
+        """
+        even = 2 * (1 + (number + 37 * place) % 499)
+        return even * 100 * (2 + place % 64) + 1 if edited else even
 
     def number(self, value: Value | None) -> int:
         """The number that a value leads back to; -1 if it leads nowhere."""

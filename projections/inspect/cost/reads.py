@@ -16,7 +16,7 @@ from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import Template
 
-__all__ = ["Reads", "Shapes", "carried", "fixed_targets"]
+__all__ = ["Reads", "Shapes", "carried", "fixed_targets", "roots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,10 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
         case canonical.Aggregate():
             for measure in rule.set.values():
                 values.update(_names(measure.where))
-                values.update(expression(measure.expression) if measure.expression else ())
+                if measure.by is not None:  # of `first` and `last`, which take any value
+                    values.update([str(measure.expression), measure.by])
+                elif measure.expression:
+                    values.update(expression(measure.expression))
         case canonical.Rank():
             values.update(expression(rule.by))
         case canonical.Top() | canonical.Latest():
@@ -134,13 +137,14 @@ class Shapes:
                 if known is None or (form[1] and not 0 < known[1] <= form[1]):
                     forms[rule.source, path] = form
         for _, rule in self.variants:
-            if isinstance(rule, canonical.Top | canonical.Latest):  # whatever comes later is in front
-                forms.setdefault((rule.source, rule.by), ("date", 0))
+            for by in _orders(rule):  # whatever comes later is in front
+                forms.setdefault((rule.source, by), ("date", 0))
         for _ in self.rules:
             for _, rule in self.variants:
-                for attribute, path in carried(rule).items():
+                for attribute, text in _sources(rule).items():
                     if (rule.into, attribute) in forms:
-                        forms.setdefault((rule.source, path), forms[rule.into, attribute])
+                        for path in _passed(text):
+                            forms.setdefault((rule.source, path), forms[rule.into, attribute])
         for (_, path), form in list(forms.items()):
             if path in self.everywhere:  # a variable has one form wherever it occurs
                 forms.setdefault(("", path), form)
@@ -153,12 +157,25 @@ class Shapes:
         names = set(self.editable(flow))
         for _ in self.rules:
             for rule in self.rules.values():
-                names.update(name for name, text in _sources(rule).items() if not names.isdisjoint(roots(text)))
+                passed = {
+                    name: {path.split(".", 1)[0] for path in _passed(text)} for name, text in _sources(rule).items()
+                }
+                names |= {name for name, paths in passed.items() if not names.isdisjoint(paths)}
         return frozenset(
             name
             for (name, _), reads in self.reads.items()
             if any(path.split(".", 1)[0] in names for path in reads.where)
         )
+
+    def computed_from(self, entity: str, edited: frozenset[str]) -> frozenset[str]:
+        """Return attributes of an item with those that `compute` rules set from them."""
+        rules = [rule for rule in self.rules.values() if isinstance(rule, canonical.Compute) and rule.source == entity]
+        while rules:
+            more = {name for rule in rules for name in rule.set if not edited.isdisjoint(_computing(rule, name))}
+            if more <= edited:
+                break
+            edited |= more
+        return edited
 
     def editable(self, flow: Flow) -> frozenset[str]:
         """The attributes that an edit changes, without variables of the key."""
@@ -196,9 +213,34 @@ def roots(source: str) -> frozenset[str]:
     return frozenset(path.split(".", 1)[0] for path in attribute_source(source).names)
 
 
+def _passed(source: str) -> set[str]:
+    """The paths whose values may be the value of an attribute with this source."""
+    parsed = attribute_source(source)
+    return set() if isinstance(parsed, Template) else set(parsed.names) - parsed.calculated
+
+
+def _orders(rule: canonical.Rule) -> list[str]:
+    """The paths by which a rule orders the items that it shows."""
+    if isinstance(rule, canonical.Top | canonical.Latest):
+        return [rule.by]
+    return [one.by for one in rule.set.values() if one.by] if isinstance(rule, canonical.Aggregate) else []
+
+
+def _computing(rule: canonical.Compute, name: str) -> set[str]:
+    """The attributes that decide on the value of a computed attribute."""
+    found = {path for case in rule.set[name] for path in _names(case.where)} | {*_names(rule.where)}
+    for case in rule.set[name]:
+        if case.kind != "constant":
+            parsed = Template.parse(case.value) if case.kind == "template" else Expression.parse(case.value, "value")
+            found |= {*parsed.names}
+    return {path.split(".", 1)[0] for path in found}
+
+
 def _sources(rule: canonical.Rule) -> Mapping[str, str]:
     """Attributes of the target with their sources."""
-    if isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
+    if isinstance(rule, canonical.Compute):
+        return {name: one.value for name, cases in rule.set.items() for one in cases if one.kind != "constant"}
+    if isinstance(rule, canonical.Index | canonical.Aggregate | canonical.Rank):
         return {}
     if isinstance(rule, canonical.Embed) and rule.listed is not None:  # in elements, which no rule reads by path
         return {}

@@ -6,9 +6,10 @@ All else (templates, expressions, keys of copies, references of children) is eva
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from projections.inspect.cost.generated import EDITED, ELEMENT, FLOW, KEPT, Values
@@ -18,12 +19,17 @@ from projections.language import canonical
 from projections.language.arithmetic import Expression
 from projections.language.computed import ComputeRule
 from projections.language.entity import Resolve
+from projections.language.measures import ROUNDED, VALUES
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
 from projections.language.ranks import RankRule
-from projections.language.rules import AggregateRule, IndexRule, Rule
+from projections.language.rules import AggregateRule, Condition, Evaluate, IndexRule, Measure, Rule
+from projections.language.values import CONTEXT
 
 __all__ = ["DIGITS", "RehearsedRules", "whole_number"]
+
+_MOST, _LEAST = Decimal(10) ** 17, Decimal("1e-10")
+"""Bounds of what sums take: quotients are rounded, so that generated values are not bad input."""
 
 DIGITS = 4
 """Decimal places at which fractions are distinguished."""
@@ -95,11 +101,14 @@ class RehearsedRules:
             if isinstance(rule, IndexRule):
                 changes["cases"] = ((None, rule.cases[0][1]),)
             if isinstance(rule, ComputeRule):
-                changes["values"] = tuple((attribute, ((None, cases[0][1]),)) for attribute, cases in rule.values)
+                assert isinstance(written, canonical.Compute)
+                changes["values"] = tuple(
+                    (name, self._cases(rule.source.name, written.set[name], cases)) for name, cases in rule.values
+                )
             if isinstance(rule, AggregateRule):
                 assert isinstance(written, canonical.Aggregate)
                 changes["measures"] = tuple(
-                    replace(m, where=self._counted(written.set[m.name].where)) if m.where else m for m in rule.measures
+                    self._measure(rule, measure, written.set[measure.name]) for measure in rule.measures
                 )
             if isinstance(rule, RankRule):
                 assert isinstance(written, canonical.Rank)
@@ -116,10 +125,15 @@ class RehearsedRules:
     def _where(self, rule: Rule, written: canonical.Rule, reads: Reads) -> Callable[[Resolve], bool]:
         derived = self._original.derived_attributes(rule.source.name)
         names = sorted(name for name in reads.where if name not in self._shapes.variables[rule.source.name])
-        needed = [n for n in names if n.split(".", 1)[0] in derived and not _may_be_absent(written, n)]
+        patterns = (
+            [written.where, *(case.where for case in written.cases)]
+            if isinstance(written, canonical.Index)
+            else [written.where]
+        )
+        needed = sorted(_needed(patterns, derived))
 
         def applies(resolve: Resolve) -> bool:
-            if any(resolve(name) is None for name in needed):
+            if not _present(needed, resolve):
                 return False
             number = self._own(rule.source.name, resolve)
             if not self._matches(rule.name, number):
@@ -171,16 +185,79 @@ class RehearsedRules:
 
         return score
 
+    def _cases(
+        self, entity: str, written: Sequence[canonical.Computed], cases: Sequence[tuple[Condition | None, Evaluate]]
+    ) -> tuple[tuple[Condition | None, Evaluate], ...]:
+        """The cases of a computed attribute whose values follow from others, or the first case where there are none.
+
+        Conditions hold as soon as the item has the values of rules that they need.
+        """
+        derived = self._original.derived_attributes(entity)
+        found: list[tuple[Condition | None, Evaluate]] = []
+        for one, (_, evaluate) in zip(written, cases, strict=True):
+            if one.kind != "constant":
+                needed = sorted(_needed([one.where], derived))
+                found.append((partial(_present, needed) if needed else None, evaluate))
+        return tuple(found) or ((None, cases[0][1]),)
+
+    def _measure(self, rule: AggregateRule, measure: Measure, written: canonical.Measure) -> Measure:
+        where = self._counted(written.where) if measure.where else None
+        if measure.evaluate is None or measure.function not in (*ROUNDED, *VALUES):
+            return replace(measure, where=where)
+        if measure.function in VALUES:
+            evaluate = self._listed(rule, measure, written)
+        else:
+            evaluate = partial(_fitting, measure.evaluate)
+        return replace(measure, where=where, evaluate=evaluate)
+
+    def _listed(
+        self, rule: AggregateRule, measure: Measure, written: canonical.Measure
+    ) -> Callable[[Resolve], Decimal | str | None]:
+        """Return values as there are in the measure, or so many different ones as are assumed."""
+        assert measure.evaluate is not None
+        most, evaluate = self._assumed.values_of(rule.name), measure.evaluate
+        names = Expression.parse(str(written.expression), "value").names
+
+        def one_of_several(resolve: Resolve) -> Decimal | str | None:
+            value = evaluate(resolve)
+            if most is None or value is None:
+                return value
+            number = (
+                self._own(rule.source.name, resolve)
+                if rule.each is None
+                else self._values.number(resolve(rule.each.variable))
+            )
+            place = number % FLOW // self.targets.get(rule.name, 1) + any(
+                self._values.edited(resolve(n)) for n in names
+            )
+            return f"value {place % most:05}" if isinstance(value, str) else Decimal(place % most)
+
+        return one_of_several
+
     def _counted(self, pattern: Mapping[str, Any] | None) -> Callable[[Resolve], bool]:
         names = Pattern.parse(pattern or {}).names
         return lambda resolve: not any(self._values.edited(resolve(name)) for name in names)
 
 
-def _may_be_absent(rule: canonical.Rule, name: str) -> bool:
-    """Whether a condition of a rule holds where an attribute is absent."""
-    patterns = [rule.where, *(case.where for case in rule.cases)] if isinstance(rule, canonical.Index) else [rule.where]
-    return any(
-        isinstance(condition, Test) and condition.name == name and Exists(False) in condition.alternatives
-        for pattern in patterns
-        for condition in (Pattern.parse(pattern).conditions if pattern else ())
-    )
+def _fitting(evaluate: Callable[[Resolve], Decimal | str | None], resolve: Resolve) -> Decimal | None:
+    value = evaluate(resolve)
+    if not isinstance(value, Decimal):
+        return None
+    return CONTEXT.remainder(value, _MOST).quantize(_LEAST, context=CONTEXT)
+
+
+def _present(needed: Sequence[str], resolve: Resolve) -> bool:
+    return all(resolve(name) is not None for name in needed)
+
+
+def _needed(patterns: Sequence[Mapping[str, Any] | None], derived: Container[str]) -> set[str]:
+    """Return the names in patterns that rules write, without which none of the patterns holds."""
+    parsed = [Pattern.parse(pattern) for pattern in patterns if pattern]
+    names = {name for pattern in parsed for name in pattern.names if name.split(".", 1)[0] in derived}
+    absent = {
+        condition.name
+        for pattern in parsed
+        for condition in pattern.conditions
+        if isinstance(condition, Test) and Exists(False) in condition.alternatives
+    }
+    return names - absent

@@ -204,6 +204,7 @@ class Synthesis:
                 self._need(flow.entity, number)
                 item = self._item(flow.entity, number, edited)
                 if flow.kind == EDIT:
+                    self._count_before(flow.entity, number)
                     if any(
                         self._moves(name, r, edited) for name, r in self._shapes.variants if r.source == flow.entity
                     ):
@@ -216,6 +217,15 @@ class Synthesis:
                 else:
                     self._follow(flow.entity, number, None)
                 self.changes.append((flow.kind, table, item))
+
+    def _count_before(self, entity: str, number: int) -> None:
+        """Sees to it that values of aggregates from which others are computed are not 0."""
+        computed = [name for name, rule in self._shapes.rules.items() if isinstance(rule, canonical.Compute)]
+        own = [name for name in computed if self._shapes.rules[name].source == entity]
+        read = {path for name in own for path in self._shapes.reads[name, entity].values}
+        for _, rule in self._shapes.variants:
+            if isinstance(rule, canonical.Aggregate) and rule.into == entity and read.intersection(rule.written):
+                self._need(rule.source, number + KEPT, path=(entity,))
 
     def _moves(self, name: str, rule: canonical.Rule, edited: frozenset[str]) -> bool:
         target = self._shapes.reads[name, rule.source].target
@@ -251,6 +261,8 @@ class Synthesis:
 
         `path` has the entities on the way to an item that is there before and does not change itself.
         """
+        if edited is not None:
+            edited = self._shapes.computed_from(entity, edited)
         if (entity, number, edited, path is None) in self._followed:
             return
         self._followed.add((entity, number, edited, path is None))

@@ -67,14 +67,17 @@ class Assumptions:
     """Numbers by the name of an entity or rule, under "" for all others.
 
     `item_bytes` of items of an entity; `matching` the share of a source's items that a rule applies to; `targets` how many
-    different targets the events of one batch have under a rule (without: each its own); `elements` of an `each`;
-    `children` of a parent under an embed; `hottest` the share of a rule's events that the busiest target gets. `projections`
-    has, by index, the attributes that it projects besides keys if not those of the rules; None for all (see `assuming`).
+    different targets the events of one batch have under a rule (without: each its own); `values` how many different values
+    a target has under `counts`, `distinct` and `values` (without: each event its own); `elements` of an `each`, or
+    references of a child; `children` of a parent under an embed; `hottest` the share of a rule's events that the busiest
+    target gets. `projections` has, by index, the attributes that it projects besides keys if not those of the rules; None
+    for all (see `assuming`).
     """
 
     item_bytes: Mapping[str, float] = field(default_factory=dict)
     matching: Mapping[str, float] = field(default_factory=dict)
     targets: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
     elements: Mapping[str, float] = field(default_factory=dict)
     children: Mapping[str, float] = field(default_factory=dict)
     hottest: Mapping[str, float] = field(default_factory=dict)
@@ -92,6 +95,10 @@ class Assumptions:
 
     def targets_of(self, rule: str) -> float | None:
         return _of(self.targets, rule, math.nan) if rule in self.targets or "" in self.targets else None
+
+    def values_of(self, rule: str) -> int | None:
+        known = rule in self.values or "" in self.values
+        return max(1, round(_of(self.values, rule, 1.0))) if known else None
 
     def elements_of(self, rule: str) -> float:
         return _of(self.elements, rule, 3.0)
