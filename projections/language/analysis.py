@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -220,13 +219,13 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
 
 def _dotted(rule: Projection, attribute: str) -> str:
     """Return the message for an attribute to write whose name has a dot. In names to read, a dot leads into a map."""
-    whole = re.sub(r"\.+(.)?", lambda found: (found[1] or "").upper(), attribute)
-    instead = (
-        f"; for a map from values to numbers, write {attribute.split('.')[0]}: counts(…)" if rule.aggregate else ""
-    )
-    return (
-        f"rules write whole attributes, not parts of a map: name the attribute without a dot, such as {whole}{instead}"
-    )
+    message = "rules write whole attributes, not parts of a map: name the attribute without a dot"
+    parts = [part for part in attribute.split(".") if part]
+    if not parts:
+        return message
+    whole = parts[0] + "".join(part[0].upper() + part[1:] for part in parts[1:])
+    instead = f"; for a map from values to numbers, write {parts[0]}: counts(…)" if rule.aggregate else ""
+    return f"{message}, such as {whole}{instead}"
 
 
 def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:

@@ -160,6 +160,15 @@ RULES = {
         "r.aggregate.set.hist.five: rules write whole attributes, not parts of a map: name the attribute without a dot, "
         "such as histFive; for a map from values to numbers, write hist: counts(…)",
     ),
+    "a dot as a measure": (
+        "from: Like, aggregate: {into: Meta, set: {.: count}}",
+        "r.aggregate.set..: rules write whole attributes, not parts of a map: name the attribute without a dot",
+    ),
+    "a name that begins with a dot": (
+        "from: Like, aggregate: {into: Meta, set: {.five: count}}",
+        "r.aggregate.set..five: rules write whole attributes, not parts of a map: name the attribute without a dot, "
+        "such as five; for a map from values to numbers, write five: counts(…)",
+    ),
     "part of a map in a copy": (
         "from: Post, copy: {into: Meta, attributes: {author.name: name}}",
         "r.copy.attributes.author.name: rules write whole attributes, not parts of a map: name the attribute without a dot, "

@@ -84,6 +84,23 @@ projections:
 """,
     depends=_WRITERS,
 )
+READS_GUARD = Kind(
+    "reads-guard",
+    ("warning",),
+    summary="A rule reads a guard.",
+    why="Rules write guards beside derived values, to order their own writes. A guard changes at every write of its rule, "
+    "also if the values stay the same. It depends on the order of changes, and not only on the items.",
+    fix="Read an attribute that the rule sets. If the attribute is the application's, set `guard_prefix` to another prefix.",
+    example="""\
+projections:
+  counted:
+    from: Meta
+    where: {~likes: [{exists: true}]}
+    bind: {what: counted}
+    aggregate: {into: Total, shards: 8, set: {posts: count}}
+""",
+    depends=_WRITERS,
+)
 OTHER_CASE = Kind(
     "other-case",
     ("warning",),

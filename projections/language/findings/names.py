@@ -1,4 +1,4 @@
-"""Unknown names: attributes that an item made by rules cannot have, and names that differ only in case."""
+"""Unknown names: attributes that an item made by rules cannot have, guards, and names that differ only in case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from projections.language.binding import each_variable
 from projections.language.entities import attribute_types
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, UNKNOWN_ATTRIBUTE
+from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, READS_GUARD, UNKNOWN_ATTRIBUTE
 from projections.language.findings.reads import Read
 from projections.language.ownership import written
 from projections.language.patterns import Exists, Pattern, Test
@@ -26,6 +26,8 @@ def names(facts: Facts) -> Iterator[Remark]:
     unknown = [read for read in unknown if not _is_optional(read) or (read.place, read.root) not in of_others]
     for read in _once(unknown):
         yield _unknown(facts, read)
+    for read in _once([read for read in found if read.root.startswith(facts.rules.guard_prefix)]):
+        yield _guard(facts, read)
     yield from _other_case(facts, [read for read in found if read not in unknown])
 
 
@@ -71,6 +73,17 @@ def _is_optional(read: Read) -> bool:
     With several sources, it is enough that the items of one have it.
     """
     return read.place[2:4] in (("aggregate", "set"), ("top", "attributes"), ("latest", "attributes"))
+
+
+def _guard(facts: Facts, read: Read) -> Remark:
+    rule, prefix = read.root.removeprefix(facts.rules.guard_prefix), facts.rules.guard_prefix
+    known = rule in facts.projections
+    reason = (
+        f"{read.root} is the guard of rule {rule}" if known else f"names that begin with {prefix} are those of guards"
+    )
+    reason += ": a guard changes at every write of its rule, also if the values stay the same"
+    todo = "read an attribute that the rule sets, or change `guard_prefix`"
+    return Remark(READS_GUARD, read.place, reason, todo, read.offset, read.at_key)
 
 
 def _unknown(facts: Facts, read: Read) -> Remark:
