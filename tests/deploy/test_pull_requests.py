@@ -1,0 +1,204 @@
+"""The GitHub action and the hook of pre-commit: their commands, run on a repository with a change of rules."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulators import ROOT
+from ruamel.yaml import YAML
+
+pytestmark = pytest.mark.deep
+
+ACTION: dict[str, Any] = YAML(typ="safe").load((ROOT / "action.yml").read_text())
+(HOOK,) = YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text())
+EXAMPLE = (ROOT / "projections/init/example/rules.yaml").read_text()
+STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
+
+# What `gh api` is asked is written to a file; it answers with the comments of another one, as `--jq` selects them.
+GH = """#!/bin/sh
+echo "$@" >> "$GH_LOG"
+case "$*" in *--paginate*) cat "$GH_COMMENTS" ;; esac
+"""
+
+
+class Repository:
+    """A clone with two commits, and what a runner gives to a step."""
+
+    def __init__(self, place: Path, before: str, after: str) -> None:
+        self.place = place
+        self.tree = place / "repository"
+        (self.tree / "app").mkdir(parents=True)
+        self.git("init", "--quiet")
+        self.commit(before)
+        self.base = self.git("rev-parse", "HEAD").strip()
+        self.commit(after)
+        self.outputs: dict[str, str] = {}
+        programs = place / "bin"
+        programs.mkdir()
+        (programs / "gh").write_text(GH)
+        (programs / "gh").chmod(0o755)
+        (programs / "projections").symlink_to(Path(sys.executable).parent / "projections")
+        (place / "comments").write_text("")
+
+    def git(self, *arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        command = ["git", *who, *arguments]
+        return subprocess.run(command, cwd=self.tree, text=True, check=True, capture_output=True).stdout
+
+    def commit(self, rules: str) -> None:
+        if rules:
+            (self.tree / "app/rules.yaml").write_text(rules)
+        else:
+            (self.tree / "README").write_text("none")
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "rules")
+
+    def step(self, name: str, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run a step of the action as a runner does."""
+        given = {name: one.get("default", "") for name, one in ACTION["inputs"].items()} | inputs
+        context = {
+            **{f"inputs.{name}": value for name, value in given.items()},
+            "github.event.pull_request.base.sha": self.base,
+            "github.event.pull_request.number": "7",
+            "github.repository": "shop/app",
+            "steps.report.outputs.file": self.outputs.get("file", ""),
+        }
+        variables = {
+            name: re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda found: context[found[1]], text)
+            for name, text in STEPS[name].get("env", {}).items()
+        }
+        files = {name: str(self.place / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GH_LOG")}
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS[name]["run"]],
+            cwd=self.tree,
+            env={
+                **os.environ,
+                **files,
+                **variables,
+                "GH_COMMENTS": str(self.place / "comments"),
+                "RUNNER_TEMP": str(self.place),
+                "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
+            },
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        output = Path(files["GITHUB_OUTPUT"])
+        lines = output.read_text().splitlines() if output.exists() else []
+        self.outputs |= dict(line.split("=", 1) for line in lines)
+        return done
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Repository:
+    return Repository(
+        tmp_path, EXAMPLE, EXAMPLE.replace("orderCount: count,", "orderCount: count, greatest: max(number(total)),")
+    )
+
+
+def test_a_change_is_reported_with_its_cost_in_one_comment(changed: Repository) -> None:
+    assert changed.step("Check", rules="app/rules.yaml").returncode == 0
+    done = changed.step("Report", rules="app/rules.yaml", rates="--rate Order=100")
+    assert done.returncode == 0, done.stderr
+    report = Path(changed.outputs["file"]).read_text()
+    assert report.startswith("<!-- dynamodb-projections: app/rules.yaml -->\n")
+    assert "- set.greatest: now `max(number(total))`" in report
+    assert "projections backfill" in report
+    assert "#### Estimated cost\n\n```text\n" in report
+    assert (changed.place / "GITHUB_STEP_SUMMARY").read_text() == report
+
+    assert changed.step("Comment").returncode == 0
+    (changed.place / "comments").write_text("4711\n")
+    assert changed.step("Comment").returncode == 0
+    _, first, _, second = (changed.place / "GH_LOG").read_text().splitlines()
+    body = f"--field body=@{changed.outputs['file']}"
+    assert first == f"api --silent repos/shop/app/issues/7/comments {body}"
+    assert second == f"api --silent --method PATCH repos/shop/app/issues/comments/4711 {body}"
+
+
+def test_mistakes_fail_the_check(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, EXAMPLE, EXAMPLE.replace("from: Order", "from: Ordre", 1))
+    done = repository.step("Check", rules="app/rules.yaml")
+    assert done.returncode == 1
+    assert 'unknown entity "Ordre" (did you mean "Order"?)' in done.stdout
+
+
+def test_a_new_rule_file_is_reported(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, "", EXAMPLE)
+    assert repository.step("Report", rules="app/rules.yaml").returncode == 0
+    assert "is new: deploy it" in Path(repository.outputs["file"]).read_text()
+
+
+def test_without_a_pull_request_there_is_a_summary(changed: Repository) -> None:
+    changed.base = ""
+    assert changed.step("Report", rules="app/rules.yaml").returncode == 0
+    assert "No pull request" in (changed.place / "GITHUB_STEP_SUMMARY").read_text()
+
+
+def test_the_texts_of_steps_hold_no_expressions() -> None:
+    """An input that is inserted into a script could run commands: inputs are environment variables."""
+    assert [name for name, step in STEPS.items() if "${{" in step["run"]] == []
+    assert all(step["shell"] == "bash" for step in STEPS.values())
+
+
+@pytest.mark.parametrize(
+    ("path", "checked"),
+    [
+        ("rules.yaml", True),
+        ("app/rules.json", True),
+        ("app/overrules.yaml", False),
+        ("tests/orders.projections.yaml", False),
+    ],
+)
+def test_the_hook_is_for_rule_files(path: str, checked: bool) -> None:
+    assert bool(re.search(HOOK["files"], path)) == checked
+
+
+def test_pre_commit_refuses_a_mistake(tmp_path: Path) -> None:
+    """pre-commit installs this package from a clone, as in a user's repository."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("uv is not installed")
+    package = tmp_path / "package"
+    listed = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=ROOT, text=True, capture_output=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
+            (package / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, package / name)
+    repository = Repository(tmp_path, EXAMPLE, EXAMPLE.replace("from: Order", "from: Ordre", 1))
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "--message", "all"]):
+        subprocess.run(["git", *command], cwd=package, check=True, capture_output=True)
+    command = [
+        str(uv),
+        "tool",
+        "run",
+        "--quiet",
+        "pre-commit>=4,<5",
+        "try-repo",
+        str(package),
+        HOOK["id"],
+        "--all-files",
+    ]
+    environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "cache")}
+    environment.pop("PYTHONPATH", None)
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=repository.tree, env=environment, text=True, capture_output=True, timeout=300, check=False
+        )
+
+    done = run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Ordre" in done.stdout
+    repository.commit(EXAMPLE)
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
