@@ -305,3 +305,41 @@ def test_a_computed_attribute_is_found_in_an_index_of_it() -> None:
     found = ask(rules, [e("p"), e("q", m="x")], {"find": "E", "by": ["s"]}, {"s": "none"})
     assert found.plan.verdict == "one"
     assert found.uids == ["p"]
+
+
+def test_an_item_without_the_value_of_an_expression_is_not_in_its_index() -> None:
+    rules = index("{s}", "{x / y}", required=["s", "x", "y"])
+    items = [e("p", s="a", x=1, y=2), e("q", s="a", x=1, y=0)]
+    found = ask(rules, items, {"find": "E", "by": ["s"], "using": "G1"}, {"s": "a"})
+    assert "{x / y} has no value" in found.plan.reason
+    assert found.plan.verdict not in ("one", "several", "filtered")
+    rules = index("{s}", "{x / 2}", required=["s", "x"])
+    found = ask(rules, items, {"find": "E", "by": ["s"], "using": "G1"}, {"s": "a"})
+    assert (found.plan.verdict, sorted(found.uids)) == ("one", ["p", "q"])
+
+
+def test_an_index_by_a_choice_does_not_show_which_attribute_an_item_has() -> None:
+    rules = index("{coalesce(m, s)|bucket(2)}", "{b}", required=["s"])
+    items = [e("p", s="a"), e("q", s="a", m="b"), e("r", s="c", m="b")]
+    query = {"find": "E", "where": {"m": [{"exists": True}]}, "order": "b", "using": "G1"}
+    found = ask(rules, items, query)
+    assert found.plan.verdict == "filtered"
+    assert found.uids == found.pages == ["q", "r"]
+    assert ask(rules, items, {"find": "E", "order": "b", "using": "G1"}).uids == ["p", "q", "r"]
+    assert ask(rules, items, {"find": "E", "by": ["m"], "using": "G1"}, {"m": "b"}).uids == ["q", "r"]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [("{x * 2} EUR", "one"), ("{x / y} EUR", "incomplete"), ("{coalesce(z, x)}", "one")]
+)
+def test_a_copy_answers_only_if_its_templates_have_values_on_all_items(value: str, verdict: str) -> None:
+    copy = {"into": "C", "attributes": ["uid"], "values": {"v": value}}
+    rules = document(
+        {"E": {**E, "required": ["x", "y"], "id": "b"}, "C": {"key": {"PK": "C#{b}", "SK": "C"}}},
+        projections={"c": {"from": "E", "copy": copy}},
+    )
+    found = ask(
+        rules, [e("p", x=1, y=2), e("q", x=1, y=0)], {"find": "E", "by": ["b"], "attributes": ["uid"]}, {"b": "p"}
+    )
+    assert (found.plan.verdict == "one") == (verdict == "one"), found.plan
+    assert found.uids == (["p"] if verdict == "one" else [])

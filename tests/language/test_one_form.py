@@ -69,6 +69,11 @@ SAME = [
     ("bind", "'{n|pad(8)}'", "\"{n|pad('8')}\""),
     ("bind", "'{n|lower}'", "'{n|lower()}'"),
     ("bind", "'{{{n}}}'", "'{{{ n }}}'"),
+    ("bind", "'{n}'", "'{ (n) }'"),
+    ("bind", "'{n-a}'", "\"{'n-a'}\""),
+    ("bind", "'{n * a|pad(8)}'", "'{n*a | pad(08)}'"),
+    ("bind", "'{round(n, 0)} {2 * a}'", "'{round( n )} {((2.0)*a)}'"),
+    ("bind", "\"{coalesce(n, 'no')}\"", "'{coalesce(n,\"no\")}'"),
     ("key", "{user}", "{ user }"),
     ("index_key", "{user}", "{user }"),
     ("post", "{post}", "{ post}"),
@@ -106,6 +111,9 @@ DIFFERENT = [
     ("bind", "'{n}'", "'{{n}}'"),
     ("bind", "'{n|lower}'", "'{n|upper}'"),
     ("bind", "'{n|pad(8)}'", "'{n|pad(18)}'"),
+    ("bind", "'{n-a}'", "'{n - a}'"),
+    ("bind", "'{n*}'", "'{n * 1}'"),
+    ("bind", "'{n * a}'", "'{a * n}'"),
     ("number", "1", "'1'"),
     ("number", "1", "true"),
     ("number", "1", "1.5"),
@@ -262,6 +270,17 @@ def _two_expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, str, int]:
     left, right = operand(own), operand(own + 1)
     before = " " if sign == "-" else space[0]  # a name may contain a dash
     return f"{left[0]} {sign} {right[0]}", f"{left[1]}{before}{sign}{space[1]}{right[1]}", own
+
+
+@given(_two_expressions())
+def test_expressions_in_braces_have_the_same_canonical_text(texts: tuple[str, str, int]) -> None:
+    one, other, _ = texts
+    try:
+        canonical = one_form.template(f"{{{one}|lower}}")
+    except LanguageError:
+        return
+    assert canonical == one_form.template(f"{{ {other} | lower}}") == one_form.template(canonical)
+    assert Template.parse(canonical).names == Template.parse(f"{{{one}|lower}}").names
 
 
 @given(_two_expressions())

@@ -58,6 +58,9 @@ def rules(bills: str = "[a]", due: str = "rent", last: str = "a") -> Any:
         ("-qty", "-qty"),
         ("coalesce(nick,'none')", "coalesce(nick, 'none')"),
         ("number(a)", "number(a)"),
+        ("{qty}", "{qty}"),
+        ("{ first } {last|lower()}", "{first} {last|lower}"),
+        ("{qty*price|pad(08)} x", "{qty * price|pad(8)} x"),
     ],
 )
 def test_sources_have_one_text(text: str, canonical: str | None) -> None:
@@ -75,9 +78,22 @@ def test_sources_have_one_text(text: str, canonical: str | None) -> None:
 def test_wrong_input_makes_the_attribute_absent() -> None:
     image: dict[str, Any] = {"a": {"N": "2"}, "t": {"S": "text"}, "zero": {"N": "0"}, "l": {"L": []}}
     chosen = pick(
-        {"x": "a * 3", "y": "a * t", "z": "a / zero", "u": "a + gone", "p": "l", "c": "coalesce(a * t, a)", "n": "gone"}
+        {
+            "x": "a * 3",
+            "y": "a * t",
+            "z": "a / zero",
+            "u": "a + gone",
+            "p": "l",
+            "c": "coalesce(a * t, a)",
+            "n": "gone",
+            "o": "{a} of {t}",
+            "q": "{gone}{a}",
+            "r": "{l}",
+            "s": "{a * t}",
+            "v": "{a / zero|default(0)}",
+        }
     )
-    assert chosen(partial(lookup, image)) == {"x": {"N": "6"}, "p": {"L": []}}
+    assert chosen(partial(lookup, image)) == {"x": {"N": "6"}, "p": {"L": []}, "o": {"S": "2 of text"}, "v": {"S": "0"}}
 
 
 @pytest.mark.parametrize("sources", [{"x": "a"}, {"x": "a", "y": "b + 1"}])
@@ -90,6 +106,7 @@ def test_a_path_that_has_two_values_is_bad_input(sources: dict[str, str]) -> Non
     with pytest.raises(BadInput):
         pick(sources)(resolve)
     assert pick({"x": "a + 1", "y": "b"})(resolve) == {"y": {"N": "1"}}
+    assert pick({"x": "{a}", "y": "{b}"})(resolve) == {"y": {"S": "1"}}
 
 
 def test_the_oracle_picks_the_same() -> None:
@@ -113,28 +130,36 @@ def test_all_names_of_an_expression_are_inputs() -> None:
     found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"'))
     assert found["bills"] == {"shop": (("Line", "due"),)}
     assert ("Bill", "total") in found["shown"]["bills"]
+    found = inputs(rules('{total: "{qty} x {due}"}', "'{rent} / {lines}'", "'{coalesce(total, 0) + note}'"))
+    assert found["bills"] == {"shop": (("Line", "due"),)}
+    assert ("Bill", "total") in found["shown"]["bills"]
 
 
 def test_types_of_attributes_follow_from_expressions() -> None:
     document = rules(
-        '{total: qty * price, name: "coalesce(text(nick), \'x\')", any: "coalesce(a, 0)"}', "rent / 2", "-total"
+        '{total: qty * price, name: "coalesce(text(nick), \'x\')", any: "coalesce(a, 0)", text: "{qty * 2}"}',
+        "rent / 2",
+        "-total",
     ).typed()
     assert is_number(document, "Bill", "total")
     assert is_number(document, "Line", "due")
     assert is_number(document, "Shop", "last")
     assert not is_number(document, "Bill", "any")
+    assert not is_number(document, "Bill", "text")
     types = {name: one.type for name, one in attributes_of(document, "Bill", (), (), ()).items()}
-    assert (types["total"], types["name"], types["any"]) == ("Decimal", "str", "Any")
+    assert (types["total"], types["name"], types["any"], types["text"]) == ("Decimal", "str", "Any", "str")
     assert {"qty", "price", "nick", "a"} <= attributes_of(document, "Line", (), (), ()).keys()
 
 
 def test_origins_and_rehearsals_read_the_names() -> None:
-    document = rules("{total: qty * price, a: a}")
+    document = rules("{total: qty * price, a: a, b: '{c|pad(4)} {qty}'}")
+    assert origins(document.typed())["Bill"]["b"].how == "{c|pad(4)} {qty} of Line"
     assert origins(document.typed())["Bill"]["total"].how == "qty * price of Line"
     assert origins(document.typed())["Bill"]["a"].how == "Line.a"
     program = Program.from_document(document.canonical())
     reads = reads_of(program, program.typed.rules["bills"])
-    assert reads.values == {"qty", "price", "a"}
+    assert reads.values == {"qty", "price", "a", "c"}
+    assert reads.forms["c"] == ("pad", 4)
     assert reads.forms["qty"] == reads.forms["price"] == ("number", 0)
 
 
@@ -152,8 +177,9 @@ def test_findings_see_expressions() -> None:
         ({"rent": {"N": "1"}, "lines": {"N": "0"}}, "due is absent: rent / lines divides by zero"),
     ],
 )
-def test_explain_shows_why_an_embed_has_no_value(image: dict[str, Any], reason: str) -> None:
-    program = Program.from_document(rules(due="rent / lines").canonical())
+@pytest.mark.parametrize("due", ["rent / lines", "'{rent / lines} EUR'"])
+def test_explain_shows_why_an_embed_has_no_value(due: str, image: dict[str, Any], reason: str) -> None:
+    program = Program.from_document(rules(due=due).canonical())
     shop: dict[str, Any] = {"PK": {"S": "SHOP#1"}, "SK": {"S": "S"}, **image}
     item = program.recognise(ItemKey("main", "SHOP#1", "S"), shop)
     assert item is not None
