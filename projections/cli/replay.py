@@ -41,6 +41,7 @@ __all__ = ["command"]
 )
 @select_option
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
+@click.option("-v", "--verbose", is_flag=True, help="First, print each record with the rules that apply to it.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @batch_size_option
 def command(
@@ -50,6 +51,7 @@ def command(
     select: tuple[str, ...],
     asks: tuple[str, ...],
     internal: bool,
+    verbose: bool,
     endpoint_url: str | None,
     batch_size: int,
 ) -> int:
@@ -67,6 +69,8 @@ def command(
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
     With --ask, runs a query of the rule file on the temporary tables afterwards.
+
+    At the end, lists the items that belong to no entity, and the rules that no item fits, with reasons and similar names.
 
     Exits with 1 if records were quarantined or failed.
 
@@ -101,7 +105,7 @@ def command(
     if as_json:
         print_text(json_text(replay_document(result, program, answers, internal=internal)))
     else:
-        print_replay(result, program, answers, internal=internal)
+        print_replay(result, program, answers, internal=internal, verbose=verbose)
     return 1 if result.quarantined or result.failures else 0
 
 

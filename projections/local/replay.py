@@ -52,6 +52,10 @@ class Replay:
     rounds: int = 0
     recorded: int = 0
     repeated: int = 0
+    records: list[Record] = field(default_factory=list)
+    """Those that were played, then those that the tables' own streams had."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The logical name of each table in records."""
 
 
 def replay(
@@ -73,9 +77,10 @@ def replay(
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
     result.recorded = len(records)
     result.repeated = len(records) - len({(source_arn(record), sequence_number(record)) for record in records})
+    result.names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     tables.drain(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
-    deliver = _delivery(program, tables, logical, batch_size, result, engine, newest)
+    deliver = _delivery(program, tables, batch_size, result, engine, newest)
     waiting = list(records)
     while waiting:
         if result.rounds == rounds:
@@ -84,6 +89,7 @@ def replay(
                 "Check for two writers of one attribute, and for a rule that reads a value which depends on its own result."
             )
         result.rounds += 1
+        result.records += waiting
         deliver(waiting)
         waiting = tables.records()
     for table, schema in program.tables.items():
@@ -149,7 +155,6 @@ def _own(program: Program, key: ItemKey, image: Image) -> Image | None:
 def _delivery(
     program: Program,
     tables: Tables,
-    logical: Mapping[str, str],
     batch_size: int,
     result: Replay,
     engine: Callable[..., Processing],
@@ -157,7 +162,6 @@ def _delivery(
 ) -> Callable[[Sequence[Record]], None]:
     """Delivers records through an event source mapping to the handler, and collects failures."""
     reasons: list[str] = []
-    own = {name: table for table, name in tables.names.items() if table != LEDGER}
     seen: set[tuple[str, str | None, str]] = set()
 
     def quarantine(rejected: Sequence[Rejected]) -> None:
@@ -178,7 +182,7 @@ def _delivery(
     processor = engine(
         program,
         tables.store,
-        tables={**logical, **own},
+        tables=result.names,
         quarantine=quarantine,
         clock=lambda: newest,
         sleep=_no_wait if isinstance(tables, MemoryTables) else time.sleep,  # an index in memory does not lag

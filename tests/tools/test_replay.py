@@ -106,7 +106,7 @@ def test_guards_are_shown_on_request_and_the_ledger_always(run: Run) -> None:
     for played in (plain, internal):  # each has a ledger, and an id of it, of its own
         assert [item.pop("ledger") for item in played["ledger"] if item["pk"] == "R" and "ledger" in item]
     assert plain["ledger"] == internal["ledger"] != []
-    assert set(plain) == {"items", "ledger", "quarantined", "failures", "rounds"}
+    assert set(plain) == {"items", "ledger", "quarantined", "failures", "rounds", "records", "unusedRules"}
 
 
 def test_people_see_each_derived_attribute_with_the_rule_that_wrote_it(run: Run) -> None:
@@ -116,6 +116,48 @@ def test_people_see_each_derived_attribute_with_the_rule_that_wrote_it(run: Run)
     assert any(line.split()[:4] == ["+", "likeCount", "2", "engagement"] for line in out.splitlines())
     assert "24 records (1 redelivered)" in out
     assert all(line == line.rstrip() for line in out.splitlines())
+
+
+MISSPELT = """
+table: {key: [PK, SK]}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{at}"}}
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{id}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+  active: {from: Like, where: {state: [active]}, aggregate: {into: User, set: {liked: count}}}
+  received: {from: [Comment, Like], aggregate: {into: Post, set: {received: count}}}
+  liked: {from: Like, aggregate: {into: User, set: {likes: count}}}
+  off: {from: Like, enabled: false, where: {x: [y]}, aggregate: {into: User, set: {ys: count}}}
+"""
+
+
+def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(MISSPELT)
+    (tmp_path / "items.yaml").write_text(
+        "[{PK: USER#a, SK: LIKE#1, PostId: p1, status: active}, {PK: USER#a, SK: LIKE#2, PostId: p2, status: active},"
+        " {PK: USER#a, SK: PROFIL}, {PK: USER#a, SK: PROFILE}]"
+    )
+    arguments = ("--rules", tmp_path / "rules.yaml", tmp_path / "items.yaml")
+    _, out = run("-v", *arguments)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in (
+        "1 INSERT USER#a · LIKE#1 Like liked",
+        "3 INSERT USER#a · PROFIL no entity no rule applies",
+        "1 item of no entity, so no rule reads them:",
+        'USER#a · PROFIL nearest is User: SK "PROFIL" does not match PROFILE',
+        "likes 2 Like items: the key of Post needs postId, which the item lacks; they have PostId, not postId",
+        'active 2 Like items: where: state is absent; wanted: state is "active"; they have status, not state',
+        "received 2 Like items: the key of Post needs postId, which the item lacks; they have PostId, not postId; "
+        "no item of Comment",
+    ):
+        assert line in lines, out
+    assert not any(line.startswith(("liked ", "off ")) for line in lines)
+    document = json.loads(run("--json", *arguments)[1])
+    assert [one["rules"] for one in document["records"]] == [["liked"], ["liked"], [], ["active", "liked"]]
+    assert [one["rule"] for one in document["unusedRules"]] == ["likes", "active", "received"]
 
 
 def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projected(run: Run) -> None:

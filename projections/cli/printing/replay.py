@@ -17,11 +17,17 @@ from projections.terminal import console, count, print_grid, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from projections.inspect.explain.records import RecordReport
+    from projections.inspect.explain.unused import Unused
     from projections.language.access.questions import Query
     from projections.language.program import Program
     from projections.local.replay import Replay
 
 __all__ = ["Asked", "print_replay", "replay_document"]
+
+
+MOST = 5
+"""Items of no entity that are listed."""
 
 
 class Asked(NamedTuple):
@@ -60,15 +66,60 @@ def replay_document(
             for failure in replay.failures
         ],
         "rounds": replay.rounds,
+        "records": [
+            {
+                "eventName": report.raw.get("eventName"),
+                "key": _keys(report.raw),
+                "entity": report.entity,
+                "rules": _applied(report),
+            }
+            for report in _reports(replay, program)
+        ],
+        "unusedRules": [{"rule": one.rule, "reason": one.reason} for one in _unused(replay, program).rules],
         **({"asks": asks} if asks else {}),
     }
 
 
-def print_replay(replay: Replay, program: Program, asked: Sequence[Asked] = (), *, internal: bool = False) -> None:
-    """Print the items with their derived values, the rule that wrote each, and the answers of queries."""
+def _reports(replay: Replay, program: Program) -> list[RecordReport]:
+    """Return the records that were played, each with the effect of the rules."""
+    from projections.inspect.explain.records import record_report
+    from projections.inspect.rehearsal.rehearse import Decoded
+
+    played = replay.records[: replay.recorded]
+    return [record_report(program, Decoded.of(program, record, replay.names)) for record in played]
+
+
+def _applied(report: RecordReport) -> list[str]:
+    return list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
+
+
+def _unused(replay: Replay, program: Program) -> Unused:
+    """Return the rules that no item of the replay fits, with the items of its last rounds."""
+    from projections.inspect.explain.unused import unused
+    from projections.inspect.rehearsal.rehearse import Decoded
+
+    def images() -> Iterable[tuple[ItemKey, Image]]:
+        for raw in replay.records:
+            record = Decoded.of(program, raw, replay.names).record
+            for image in (record.new, record.old) if record is not None else ():
+                if record is not None and image is not None:
+                    yield record.key, image
+
+    return unused(program, images())
+
+
+def print_replay(
+    replay: Replay, program: Program, asked: Sequence[Asked] = (), *, internal: bool = False, verbose: bool = False
+) -> None:
+    """Print the items with their derived values, the rule that wrote each, and the answers of queries.
+
+    With `verbose`, print first the records, each with the rules that apply to it.
+    """
     from projections.language.facts import EVERY, creators, origins
 
     out = console()
+    if verbose:
+        _print_records(out, _reports(replay, program))
     written, created = origins(program.typed), creators(program.typed)
     untouched: Counter[str] = Counter()
     attributes = shown = 0
@@ -118,6 +169,37 @@ def print_replay(replay: Replay, program: Program, asked: Sequence[Asked] = (), 
         out.print(styled("[bold cyan]{}[/]{}: {}", one.query.name, words, count(len(one.items), "item")))
         print_items(out, one.items, columns_of(program, one.query))
     _print_summary(out, replay, shown, attributes, untouched)
+    _print_unused(out, _unused(replay, program))
+
+
+def _print_records(out: Console, reports: Sequence[RecordReport]) -> None:
+    rows = []
+    for number, report in enumerate(reports, 1):
+        record, rules = report.record, ", ".join(_applied(report))
+        if record is None:
+            rows.append([(str(number), ""), ("", ""), ("a record", ""), ("", ""), (report.flaw or "", "yellow")])
+            continue
+        event = f"{record.event} (expired)" if record.expired else record.event
+        entity = (report.entity or "no entity", "" if report.entity else "yellow")
+        key = (key_words(record.key), "bold")
+        rows.append(
+            [(str(number), ""), (event, ""), key, entity, (rules or "no rule applies", "cyan" if rules else "dim")]
+        )
+    print_grid(out, rows)
+    out.print()
+
+
+def _print_unused(out: Console, found: Unused) -> None:
+    """Print the rules that no item fits, and the items of no entity."""
+    if found.items:
+        out.print(styled("[yellow]{} of no entity, so no rule reads them:[/]", count(len(found.items), "item")))
+        for key, near in found.items[:MOST]:
+            out.print(styled("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
+        if len(found.items) > MOST:
+            out.print(f"  and {len(found.items) - MOST:,} more")
+    if found.rules:
+        out.print("Rules that no item fits:")
+        print_grid(out, [[(" ", ""), (one.rule, "cyan"), (one.reason, "dim")] for one in found.rules])
 
 
 def _print_problems(out: Console, replay: Replay) -> None:

@@ -16,7 +16,7 @@ from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import Template
 
-__all__ = ["Reads", "Shapes", "carried", "fixed_targets", "roots"]
+__all__ = ["Reads", "Shapes", "carried", "fixed_targets", "reads_of", "roots"]
 
 
 @dataclass(frozen=True, slots=True)
