@@ -24,6 +24,7 @@ TYPE_CHECKING = False  # as type checkers take a variable of this name for true:
 if TYPE_CHECKING:
     from projections import aws, testing
     from projections.access.answers import Answer
+    from projections.access.item_reader import ItemReader, ReadItem, Waited
     from projections.access.ranks import Ranked, Ranking, ScoreCount
     from projections.api import (
         BackfillResult,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         loads,
         plan,
         ranking,
+        reader,
         redrive,
         status,
         verify,
@@ -68,12 +70,14 @@ __all__ = [
     "Effect",
     "Finding",
     "ItemExplanation",
+    "ItemReader",
     "LedgerStatus",
     "Misconfigured",
     "Problem",
     "ProjectionsError",
     "Ranked",
     "Ranking",
+    "ReadItem",
     "RedriveResult",
     "RuleSet",
     "RulesError",
@@ -83,6 +87,7 @@ __all__ = [
     "Transient",
     "UsageError",
     "VerifyResult",
+    "Waited",
     "__version__",
     "ask",
     "aws",
@@ -94,6 +99,7 @@ __all__ = [
     "loads",
     "plan",
     "ranking",
+    "reader",
     "redrive",
     "status",
     "testing",
@@ -107,6 +113,7 @@ _ELSEWHERE = {
     "Finding": "language.findings",
     "ItemExplanation": "inspect.explain.facts",
     "LedgerStatus": "operations.status",
+    **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
     **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranks"),
     "RuleSet": "language.ruleset",
     "Store": "engine.store",

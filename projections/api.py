@@ -18,6 +18,7 @@ from projections.language.ruleset import RuleSet
 
 if TYPE_CHECKING:
     from projections.access.answers import Answer
+    from projections.access.item_reader import ItemReader
     from projections.access.ranks import Ranking
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
@@ -40,6 +41,7 @@ __all__ = [
     "loads",
     "plan",
     "ranking",
+    "reader",
     "redrive",
     "status",
     "verify",
@@ -136,6 +138,43 @@ def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -
     from projections.access.ranks import ranking_of
 
     return ranking_of(rules.program, store, rule, board)
+
+
+def reader(
+    rules: RuleSet | Mapping[str, Any],
+    dynamodb: Any,
+    *,
+    tables: Mapping[str, str] | str | None = None,
+    ledger: str | None = None,
+    aws_lambda: Any = None,
+    function: str | None = None,
+) -> ItemReader:
+    """Return a reader of items for an application. Its keys and items are in the form of `dynamodb`.
+
+    `rules` may be canonical rules, as `projections compile` prints them, which need no YAML. `dynamodb` is a table,
+    resource or client of boto3, or a store. For a resource or client, `tables` has the real name of each table by its
+    logical name, or the name of the only one. `ledger` is the name of the ledger table, for `own` and `wait`. With a Lambda
+    client and the name of the stream function, `wait` finds out whether the function is stopped. Reads nothing. Raises
+    UsageError.
+
+    >>> from projections.testing import Scenario
+    >>> rules = loads('''
+    ... table: {key: [PK, SK]}
+    ... entities:
+    ...   Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+    ...   Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+    ... projections:
+    ...   likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+    ... ''')
+    >>> posts = Scenario(rules).given({"PK": "POST#p1", "SK": "METADATA", "likeCount": 0})
+    >>> reader(rules, posts.store).read({"PK": "POST#p1", "SK": "METADATA"})
+    {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0}
+    """
+    from projections.access.item_reader import item_reader
+    from projections.language.program import Program
+
+    program = rules.program if isinstance(rules, RuleSet) else Program.from_document(rules)
+    return item_reader(program, dynamodb, tables=tables, ledger=ledger, aws_lambda=aws_lambda, function=function)
 
 
 # Operations

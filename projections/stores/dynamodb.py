@@ -84,7 +84,8 @@ class DynamoDBStore:
     """A store of live tables. `tables` gives the real name of each logical table, `schemas` its keys. Safe for threads.
 
     `throttled` is called with each reason for which DynamoDB refused a request after botocore's own retries, such as
-    `TableWriteKeyRangeThroughputExceeded of table/app`.
+    `TableWriteKeyRangeThroughputExceeded of table/app`. A `foreign` client belongs to an application: it is not changed, and
+    is used for reads only.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class DynamoDBStore:
         schemas: Mapping[str, Schema],
         meter: Meter | None = None,
         throttled: Callable[[str], None] = lambda reason: None,
+        *,
+        foreign: bool = False,
     ) -> None:
         self._client = client
         self._requests = Requests(tables, schemas)
@@ -103,8 +106,9 @@ class DynamoDBStore:
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None until it was tested."""
         self._testing = threading.Lock()
-        send_bodies_as_they_are(client)
-        take_items_as_they_are(client)
+        if not foreign:
+            send_bodies_as_they_are(client)
+            take_items_as_they_are(client)
 
     def schema(self, table: str) -> Schema:
         return self._requests.schema(table)
@@ -146,6 +150,17 @@ class DynamoDBStore:
                 image = received(item)
                 found[self.schema(table).key(table, image)] = image
         return found
+
+    def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """Return the items that exist, all as they are at one moment. At most 100 keys. Raises TransactionCancelled."""
+        unique = list(dict.fromkeys(keys))
+        gets = [
+            {"Get": {"TableName": self._requests.name(key.table), "Key": self._requests.key(key)}} for key in unique
+        ]
+        tables = ", ".join(sorted({self._requests.name(key.table) for key in unique}))
+        answer = self._call("TransactGetItems", tables, TransactItems=gets)
+        items = zip(unique, answer["Responses"], strict=True)
+        return {key: received(one["Item"]) for key, one in items if one.get("Item")}
 
     def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
@@ -390,6 +405,7 @@ _METHODS = {
     "GetItem": "get_item",
     "Query": "query",
     "Scan": "scan",
+    "TransactGetItems": "transact_get_items",
     "TransactWriteItems": "transact_write_items",
     "UpdateItem": "update_item",
 }

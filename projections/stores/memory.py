@@ -113,6 +113,11 @@ class MemoryStore:
                 found[key] = dict(table.items[key][0])
         return found
 
+    def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """Return the items that exist, all as they are at one moment."""
+        with self._lock:
+            return self.get_many(keys)
+
     def query(
         self,
         table: str,

@@ -33,6 +33,8 @@ from projections.engine.store import (
     Value,
 )
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, TransactionCancelled
+from projections.stores.dynamodb import DynamoDBStore
+from projections.stores.memory import MemoryStore
 
 
 def s(text: str) -> Value:
@@ -608,6 +610,17 @@ def test_get_returns_some_attributes_or_only_that_the_item_exists(store: Store, 
     assert store.get(key(p), []) == {}
     assert store.get(key(p, "none"), []) is None
     assert store.get(key(p, "none"), ["text"]) is None
+
+
+def test_get_together_returns_items_of_several_tables_that_exist(store: MemoryStore | DynamoDBStore, p: str) -> None:
+    other = ItemKey("plain", p)
+    image = {**ITEM, "blob": {"B": "AAE="}}
+    store.write(Update(key(p), set=image))
+    store.write(Update(other, set={"x": s("plain")}))
+    found = store.get_together([key(p), other, key(p, "none"), key(p)])
+    assert found.keys() == {key(p), other}
+    assert plain(found[key(p)]) == plain(store.get(key(p)))
+    assert found[other]["x"] == s("plain")
 
 
 def test_get_many_asks_for_any_number_of_keys_in_any_tables(store: Store, p: str) -> None:

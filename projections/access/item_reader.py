@@ -1,0 +1,217 @@
+"""Reading items that rules write to, in an application: without guards, with its own writes, and waiting for them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from projections.access.own_reads import own_read, without_guards
+from projections.access.sessions import Session, session_of
+from projections.access.steps import Steps
+from projections.access.waiting import Look, look_at
+from projections.engine.store import ItemKey
+from projections.errors import TransactionCancelled, Transient, UsageError
+from projections.language.keys import encode_key
+from projections.language.program import Program
+
+__all__ = ["ItemReader", "Key", "ReadItem", "WaitState", "Waited", "item_reader"]
+
+T = TypeVar("T")
+
+Key: TypeAlias = "Mapping[str, Any] | tuple[str, Mapping[str, Any]]"
+"""The key attributes of an item, perhaps with its other attributes; with several tables, (logical name, key attributes)."""
+
+WaitState: TypeAlias = Literal["reached", "late", "filling", "quarantined", "stopped", "unknown"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two looks of `wait`: each pause is twice the one before."""
+
+_MOST_CONFLICTS = 8
+"""Transactions with which a read may conflict before it fails."""
+
+_ENABLED = frozenset(("Enabled", "Enabling", "Creating", "Updating"))
+
+
+class ReadItem(dict[str, Any]):
+    """An item without guards. A dictionary, with two attributes about the read of own writes.
+
+    `corrected` names the attributes that include the caller's own writes. `uncorrected` names the others that these writes
+    may change, with the reason: they are as they are stored.
+    """
+
+    def __init__(
+        self, item: Mapping[str, Any], corrected: tuple[str, ...] = (), uncorrected: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(item)
+        self.corrected = corrected
+        self.uncorrected = dict(uncorrected or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How a wait ended, why, and after how many seconds.
+
+    - `reached`: the rules have processed the source item as it is, and their targets show it.
+    - `late`: not within the timeout. `reasons` has what is missing.
+    - `filling`: a rule is filling, and publishes nothing before its backfill is complete.
+    - `quarantined`: a rule cannot use the item. `reasons` has the mistakes.
+    - `stopped`: Lambda does not read the stream. Only with `aws_lambda` and `function`.
+    - `unknown`: the ledger does not show it. `reasons` has why.
+
+    `not_covered` names rules of this item of which the answer says nothing: those that embed it, for example.
+    """
+
+    state: WaitState
+    reasons: tuple[str, ...]
+    seconds: float
+    not_covered: tuple[str, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether the targets show the item."""
+        return self.state == "reached"
+
+
+class ItemReader:
+    """Reads items for an application. Make it with `projections.reader`. It writes nothing; safe for threads."""
+
+    def __init__(
+        self,
+        program: Program,
+        session: Session,
+        *,
+        mappings: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._program = program
+        self._session = session
+        self._mappings = mappings
+        self._clock = clock
+        self._sleep = sleep
+
+    def read(self, key: Key, own: Iterable[Key] = ()) -> ReadItem | None:
+        """Return an item without guards, strongly consistent; None if there is none.
+
+        With `own`, the keys of source items that the caller has just written, `count`, `sum` and `avg` include these items
+        as they are now, whether the functions have processed them or not. An item that rules create is returned before they
+        have created it. One GetItem; with `own` a TransactGetItems and a BatchGetItem. Raises UsageError, Transient and
+        Misconfigured.
+        """
+        place = self._session.key(key)
+        sources = [self._session.key(one) for one in own]
+        if not sources:
+            image = self._session.reads.get(place)
+            return None if image is None else ReadItem(self._session.shown(without_guards(self._program, image)))
+        self._need_ledger("own")
+        found = self._run(own_read(self._program, place, sources))
+        if found.image is None:
+            return None
+        return ReadItem(self._session.shown(found.image), found.corrected, found.uncorrected)
+
+    def without_guards(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an item that the caller has read, for example with a query, without guards."""
+        return {name: value for name, value in item.items() if not name.startswith(self._program.guard_prefix)}
+
+    def wait(self, source: Key, timeout: float = 5.0) -> Waited:
+        """Wait until the targets of a source item show it as it is, at most `timeout` seconds, and return how this ended.
+
+        Call it after a write. It covers the rules that read the item: not rules that read what these write, not the lag of
+        indexes, and not the children of a parent that is embedded. It looks at least once. Each look takes up to four
+        requests. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
+        """
+        self._need_ledger("wait")
+        key = self._session.key(source)
+        if not self._program.entities_at(key):
+            raise UsageError(f"no entity of the rules has the key {encode_key(key)}")
+        began, pause = self._clock(), _FIRST_PAUSE
+        while True:
+            try:
+                look = self._run(look_at(self._program, key))
+            except Transient as error:
+                look = Look(missing=(str(error),))
+            passed = self._clock() - began
+            state, reasons = _judged(look)
+            if state != "late" or passed >= timeout:
+                break
+            self._sleep(min(pause, max(0.0, timeout - passed)))
+            pause = min(_LONGEST_PAUSE, 2 * pause)
+        if state == "late" and (stopped := self._stopped(key.table)):
+            state, reasons = "stopped", (stopped,)
+        return Waited(state, reasons, passed, look.not_covered)
+
+    def _stopped(self, table: str) -> str | None:
+        """Return why Lambda does not read the stream of a table; None if it does, or if this is not known."""
+        if self._mappings is None:
+            return None
+        try:
+            found = list(self._mappings())
+        except Transient:
+            return None
+        if not found:
+            return "the function has no event source mapping"
+        off = [str(one.get("State")) for one in found if one.get("State") not in _ENABLED]
+        return f"the event source mapping is {off[0]}" if len(off) == len(found) else None
+
+    def _need_ledger(self, what: str) -> None:
+        if not self._session.ledger:
+            raise UsageError(f"`{what}` reads the ledger. Pass ledger=NAME to `projections.reader`")
+
+    def _run(self, steps: Steps[T]) -> T:
+        """Make the requests of a protocol."""
+        reads = self._session.reads
+        try:
+            needed = next(steps)
+            while True:
+                read = self._together if needed.together else reads.get_many
+                needed = steps.send(read(list(needed.keys)))
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def _together(self, keys: list[ItemKey]) -> Mapping[ItemKey, Any]:
+        """Read items in one transaction. A commit of the functions may cancel it, and is over after milliseconds."""
+        for attempt in range(_MOST_CONFLICTS):
+            try:
+                return self._session.reads.get_together(keys)
+            except TransactionCancelled as error:
+                problem = error
+                self._sleep(random.uniform(0, 0.02 * 2**attempt))
+        raise Transient(f"TransactGetItems: {problem}")
+
+
+def _judged(look: Look) -> tuple[WaitState, tuple[str, ...]]:
+    if look.unknown:
+        return "unknown", look.unknown
+    if look.quarantined:
+        return "quarantined", look.quarantined
+    if look.filling:
+        return "filling", tuple(f"{rule} is filling: its backfill is not complete" for rule in look.filling)
+    return ("late", look.missing) if look.missing else ("reached", ())
+
+
+def item_reader(
+    program: Program,
+    dynamodb: Any,
+    *,
+    tables: Mapping[str, str] | str | None = None,
+    ledger: str | None = None,
+    aws_lambda: Any = None,
+    function: str | None = None,
+) -> ItemReader:
+    """Return the reader of a boto3 table, resource or client, or of a store. Raises UsageError."""
+    if (aws_lambda is None) != (function is None):
+        raise UsageError("pass both aws_lambda and function, or neither")
+    mappings = None
+    if aws_lambda is not None and function is not None:
+        name = function
+
+        def mappings() -> Iterable[Mapping[str, Any]]:
+            from projections.aws.functions import event_source_mappings
+
+            return event_source_mappings(aws_lambda, name, [])
+
+    return ItemReader(program, session_of(program, dynamodb, tables, ledger), mappings=mappings)

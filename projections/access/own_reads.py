@@ -1,0 +1,212 @@
+"""Reads of an item whose aggregates include the caller's own writes, before the functions have processed them.
+
+1. The entries of the caller's source items and the groups of the target, in one TransactGetItems. At that moment the totals
+   of a group are the sums of what the entries contribute: commits change both in one transaction.
+2. Then the source items, and the target.
+3. The corrected totals are those of the group, minus what the entries say, plus what the items contribute.
+
+Any order of separate reads is wrong in some histories: with a commit between entry and group, the item's contribution is
+added twice or not at all. With the source item read before the entry, the entry may be newer than the item. And with the
+value of the target instead of the totals of the group, contributions are missing that are committed and not yet published.
+
+Other sources contribute what is committed. The registry is read with the groups: while a rule fills, not everything has
+contributed to its groups yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, NamedTuple, cast
+
+from projections.access.steps import MOST_TOGETHER, GroupReads, Needed, Steps, again
+from projections.engine.application import ApplicationItems
+from projections.engine.delta import WIDE, generation_of
+from projections.engine.groups import Group
+from projections.engine.guards import Guards
+from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import UsageError
+from projections.language.contribution import Contributed
+from projections.language.keys import encode_key
+from projections.language.program import Program, writing
+from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
+
+__all__ = ["CORRECTED", "OwnRead", "own_read", "without_guards"]
+
+CORRECTED = ("count", "sum", "avg")
+"""The functions of measures that follow from totals."""
+
+_NOTHING: Contributed = {}
+
+
+class OwnRead(NamedTuple):
+    """An item without guards, the attributes that were corrected, and the reasons by attribute why others were not."""
+
+    image: Image | None
+    corrected: tuple[str, ...]
+    uncorrected: Mapping[str, str]
+
+
+def without_guards(program: Program, image: Image) -> Image:
+    """Return an item without the guards and the mark of rules."""
+    return {name: value for name, value in image.items() if not name.startswith(program.guard_prefix)}
+
+
+class _Own(NamedTuple):
+    """One of the caller's source items: what it contributes now, and its entry."""
+
+    now: Mapping[str, Mapping[str, Contributed]]
+    entry: Entry | None
+
+    def of(self, target: Target) -> tuple[Contributed, Contributed]:
+        """Return what the item contributes to a target, and what its entry says."""
+        rule, key = target
+        held = self.entry.contributions.get(rule, {}).get(key, _NOTHING) if self.entry is not None else _NOTHING
+        return self.now.get(rule, {}).get(key, _NOTHING), held
+
+
+def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[OwnRead]:
+    """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
+    own = list(dict.fromkeys(own))
+    rules = _rules_between(program, key, own)
+    recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
+    text = encode_key(key)
+    reads = GroupReads(program, [(rule.name, text) for rule in recorded])
+    entries = {one: entry_key(encode_key(one)) for one in own}
+    if (number := 1 + len(entries) + len(reads.keys())) > MOST_TOGETHER:
+        raise UsageError(
+            f"this read needs {number} items of the ledger, and a transaction reads {MOST_TOGETHER}. Pass fewer own keys"
+        )
+    items = yield from again(reads, [REGISTRY, *entries.values()], together=True)
+    groups = reads.groups(items)
+    stored = yield Needed([*own, key])
+    sources = [
+        _Own(_contributed(program, one, stored.get(one)), Entry.read(items[at]) if at in items else None)
+        for one, at in entries.items()
+    ]
+    registry = RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
+    image = stored.get(key)
+    recognised = program.recognise(key, image) if image is not None else None
+    values: dict[str, Value | None] = {}
+    uncorrected: dict[str, str] = {}
+    created: Image = {}
+    numbers: dict[str, int] = {}
+    for rule in rules:
+        if image is not None and (recognised is None or rule.into is not recognised.entity):
+            continue
+        if not isinstance(rule, LedgerRule):
+            uncorrected |= dict.fromkeys(rule.owned(image), f"{rule.name} is a rule of the kind {rule.kind}")
+            continue
+        target = (rule.name, text)
+        reason = _reason(rule, registry, groups[target], [one.of(target) for one in sources], sources)
+        if reason is not None:
+            uncorrected |= dict.fromkeys(rule.owned(image), reason)
+            continue
+        totals = _totals(groups[target], [one.of(target) for one in sources])
+        numbers[rule.name] = totals.n
+        if image is None and totals.n > 0 and rule.creates:
+            created = {**rule.into.schema.wire(key), **rule.created_with}
+        found, others = _values(rule, totals)
+        values |= found
+        uncorrected |= others
+    if image is None and not created:
+        return OwnRead(None, (), {})
+    if image is not None and _is_emptied(program, key, image, registry, numbers):
+        return OwnRead(None, (), {})
+    shown = dict(without_guards(program, image)) if image is not None else dict(created)
+    for name, value in values.items():
+        shown.pop(name, None)
+        if value is not None:
+            shown[name] = value
+    return OwnRead(shown, tuple(sorted(values)), uncorrected)
+
+
+def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> list[Rule]:
+    """Return the rules by which any of these source items may change the item, each once. Raises UsageError."""
+    into = program.entities_at(key)
+    sources = []
+    for one in own:
+        entities = program.entities_at(one)
+        if not entities:
+            raise UsageError(f"no entity of the rules has the key {encode_key(one)}")
+        sources += entities
+    return [
+        rule
+        for rule in writing(program.rules.values())
+        if rule.writes_items and rule.kind not in ("index", "compute") and rule.into in into
+        if any(source in sources for source in rule.sources)
+    ]
+
+
+def _contributed(program: Program, key: ItemKey, image: Image | None) -> Mapping[str, Mapping[str, Contributed]]:
+    return program.contributions(program.recognise(key, image)).contributions if image is not None else {}
+
+
+def _reason(
+    rule: LedgerRule,
+    registry: RegistrySnapshot | None,
+    group: Group,
+    amounts: Sequence[tuple[Contributed, Contributed]],
+    sources: Sequence[_Own],
+) -> str | None:
+    """Return why the totals of a rule cannot be corrected; None if they can."""
+    if registry is None or registry.state(rule) != LIVE:
+        return f"{rule.name} is not live"
+    if rule.expired == "keep":
+        return f"{rule.name} keeps what has expired, and an item does not show whether one under its key has expired"
+    if group.withheld:
+        return f"the group of {rule.name} is being rebuilt, or is damaged"
+    if any(held and generation_of(held) != group.generation for _, held in amounts):
+        return f"the group of {rule.name} was rebuilt"
+    if any(one.entry is not None and rule.name in one.entry.refused for one in sources):
+        return f"the ledger refused a contribution under {rule.name}"
+    return None
+
+
+def _totals(group: Group, amounts: Sequence[tuple[Contributed, Contributed]]) -> Totals:
+    """Return the totals of a group, minus what the entries say, plus what the items contribute."""
+    n, found = group.totals.n, dict(group.totals.amounts)
+    for now, held in amounts:
+        for contributed, sign in ((now, 1), (held, -1)):
+            n += sign * int(contributed.get("n", 0))
+            for slot, amount in contributed.items():
+                if slot[:1] in ("=", "#"):
+                    found[slot] = WIDE.add(found.get(slot, Decimal(0)), sign * Decimal(amount))
+    return Totals(n, found)
+
+
+def _values(rule: LedgerRule, totals: Totals) -> tuple[Mapping[str, Value | None], Mapping[str, str]]:
+    """Return the corrected attributes of a rule, and the reasons for the others."""
+    if not isinstance(rule, AggregateRule):
+        return {}, dict.fromkeys(rule.owned(), f"{rule.name} is a rule of the kind {rule.kind}")
+    some = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
+    others = {
+        measure.name: f"{measure.function} depends on the values of other items"
+        for measure in rule.measures
+        if measure.function not in CORRECTED
+    }
+    return replace(rule, measures=some).published(totals, {}), others
+
+
+def _is_emptied(
+    program: Program, key: ItemKey, image: Image, registry: RegistrySnapshot | None, numbers: Mapping[str, int]
+) -> bool:
+    """Return whether rules will delete the item, because nothing contributes to it any more.
+
+    The item must have the mark of items that a rule created, and no attributes of the application.
+    """
+    if registry is None or not numbers or any(numbers.values()):
+        return False
+    guards = Guards(program, registry.ledger)
+    item = program.recognise(key, image)
+    if item is None or not item.entity.created_by_publishes:
+        return False
+    rules = [rule for rule in program.ledger_rules_into.get(item.entity.name, ()) if rule.mode != "shadow"]
+    others = [guards.read(rule.name, key, image) for rule in rules if rule.name not in numbers]
+    if any(guard is not None and guard.n != 0 for guard in others):
+        return False
+    nowhere = cast("Any", None)  # nothing is read or written
+    return ApplicationItems(program, nowhere, guards).may_delete(item.entity, key, image)

@@ -1,0 +1,181 @@
+"""The items that an `ItemReader` reads: of a store, or with the boto3 object that an application hands in.
+
+Keys and items are in the form of that object: Python values for a table or a resource of boto3, attribute values for a
+client, plain values for a store. The readers work with images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+from projections.engine.store import Image, ItemKey, Schema, Value
+from projections.errors import UsageError
+from projections.language.keys import key_text
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import plain_item, wire
+from projections.stores.wire import received, sent
+
+__all__ = ["Session", "Snapshots", "session_of"]
+
+LEDGER = "ledger"
+
+
+class Snapshots(Protocol):
+    """Strongly consistent reads, as an `ItemReader` needs them."""
+
+    def get(self, key: ItemKey) -> Image | None: ...
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]: ...
+
+    def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """Return the items that exist, all as they are at one moment. At most 100 keys. Raises TransactionCancelled."""
+        ...
+
+
+class Session(NamedTuple):
+    """Reads, and the conversions between images and the caller's form."""
+
+    reads: Snapshots
+    schemas: Mapping[str, Schema]
+    image: Callable[[Mapping[str, Any]], Image]
+    shown: Callable[[Image], dict[str, Any]]
+    ledger: bool
+
+    def key(self, given: Any) -> ItemKey:
+        """Return the key that a caller gives: a mapping, or a pair of a table's logical name and a mapping.
+
+        The mapping may have other attributes, so that an item that was just written can be passed. Raises UsageError.
+        """
+        table, attributes = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
+        own = [name for name in self.schemas if name != LEDGER]
+        if table is None:
+            if len(own) > 1:
+                raise UsageError(f"the rules have the tables {', '.join(own)}. Pass the key as (table, key)")
+            table = own[0]
+        if table not in own:
+            raise UsageError(f"the rules have no table {table!r}; they have {', '.join(own)}")
+        schema = self.schemas[table]
+        if not isinstance(attributes, Mapping):
+            raise UsageError(f"the key is {attributes!r}. It is a mapping with {', '.join(schema.key_attributes)}")
+        missing = [name for name in schema.key_attributes if name not in attributes]
+        if missing:
+            raise UsageError(f"the key has no {', '.join(missing)}")
+        try:
+            image = self.image({name: attributes[name] for name in schema.key_attributes})
+        except UsageError:
+            raise
+        except Exception as error:  # of boto3's serializer, or of `wire`
+            raise UsageError(f"the key has a value that DynamoDB cannot store: {error}") from None
+        texts = []
+        for name, kind in (schema.partition, *([schema.sort] if schema.sort is not None else [])):
+            held = image[name]
+            if not isinstance(held, Mapping) or kind not in held:
+                found = next(iter(held), "none") if isinstance(held, Mapping) else type(held).__name__
+                raise UsageError(f"the key attribute {name} is of type {kind}, and the value is of type {found}")
+            texts.append(key_text(kind, held[kind]))
+        return ItemKey(table, *texts)
+
+
+def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str | None, ledger: str | None) -> Session:
+    """Return the session of a boto3 table, resource or client of DynamoDB, or of a store. Raises UsageError."""
+    schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
+    if hasattr(dynamodb, "get_together"):
+        if tables is not None or ledger is not None:
+            raise UsageError("a store has its tables. Pass no names of tables")
+        return Session(dynamodb, schemas, _plain_image, plain_item, ledger=True)
+    image: Callable[[Mapping[str, Any]], Image]
+    shown: Callable[[Image], dict[str, Any]]
+    client: Any
+    meta = getattr(dynamodb, "meta", None)
+    own = list(program.tables)
+    if meta is not None and getattr(meta, "client", None) is not None:  # a resource
+        if hasattr(dynamodb, "table_name"):  # a table
+            if tables is not None or len(own) > 1:
+                raise UsageError(
+                    "a boto3 table is enough for rules with one table, without other names. Pass a resource"
+                )
+            tables = str(dynamodb.table_name)
+        python = _PythonValues()
+        client = _ResourceClient(meta.client, python)
+        image, shown = python.image, python.shown
+    elif hasattr(dynamodb, "transact_get_items"):
+        client, image, shown = dynamodb, received, sent
+    else:
+        raise UsageError(
+            f"expected a boto3 table, resource or client of DynamoDB, or a store, found {type(dynamodb).__name__}"
+        )
+    if tables is None:
+        raise UsageError(f"no name of a table. Pass tables={{{', '.join(f'{name!r}: …' for name in own)}}}")
+    names = {own[0]: tables} if isinstance(tables, str) and len(own) == 1 else tables
+    if isinstance(names, str) or names.keys() != set(own):
+        given = names if isinstance(names, str) else ", ".join(sorted(names))
+        raise UsageError(f"tables names {given}; the rules have {', '.join(own)}")
+    from projections.stores.dynamodb import DynamoDBStore
+
+    real = {**names, LEDGER: ledger} if ledger is not None else dict(names)
+    schemas = {name: schema for name, schema in schemas.items() if name in real}
+    store = DynamoDBStore(client, real, schemas, foreign=True)
+    return Session(store, schemas, image, shown, ledger is not None)
+
+
+def _plain_image(attributes: Mapping[str, Any]) -> Image:
+    return {name: cast("Value", wire(value)) for name, value in attributes.items()}
+
+
+class _PythonValues:
+    """Images and items with the Python values of boto3's resources."""
+
+    def __init__(self) -> None:
+        from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+        self._serialize = TypeSerializer().serialize
+        self._deserialize = TypeDeserializer().deserialize
+
+    def image(self, item: Mapping[str, Any]) -> Image:
+        return received(self.wire(item))
+
+    def shown(self, image: Image) -> dict[str, Any]:
+        return self.python(sent(image))
+
+    def wire(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._serialize(value) for name, value in item.items()}
+
+    def python(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._deserialize(value) for name, value in image.items()}
+
+
+class _ResourceClient:
+    """The client of a boto3 resource, which takes and returns Python values, as a client with attribute values."""
+
+    def __init__(self, client: Any, values: _PythonValues) -> None:
+        self._client = client
+        self._values = values
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        answer = self._client.get_item(**{**request, "Key": self._values.python(request["Key"])})
+        return {**answer, "Item": self._values.wire(answer["Item"])} if "Item" in answer else answer
+
+    def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        python, wire = self._values.python, self._values.wire
+        asked = {
+            table: {**one, "Keys": [python(key) for key in one["Keys"]]}
+            for table, one in request["RequestItems"].items()
+        }
+        answer = self._client.batch_get_item(**{**request, "RequestItems": asked})
+        left = answer.get("UnprocessedKeys") or {}
+        return {
+            **answer,
+            "Responses": {table: [wire(item) for item in items] for table, items in answer["Responses"].items()},
+            "UnprocessedKeys": {
+                table: {**one, "Keys": [wire(key) for key in one["Keys"]]} for table, one in left.items()
+            },
+        }
+
+    def transact_get_items(self, **request: Any) -> dict[str, Any]:
+        asked = [
+            {"Get": {**one["Get"], "Key": self._values.python(one["Get"]["Key"])}} for one in request["TransactItems"]
+        ]
+        answer = self._client.transact_get_items(**{**request, "TransactItems": asked})
+        found = [{"Item": self._values.wire(one["Item"])} if one.get("Item") else {} for one in answer["Responses"]]
+        return {**answer, "Responses": found}

@@ -1,0 +1,348 @@
+"""`projections.reader`: without guards, with own writes, and how waits end; in memory and on DynamoDB Local with boto3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import boto3
+import pytest
+
+import projections
+from projections.access.item_reader import ItemReader
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
+from projections.engine.registry import LIVE, Registry
+from projections.errors import TransactionCancelled
+from projections.language.program import LEDGER_SCHEMA
+from projections.language.values import wire
+from projections.stores.dynamodb import DynamoDBStore
+from projections.testing import Scenario
+from tests.engine.world import World
+
+RULES = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}, ttl: expiresAt}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Card: {key: {PK: "POST#{postId}", SK: CARD}}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}, index_key: {GSI1PK: "USER#{userId}"}}
+  Visit: {key: {PK: "POST#{postId}", SK: "VISIT#{visitId}"}, expires: true}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, stars: avg(stars), best: max(number(stars))}}}
+  shown: {from: Like, where: {hidden: [false, {exists: false}]}, aggregate: {into: Post, set: {shownLikes: count}}}
+  visits: {from: Visit, expired: keep, aggregate: {into: Post, set: {visits: count}}}
+  card: {from: Post, copy: {into: Card, attributes: [title]}}
+  double: {from: Post, compute: {set: {doubled: "price * 2"}}}
+  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
+  author: {from: User, embed: {into: Like, match: {userId: "{userId}"}, attributes: {userName: name}}}
+"""
+POST = {"PK": "POST#p1", "SK": "META"}
+BOB = {"PK": "POST#p1", "SK": "LIKE#bob"}
+
+
+class ReadScene:
+    """A world with a reader of its store. `seconds` is what the waits have taken."""
+
+    def __init__(self, rules: str = RULES, **settings: Any) -> None:
+        head, _, body = rules.partition("projections:\n")
+        self.world = World(body, head + "projections:\n", **settings)
+        self.seconds = 0.0
+        self.on_sleep: list[Callable[[], object]] = []
+        from projections.access.sessions import session_of
+
+        self.session = session_of(self.world.program, self.world.store, None, None)
+        self.reader = ItemReader(self.world.program, self.session, clock=lambda: self.seconds, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        if self.on_sleep:
+            self.on_sleep.pop(0)()
+
+    def put(self, key: dict[str, str], **attributes: Any) -> None:
+        self.world.put(key["PK"], key["SK"], **attributes)
+
+
+@pytest.fixture
+def scene() -> ReadScene:
+    scene = ReadScene()
+    scene.put(POST, title="Notes", price=5)
+    scene.put({"PK": "POST#p1", "SK": "LIKE#ann"}, stars=2)
+    scene.world.settle()
+    return scene
+
+
+def test_a_read_returns_the_item_without_guards(scene: ReadScene) -> None:
+    assert scene.reader.read(POST) == {
+        **POST, "title": "Notes", "price": 5, "doubled": 10, "likeCount": 1, "stars": 2, "best": 2,
+        "shownLikes": 1, "visits": 0,
+    }  # fmt: skip
+    assert scene.reader.read({**POST, "SK": "NONE"}) is None
+    assert scene.reader.without_guards({"a": 1, "~likes": {}, "~": "x"}) == {"a": 1}
+
+
+def test_own_writes_are_in_counts_sums_and_averages_and_other_attributes_are_named(scene: ReadScene) -> None:
+    scene.put(BOB, stars=4, hidden=True)
+    item = scene.reader.read(POST, own=[{**BOB, "stars": 4}])
+    assert item is not None
+    assert (item["likeCount"], item["stars"], item["shownLikes"], item["best"]) == (2, 3, 1, 2)
+    assert item.corrected == ("likeCount", "shownLikes", "stars")
+    assert item.uncorrected == {"best": "max depends on the values of other items"}
+    scene.world.settle()
+    again = scene.reader.read(POST, own=[BOB])
+    assert again is not None
+    assert (again["likeCount"], again["stars"], again["shownLikes"], again["best"]) == (2, 3, 1, 4)
+
+
+def test_an_own_item_that_expires_with_keep_corrects_nothing(scene: ReadScene) -> None:
+    visit = {"PK": "POST#p1", "SK": "VISIT#1"}
+    scene.put(visit)
+    item = scene.reader.read(POST, own=[visit])
+    assert item is not None
+    assert item["visits"] == 0
+    assert item.corrected == ()
+    assert "keeps what has expired" in item.uncorrected["visits"]
+
+
+def test_an_item_that_rules_create_is_read_before_it_exists_and_not_once_it_is_empty(scene: ReadScene) -> None:
+    tag = {"PK": "TAG#aws", "SK": "STATS"}
+    scene.put(POST, title="Notes", price=5, tags=["aws"])
+    assert scene.reader.read(tag) is None
+    assert scene.reader.read(tag, own=[POST]) == {**tag, "posts": 1}
+    scene.world.settle()
+    scene.put(POST, title="Notes", price=5)
+    assert scene.reader.read(tag) == {**tag, "posts": 1}
+    assert scene.reader.read(tag, own=[POST]) is None
+
+
+def test_a_rule_that_fills_corrects_nothing_and_a_wait_says_so() -> None:
+    scene = ReadScene(new_rules="filling")
+    scene.put(POST, title="Notes", price=5, likeCount=7)
+    scene.put(BOB)
+    item = scene.reader.read(POST, own=[BOB])
+    assert item is not None
+    assert (item["likeCount"], item.corrected) == (7, ())
+    assert item.uncorrected["likeCount"] == "likes is not live"
+    ended = scene.reader.wait(BOB)
+    assert (ended.state, ended.seconds) == ("filling", 0)
+    assert ended.reasons == tuple(f"{name} is filling: its backfill is not complete" for name in ("likes", "shown"))
+
+
+def test_a_wait_ends_when_the_targets_show_the_item(scene: ReadScene) -> None:
+    scene.put(BOB)
+    scene.on_sleep = [lambda: None, scene.world.settle]
+    ended = scene.reader.wait(BOB)
+    assert ended.reached
+    assert (ended.state, ended.reasons) == ("reached", ())
+    assert ended.seconds == pytest.approx(0.15)
+    assert scene.reader.wait({"PK": "USER#u1", "SK": "PROFILE"}).not_covered == ("author",)
+
+
+def test_a_wait_covers_copies_and_attributes_of_the_item_itself(scene: ReadScene) -> None:
+    scene.put(POST, title="Other", price=6)
+    ended = scene.reader.wait(POST, timeout=0)
+    assert ended.reasons == ("double: doubled of the item is not set yet",)
+    scene.world.put("POST#p1", "META", title="Other", price=6, doubled=12)
+    ended = scene.reader.wait(POST, timeout=0)
+    assert ended.reasons == ("card: the copy main|POST#p1|CARD is not written yet",)
+    scene.world.settle()
+    assert scene.reader.wait(POST).reached
+    scene.world.remove("POST#p1", "META")
+    assert scene.reader.wait(POST, timeout=0).reasons == ("card: the copy main|POST#p1|CARD is not removed yet",)
+    scene.world.settle()
+    assert scene.reader.wait(POST).reached
+
+
+def test_a_wait_that_takes_too_long_says_what_is_missing(scene: ReadScene) -> None:
+    scene.put(BOB)
+    ended = scene.reader.wait(BOB, timeout=2)
+    assert (ended.state, ended.seconds) == ("late", 2)
+    assert ended.reasons[0] == "likes: the ledger does not record the item as it is"
+
+
+@pytest.mark.parametrize(
+    ("mappings", "reason"),
+    [
+        ([{"State": "Disabled"}], "the event source mapping is Disabled"),
+        ([], "the function has no event source mapping"),
+        ([{"State": "Disabled"}, {"State": "Enabled"}], None),
+    ],
+)
+def test_a_wait_reports_a_stopped_stream(scene: ReadScene, mappings: list[dict[str, str]], reason: str | None) -> None:
+    scene.put(BOB)
+    reader = ItemReader(scene.world.program, scene.session, mappings=lambda: mappings, sleep=lambda seconds: None)
+    ended = reader.wait(BOB, timeout=0)
+    assert (ended.state, ended.reasons[0]) == (("stopped", reason) if reason else ("late", ended.reasons[0]))
+
+
+def test_a_wait_for_an_item_that_rules_cannot_use_is_quarantined(scene: ReadScene) -> None:
+    scene.put(BOB, stars="many")
+    ended = scene.reader.wait(BOB)
+    assert (ended.state, ended.seconds) == ("quarantined", 0)
+    assert ended.reasons[0].startswith("likes: ")
+
+
+def test_a_wait_is_unknown_where_the_ledger_does_not_show_it(scene: ReadScene) -> None:
+    other = World(RULES.partition("projections:\n")[2].replace("count,", "count, most: max(number(stars)),"),
+                  RULES.partition("projections:\n")[0] + "projections:\n")  # fmt: skip
+    reader = ItemReader(other.program, scene.session)
+    assert reader.wait(BOB).reasons == ("likes is not active in this form: another version of the rules is active",)
+    visit = {"PK": "POST#p1", "SK": "VISIT#1"}
+    scene.put(visit)
+    scene.world.settle()
+    scene.world.remove("POST#p1", "VISIT#1")
+    ended = scene.reader.wait(visit)
+    assert ended.state == "unknown"
+    assert "does not show whether it expired" in ended.reasons[0]
+
+
+def test_a_cancelled_transaction_is_sent_again_and_fails_in_the_end(scene: ReadScene, monkeypatch: Any) -> None:
+    usual, left = scene.world.store.get_together, [2]
+
+    def conflicting(keys: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise TransactionCancelled([])
+        return usual(keys)
+
+    monkeypatch.setattr(scene.world.store, "get_together", conflicting)
+    scene.put(BOB)
+    item = scene.reader.read(POST, own=[BOB])
+    assert item is not None
+    assert item["likeCount"] == 2
+    left[0] = 1000
+    with pytest.raises(projections.Transient, match="TransactGetItems"):
+        scene.reader.read(POST, own=[BOB])
+
+
+def test_groups_that_were_rebuilt_are_followed(scene: ReadScene) -> None:
+    from projections.engine.ledger_items import group_key
+    from projections.engine.store import Update
+
+    store, target = scene.world.store, "main|POST#p1|META"
+    scene.put(BOB)
+    for rule in ("likes", "shown"):
+        store.write(Update(group_key(rule, target, 0), set={"closed": {"N": "1"}}))
+        store.write(Update(group_key(rule, target, 1), set={"n": {"N": "5"}, "version": {"N": "1"}}))
+    item = scene.reader.read(POST, own=[BOB])
+    assert item is not None
+    assert item["likeCount"] == 6
+    store.write(Update(group_key("likes", target, 1), set={"rebuilding": {"BOOL": True}}))
+    item = scene.reader.read(POST, own=[BOB])
+    assert item is not None
+    assert item["likeCount"] == 1
+    assert item.uncorrected["likeCount"] == "the group of likes is being rebuilt, or is damaged"
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (lambda r: r.read({"PK": "POST#p1"}), "the key has no SK"),
+        (lambda r: r.read({"PK": "POST#p1", "SK": 1}), "SK is of type S, and the value is of type N"),
+        (lambda r: r.read({"PK": "POST#p1", "SK": object()}), "cannot store"),
+        (lambda r: r.read("POST#p1"), "It is a mapping with PK, SK"),
+        (lambda r: r.read(("orders", POST)), "no table 'orders'; they have main"),
+        (lambda r: r.read(POST, own=[{"PK": "X", "SK": "Y"}]), r"no entity of the rules has the key main\|X\|Y"),
+        (
+            lambda r: r.read(POST, own=[{**POST, "SK": f"LIKE#{n}"} for n in range(100)]),
+            "needs 103 items of the ledger",
+        ),
+        (lambda r: r.wait({"PK": "X", "SK": "Y"}), "no entity of the rules has the key"),
+    ],
+)
+def test_a_wrong_key_is_a_usage_error(scene: ReadScene, work: Callable[[ItemReader], Any], message: str) -> None:
+    with pytest.raises(projections.UsageError, match=message):
+        work(scene.reader)
+
+
+def test_wrong_arguments_of_the_reader_are_usage_errors() -> None:
+    rules = projections.loads(RULES)
+    dynamodb = boto3.client("dynamodb", region_name="eu-west-1")
+    for arguments, message in [
+        ((object(),), "found object"),
+        ((dynamodb,), "no name of a table. Pass tables={'main': …}"),
+        ((Scenario(rules).store, "x"), "a store has its tables"),
+    ]:
+        with pytest.raises(projections.UsageError, match=message):
+            projections.reader(rules, arguments[0], tables=arguments[1] if len(arguments) > 1 else None)  # type: ignore[misc]
+    with pytest.raises(projections.UsageError, match="pass both aws_lambda and function"):
+        projections.reader(rules, dynamodb, tables="x", function="f")
+    reader = projections.reader(rules, dynamodb, tables="x")
+    with pytest.raises(projections.UsageError, match="`own` reads the ledger"):
+        reader.read({name: {"S": text} for name, text in POST.items()}, own=[wired(BOB)])
+    with pytest.raises(projections.UsageError, match="`wait` reads the ledger"):
+        reader.wait(wired(BOB))
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    import doctest
+
+    from projections import api
+
+    (test,) = doctest.DocTestFinder().find(api.reader, "reader", globs=vars(api).copy())
+    assert doctest.DocTestRunner(verbose=False).run(test) == doctest.TestResults(failed=0, attempted=4)
+
+
+def wired(key: dict[str, str]) -> dict[str, Any]:
+    return {name: wire(text) for name, text in key.items()}
+
+
+@pytest.fixture(scope="module")
+def live(dynamodb_local_url: str) -> Iterator[Any]:
+    """Tables on DynamoDB Local, with a post and a like that functions have processed, and one that they have not."""
+    rules = projections.loads(RULES)
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    names = {"main": "reader-app", "ledger": "reader-ledger"}
+    schemas = {**rules.program.tables, "ledger": LEDGER_SCHEMA}
+    for logical, name in names.items():
+        create_table(dynamodb, name, schemas[logical], stream=False)
+    store = DynamoDBStore(dynamodb, names, schemas)
+    Registry(rules.program, store, LIVE).read_or_create()
+    world = Scenario(rules)
+    world.given({**POST, "title": "Notes", "blob": {"$binary": "AAE="}}).put(
+        {**POST, "SK": "LIKE#ann", "stars": 2}
+    ).settle()
+    for logical in names:
+        for image in world.store.items(logical):  # type: ignore[attr-defined]
+            from projections.stores.wire import sent
+
+            dynamodb.put_item(TableName=names[logical], Item=sent(image))
+    dynamodb.put_item(TableName=names["main"], Item={**wired(BOB), "stars": {"N": "4"}})
+    yield rules, dynamodb_local_url
+    for name in names.values():
+        delete_table(dynamodb, name)
+
+
+def test_a_boto3_table_a_resource_and_a_client_return_items_in_their_own_form(live: Any) -> None:
+    rules, url = live
+    resource = boto3.resource("dynamodb", endpoint_url=url)
+    plain_client = boto3.client("dynamodb", endpoint_url=url)
+    table = projections.reader(rules, resource.Table("reader-app"), ledger="reader-ledger")
+    item = table.read(POST, own=[BOB])
+    assert item is not None
+    assert (item["likeCount"], item["stars"], item["blob"].value) == (2, Decimal(3), b"\x00\x01")
+    assert not [name for name in item if name.startswith("~")]
+    canonical = rules.document
+    assert (
+        projections.reader(canonical, resource, tables="reader-app", ledger="reader-ledger").read(POST, own=[BOB])
+        == item
+    )
+    wired_reader = projections.reader(rules, plain_client, tables={"main": "reader-app"}, ledger="reader-ledger")
+    found = wired_reader.read(wired(POST), own=[wired(BOB)])
+    assert found is not None
+    assert (found["likeCount"], found["blob"]) == ({"N": "2"}, {"B": b"\x00\x01"})
+    ended = wired_reader.wait(wired(BOB), timeout=0)
+    assert (ended.state, table.wait({**POST, "SK": "LIKE#ann"}).state) == ("late", "reached")
+
+
+def test_the_client_of_the_application_stays_as_it_is(live: Any) -> None:
+    rules, url = live
+    own = boto3.client("dynamodb", endpoint_url=url)
+    projections.reader(rules, own, tables="reader-app", ledger="reader-ledger").read(wired(POST), own=[wired(BOB)])
+    item = own.get_item(TableName="reader-app", Key=wired(POST))["Item"]
+    assert item["blob"] == {"B": b"\x00\x01"}
+    missing = projections.reader(rules, own, tables="reader-none")
+    with pytest.raises(projections.Misconfigured, match="reader-none"):
+        missing.read(wired(POST))

@@ -1,0 +1,101 @@
+"""Reads of own writes are right, and no wait ends too early, in random histories; each defect of the reader is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from reads_simulation import Defect, ReadHistory, groups_first, own_source_first
+
+from projections.access import own_reads, steps, waiting
+from projections.engine.ledger_items import Entry, group_key
+from projections.language.rules import AggregateRule
+
+HISTORIES = 40
+
+
+def problems(first: int, count: int, defect: Defect = lambda one: one, **settings: Any) -> list[str]:
+    """The problems of the first history that has any."""
+    for seed in range(first, first + count):
+        if found := ReadHistory(seed, defect, **settings).play().problems:
+            return [f"seed {seed}", *found]
+    return []
+
+
+def test_own_reads_are_right_and_no_wait_ends_too_early() -> None:
+    reads: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        history = ReadHistory(seed).play()
+        assert not history.problems, f"seed {seed}: {history.problems}"
+        reads.update(history.reads)
+    assert min(reads["own"], reads["reached"], reads["late"]) > HISTORIES, reads
+
+
+@pytest.mark.deep
+def test_own_reads_are_right_and_no_wait_ends_too_early_in_many_histories() -> None:
+    assert not problems(HISTORIES, 1000)
+
+
+def _compare(*arguments: Any) -> Any:
+    """What the entry says is not compared with what the item contributes."""
+    found = arguments[-1]
+    before = dict(found.missing)
+    targets = _COMPARE(*arguments)
+    found.missing = before | {reason: None for reason in found.missing if reason.endswith("has a pending publish")}
+    return targets
+
+
+_TOTALS, _COMPARE, _COMPARE_TARGET = own_reads._totals, waiting._compare, waiting._compare_target
+
+DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
+    "entry and group are read one after another": ({"apart": True}, None),
+    "the source item is read before its entry": ({"defect": own_source_first}, None),
+    "what the entry says is not subtracted": (
+        {},
+        (own_reads, "_totals", lambda group, amounts: _TOTALS(group, [(now, {}) for now, _ in amounts])),
+    ),
+    "what the item contributes is not added": (
+        {},
+        (own_reads, "_totals", lambda group, amounts: _TOTALS(group, [({}, held) for _, held in amounts])),
+    ),
+    "only the first shard of a group is read": (
+        {},
+        (steps.GroupReads, "_of", lambda reads, target: [group_key(*target, 0, 0)]),
+    ),
+    "an item that rules will delete is returned": ({}, (own_reads, "_is_emptied", lambda *_: False)),
+    "an item that rules will create is not returned": ({}, (AggregateRule, "creates", False)),
+    "pending publishes are forgotten": ({}, (Entry, "pending", property(lambda entry: set()))),
+    "guards are not compared with groups": (
+        {},
+        (waiting, "_compare_target", lambda *some: _COMPARE_TARGET(*some[:5], "", some[6])),
+    ),
+    "the entry is not compared with the item": ({}, (waiting, "_compare", _compare)),
+    "groups and targets are read before the entry": ({"defect": groups_first}, None),
+}
+SEEDS = {
+    "entry and group are read one after another": 2,
+    "the source item is read before its entry": 1,
+    "an item that rules will delete is returned": 1,
+    "pending publishes are forgotten": 10,
+    "guards are not compared with groups": 2,
+    "the entry is not compared with the item": 1,
+    "groups and targets are read before the entry": 6,
+}
+"""A history that finds each; 0 for the others."""
+
+TRIED = 200
+"""Histories that are searched for another seed, if this one does not find the defect any more."""
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_of_the_reader_is_found(name: str) -> None:
+    settings, replaced = DEFECTS[name]
+    seed = SEEDS.get(name, 0)
+    with patch.object(*replaced) if replaced is not None else nullcontext():
+        if problems(seed, 1, **settings):
+            return
+        other = problems(0, TRIED, **settings)
+    pytest.fail(f"{name}: write this seed into SEEDS: {other[0]}" if other else f"{name}: no history finds it")
