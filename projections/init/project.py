@@ -21,15 +21,21 @@ from projections.init.rule_file import rule_file
 from projections.init.scenarios import items_file, test_file
 from projections.language.loader import loads
 from projections.language.program import Program
+from projections.language.schema import json_schema
 from projections.language.values import Image
 
 __all__ = ["PROPOSED", "Existing", "example", "modelled", "proposed"]
 
 RULES = "rules.yaml"
+SCHEMA = "rules.schema.json"
+
+_MODELINE = f"# yaml-language-server: $schema={SCHEMA}\n"
+"""The first line of the rule file, by which editors find the schema."""
 
 PROPOSED = (
     *(
         RULES,
+        SCHEMA,
         "template.yaml",
         "samconfig.toml",
         "Makefile",
@@ -92,7 +98,8 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
     then = "; then backfill and verify" if existing else ""
     values = {"project": project, "stack": _stack(project), "what": what, "flags": flags, "then": then}
     return {
-        RULES: rules,
+        RULES: _MODELINE + rules,
+        SCHEMA: json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         "template.yaml": sam_template(deployment),
         "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
         "Makefile": _filled(_read("files/Makefile"), values),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from projections.init.table import Table
 from projections.init.writing import write
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA
+from projections.language.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "projections.testing.plugin"
@@ -233,6 +235,8 @@ def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, cal
         assert ("No structure was recognised" in out) == (table.name == "junk")
         made = tmp_path / table.name
         assert call("check", made / "rules.yaml")[0] == 0
+        (named,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", (made / "rules.yaml").read_text())
+        assert json.loads((made / named).read_text()) == json_schema()
         assert call("replay", "--rules", made / "rules.yaml", *(made / "events").glob("*.json"))[0] == 0
     tested = run(made, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q")
     assert tested.returncode == 0, tested.stdout

@@ -203,13 +203,16 @@ def _print_unused(out: Console, found: Unused) -> None:
 
 
 def _print_problems(out: Console, replay: Replay) -> None:
+    nameless = Counter((one.rule, one.reason) for one in replay.quarantined if one.key is None)
     for one in replay.quarantined:
         rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
-        out.print(
-            styled(
-                "[yellow]quarantined[/]{}  {}: {}", rule, encoded_words(one.key) if one.key else "a record", one.reason
-            )
-        )
+        if one.key is not None:
+            name = encoded_words(one.key)
+        elif number := nameless.pop((one.rule, one.reason), 0):
+            name = "a record" if number == 1 else f"{number:,} records"
+        else:
+            continue
+        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, name, one.reason))
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
         out.print(styled("[red]failed[/]  {}: {}", name, failure.reason))
