@@ -241,6 +241,7 @@ def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
         yield from re.findall(r"[A-Za-z_]\w+(?:\([^()]*\))?", value)
+        yield from re.findall(r"\{([^{}|]+)", value)  # expressions in templates
         yield from re.findall(r"[A-Za-z_]\w+", value)
     elif isinstance(value, Mapping):
         for name, one in value.items():

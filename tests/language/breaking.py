@@ -36,7 +36,7 @@ def broken(random: Random, data: Data, section: str) -> Broken | None:
 def _mapping(random: Random, part: Data) -> Data:
     """Return the part, or its action."""
     action = next((part[name] for name in _ACTIONS if name in part), None)
-    return action if action is not None and random.random() < 0.5 else part
+    return action if isinstance(action, dict) and random.random() < 0.5 else part
 
 
 def _deleted(random: Random, data: Data, section: str, name: str) -> str:
