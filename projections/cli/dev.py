@@ -104,7 +104,7 @@ def command(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 1 if until_idle and (session.totals.quarantined or session.totals.given_up) else 0
+    return 1 if until_idle and (session.totals.quarantined or session.totals.discarded) else 0
 
 
 def _confirm(question: str) -> bool:

@@ -161,7 +161,7 @@ def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
     bundled_files = [str(file) for file in changes if file.resolve().is_relative_to(SHIPPED.resolve())]
     if bundled_files:
         raise UsageError(f"{bundled_files[0]} is part of this package. Copy it, and apply the addition to the copy")
-    sentence = f"This {found.proposal.sentence.rstrip('.')}"
+    sentence = f"Addition for {query.name}: {found.proposal.sentence}"
     if not force and not agreed(
         changes, sentence, "To write it, pass --force, or run the command in a terminal", "Write it?"
     ):

@@ -58,7 +58,7 @@ class Totals:
     write_units: float = 0.0
     read_units: float = 0.0
     quarantined: int = 0
-    given_up: int = 0
+    discarded: int = 0
     retries: int = 0
 
     def add(self, delivery: Delivery) -> None:
@@ -72,7 +72,7 @@ class Totals:
         own = f" ({self.own} of the rules' own writes)" if self.own else ""
         return (
             f"{count(self.records, 'record')}{own}, {count(self.writes, 'write')}, {self.write_units:.1f} write and "
-            f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.given_up} given up"
+            f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.discarded} discarded"
         )
 
 
@@ -89,7 +89,7 @@ class Reporter(Protocol):
 
     def task(self, delivery: Delivery) -> None: ...
 
-    def gave_up(self, key: ItemKey, event: str, reason: str) -> None: ...
+    def discarded(self, key: ItemKey, event: str, reason: str) -> None: ...
 
     def findings(self, found: Sequence[Finding]) -> None: ...
 

@@ -138,7 +138,7 @@ class Session:
             StreamReader(self._streams, arn),
             latest=latest,
             batch_size=self._options.batch_size,
-            on_failure=partial(self._gave_up, logical),
+            on_failure=partial(self._discarded, logical),
         )
         followed.discover()
         self._projector.labels[logical] = stream_label(arn)
@@ -247,12 +247,12 @@ class Session:
             self._report.task(delivery)
         return delivery is not None
 
-    def _gave_up(self, logical: str, discard: Discard) -> None:
-        self.totals.given_up += len(discard.records)
+    def _discarded(self, logical: str, discard: Discard) -> None:
+        self.totals.discarded += len(discard.records)
         schema = self._projector.program.tables[logical]
         for record in discard.records:
             key = schema.key(logical, record["dynamodb"]["Keys"])
-            self._report.gave_up(key, record["eventName"], self._projector.reason)
+            self._report.discarded(key, record["eventName"], self._projector.reason)
 
 
 @dataclass(frozen=True, slots=True)

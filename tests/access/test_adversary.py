@@ -104,7 +104,7 @@ def test_a_range_that_the_index_does_not_project_is_not_claimed() -> None:
     query = {"find": "E", "by": ["m"], "range": "n", "attributes": ["uid"]}
     found = ask(rules, items, query, {"m": "Ma", "n.from": 5})
     assert found.plan.verdict == "incomplete"
-    assert "does not project n, which the results are filtered by" in found.plan.reason
+    assert "does not project n, which the filter needs" in found.plan.reason
 
 
 def test_items_that_are_not_recognised_are_not_returned() -> None:

@@ -14,12 +14,12 @@ EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     (
         "5:3: queries.byTopic: warning [unanswered-query]",
         "only a scan could answer it: the partition key of the table, PK = USER#{user}, needs user "
-        "→ this adds the index GSI1",
+        "→ add the index GSI1",
         (("[topic], order: createdAt desc", "[user], order: post desc"),),
     ),
     (
         "7:34: queries.post.attributes: warning [unprojected-query]",
-        "GSI1 does not project state → this projects state into GSI1",
+        "GSI1 does not project state → project state into GSI1",
         (("projection: [title]", "projection: [title, state]"), ("index_key:", "required: [title], index_key:")),
     ),
     (
@@ -29,7 +29,7 @@ EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     ),
     (
         "5:3: queries.drafts: warning [filtered-query]",
-        'the results are filtered: state is "draft". Of 200 items read, 98% are discarded',
+        'the filter keeps only items where state is "draft". Of 200 items read, 98% are discarded',
         ((", where: {state: [draft]}, expect: {items: 5, scanned: 200}", ""),),
     ),
     (

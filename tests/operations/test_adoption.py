@@ -1,4 +1,4 @@
-"""The dry run of a backfill lists, per rule, the values kept by hand that would change."""
+"""The dry run of a backfill lists, per rule, the values of the application that would change."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_claimed_copies_and_derived_items_are_computed() -> None:
     assert "owners" not in found, "there was nothing of it"
 
 
-def test_values_that_the_rule_itself_wrote_are_not_kept_by_hand() -> None:
+def test_values_that_the_rule_itself_wrote_are_not_values_of_the_application() -> None:
     stage = by_hand(LIKES)
     stage.filled()
     assert rehearsed(stage.under(STARRED)) == {}
@@ -137,7 +137,7 @@ def test_a_live_rule_changes_what_was_put_back_without_its_guard() -> None:
     assert rehearsed(stage) == {"likes": [change("POST#0|METADATA", "likeCount", 7, 2)]}
 
 
-def test_index_attributes_of_a_rule_that_was_active_are_not_kept_by_hand() -> None:
+def test_index_attributes_of_a_rule_that_was_active_are_not_values_of_the_application() -> None:
     stage = by_hand(LISTED)
     stage.filled()
     assert rehearsed(stage.under(LISTED.replace("BY#", "OF#"))) == {}
@@ -164,11 +164,11 @@ def test_at_most_five_examples_are_kept_and_all_are_counted(capsys: pytest.Captu
     assert dry.adoption.changed == {"likes": 9}
     report_dry(dry, counted, runner, as_json=False)
     text = capsys.readouterr().out
-    assert "likes: 9 values kept by hand would change" in text
+    assert "likes: 9 values of the application would change" in text
     assert "main|POST#0|METADATA  likeCount: 1 → 0" in text or "and 4 more" in text
     assert "and 4 more" in text
     report_dry(dry, counted, runner, as_json=True)
-    found = json.loads(capsys.readouterr().out)["keptByHand"]
+    found = json.loads(capsys.readouterr().out)["applicationValues"]
     assert found["likes"]["changed"] == 9
     assert len(found["likes"]["examples"]) == 5
     assert found["likes"]["examples"][0] | {"key": ""} == {"key": "", "attribute": "likeCount", "old": 1, "new": 0}

@@ -33,7 +33,7 @@ def test_the_proposal_and_its_cost_are_printed_below_the_finding(
     path.write_text(RULES)
     code, output = checked(capsys, path)
     assert code == 1
-    assert "→ this adds the index GSI1 with Post items:\n" in output
+    assert "→ add the index GSI1 with Post items:\n" in output
     after = output.partition("Post items:\n")[2].splitlines()
     assert [line.rstrip() for line in after[:5]] == [
         "      table:",

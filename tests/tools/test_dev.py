@@ -191,7 +191,7 @@ def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None
         assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}
 
         assert running.end(signal.SIGINT) == 0, running.text
-        assert running.lines[-1].endswith("1 quarantined, 0 given up.\n"), running.text
+        assert running.lines[-1].endswith("1 quarantined, 0 discarded.\n"), running.text
 
 
 def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rules: Path) -> None:
@@ -215,7 +215,7 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     assert events[-2:] == ["backfill", "ends"], "items older than the stream, after what the stream told"
     likes = [one for one in first if one["event"] == "record" and one["entity"] == "Like"]
     assert [one["rules"] for one in likes] == [{"likes": "changes"}] * 3
-    assert first[-1]["quarantined"] == first[-1]["given_up"] == 0
+    assert first[-1]["quarantined"] == first[-1]["discarded"] == 0
     assert first[-1]["write_units"] > 0
 
     second = told()
@@ -339,7 +339,7 @@ projections:
     assert found["orders"] == {"N": "1"}
 
 
-def test_batch_that_always_fails_is_given_up(
+def test_batch_that_always_fails_is_discarded(
     dynamodb_local_url: str, rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect of the engine, as Lambda sees it: the batch is retried, told, and at last left behind; the rest goes on."""
@@ -359,8 +359,8 @@ def test_batch_that_always_fails_is_given_up(
     result = CliRunner().invoke(cli, table.arguments(rules, "--once", "--no-backfill"), standalone_mode=False)
     assert result.return_value == 1, "findings"
     assert result.output.count("failed  RuntimeError: out of order; will be retried") == 2
-    assert "given up  INSERT USER#bad · LIKE#POST#1: RuntimeError: out of order" in result.output
-    assert "1 given up." in result.output
+    assert "discarded  INSERT USER#bad · LIKE#POST#1: RuntimeError: out of order" in result.output
+    assert "1 discarded." in result.output
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 0}
 
 

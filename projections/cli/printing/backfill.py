@@ -165,7 +165,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
             "writeUnits": total["write units"],
             "readUnits": total["read units"],
             "deletions": list(runner.withheld),
-            "keptByHand": _kept(backfill),
+            "applicationValues": _application_values(backfill),
         }
         print_text(json_text(document))
         return code
@@ -175,7 +175,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
     print_line(
         f"about {total['write units']:,} write units and {total['read units']:,} read units; nothing was written"
     )
-    _print_kept(backfill)
+    _print_application_values(backfill)
     for key in runner.withheld:
         print_line(f"would be deleted with --allow-delete: {key}")
     _print_rejected(runner)
@@ -193,8 +193,8 @@ def _common(states: Mapping[str, str], phases: Mapping[str, Counter[str]], runne
     }
 
 
-def _kept(backfill: Backfill) -> dict[str, Any]:
-    """Return the values kept by hand that would change, by rule: how many, and examples."""
+def _application_values(backfill: Backfill) -> dict[str, Any]:
+    """Return the values of the application that would change, by rule: how many, and examples."""
     adoption = backfill.adoption
     if adoption is None:
         return {}
@@ -204,14 +204,14 @@ def _kept(backfill: Backfill) -> dict[str, Any]:
     }
 
 
-def _print_kept(backfill: Backfill) -> None:
-    for rule, kept in _kept(backfill).items():
-        print_line(f"{rule}: {count(kept['changed'], 'value')} kept by hand would change")
-        for one in kept["examples"]:
+def _print_application_values(backfill: Backfill) -> None:
+    for rule, found in _application_values(backfill).items():
+        print_line(f"{rule}: {count(found['changed'], 'value')} of the application would change")
+        for one in found["examples"]:
             old, new = (json_words(one[side], absent="removed") for side in ("old", "new"))
             print_line(f"{'':<8} {one['key']}  {one['attribute']}: {old} → {new}")
-        if kept["changed"] > len(kept["examples"]):
-            print_line(f"{'':<8} and {kept['changed'] - len(kept['examples']):,} more")
+        if found["changed"] > len(found["examples"]):
+            print_line(f"{'':<8} and {found['changed'] - len(found['examples']):,} more")
 
 
 def _print_rejected(runner: Runner) -> None:

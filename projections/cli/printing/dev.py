@@ -91,11 +91,11 @@ class Printer:
             self._out.print(styled("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
             self.delivered(delivery)
 
-    def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
+    def discarded(self, key: ItemKey, event: str, reason: str) -> None:
         """Print a record that was retried too often."""
         self.note(
-            styled("          [red]given up[/]  {} {}: {}", event, key_words(key), reason),
-            "given up",
+            styled("          [red]discarded[/]  {} {}: {}", event, key_words(key), reason),
+            "discarded",
             eventName=event,
             table=key.table,
             key=_key(key),

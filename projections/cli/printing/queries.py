@@ -83,7 +83,7 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
             for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
                 out.print(styled("  [dim]{}[/]", line))
     if one.offer:
-        out.print(styled("  [green]→[/] {}:", one.offer.proposal.sentence.rstrip(".")))
+        out.print(styled("  [green]→[/] {}:", one.offer.proposal.sentence))
         for line in one.offer.proposal.text.rstrip("\n").split("\n"):
             out.print(styled("    {}", line))
         if one.offer.cost:

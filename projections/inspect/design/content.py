@@ -122,7 +122,7 @@ def _patterns(design: Design) -> Iterator[Block]:
         if not one.answered or one.plan.verdict == "filtered":
             yield Paragraph(line(Code(one.query.name), ": ", *line_of(one.plan.reason), "."))
             if one.proposal is not None:
-                yield Paragraph(line_of(f"This addition to the rule file {one.proposal.sentence}:"))
+                yield Paragraph(line_of(f"To answer it exactly, {one.proposal.sentence}:"))
                 yield Listing(one.proposal.text.rstrip("\n"), "yaml")
 
 

@@ -38,7 +38,7 @@ _KEY_NAME = re.compile(r"(?i)(?:gsi|lsi|index|idx)?\d*_?(?:pk|sk|partition|sort|
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Data to merge into a rule file, with one sentence: what they add. `query` is the query, which they may change.
+    """Data to merge into a rule file, with one sentence in the imperative. `query` is the query, which they may change.
 
     `keys` tells whether they change keys that other queries may read.
     """
@@ -56,7 +56,7 @@ def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition
         yield from _period(document, query)
         yield from _declared(document, query)
     if query.using is not None:
-        freed, words = replace(query, using=None), f"does not insist on {query.using}"
+        freed, words = replace(query, using=None), f"remove `using: {query.using}`"
         yield Addition(words, _changed(freed), freed)
     yield from _projected(document, query)
     yield from _sorted(document, query)
@@ -67,7 +67,7 @@ def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition
         yield from _on_new(document, query, shape)
     yield from _copied(document, query)
     if query.consistent:
-        words = "removes `consistent`, which neither global indexes nor derived values support"
+        words = "remove `consistent`, which neither global indexes nor derived values support"
         yield from _without(document, replace(query, consistent=False), plan, words)
     elif query.using is not None:
         yield from _without(document, freed, plan, words)
@@ -109,10 +109,11 @@ def _conditions(document: Document, query: Query) -> Iterator[Addition]:
         except LanguageError:
             continue
         narrowed = replace(query, where=pattern)
-        words = f"limits the query to the items that {path.index} holds, by `where`: add it if these are meant"
+        words = f"if only the items in {path.index} are meant, add this condition to `where`"
         if names := [name for name in lacking if lacking[name] == [{"exists": True}]]:
             words += (
-                f" (if all {path.entity} items have {' and '.join(names)}, add `required: [{', '.join(names)}]` to it)"
+                f" (if all {path.entity} items have {' and '.join(names)}, add `required: [{', '.join(names)}]` to "
+                f"{path.entity} instead)"
             )
         yield Addition(words, _changed(narrowed), narrowed)
 
@@ -127,7 +128,9 @@ def _period(document: Document, query: Query) -> Iterator[Addition]:
                 dated = one.expression is None and any(pipe.name == "date" for pipe in one.pipes)
                 if dated and query.ordered_by in (None, one.name):
                     bounded = replace(query, range=one.name)
-                    words = f"lets the caller bound {one.name}, because each period of it is a partition of {path.name}"
+                    words = (
+                        f"add `range: {one.name}`, because {path.name} has a partition for each period of {one.name}"
+                    )
                     yield Addition(words, _changed(bounded), bounded)
 
 
@@ -141,9 +144,10 @@ def _declared(document: Document, query: Query) -> Iterator[Addition]:
         if path.undeclared and variables.issuperset(path.undeclared):
             keys = {name: "{" + name + "}" for name in path.undeclared}
             names = " and ".join(path.undeclared)
+            noun = "an attribute" if len(path.undeclared) == 1 else "attributes"
             yield Addition(
-                f"declares that {path.entity} items have {names} as an attribute, too, so that {path.index} holds them: "
-                "the application must write it",
+                f"let the application write {names} as {noun} of each {path.entity}, too, and declare "
+                f"{'it' if noun == 'an attribute' else 'them'} with `index_key`, so that {path.index} holds these items",
                 {"entities": {path.entity: {"index_key": keys}}},
                 query,
             )
@@ -160,9 +164,9 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
         listed = () if isinstance(keys.projection, str) else keys.projection
         wider = replace(keys, projection=_projection(document, query, keys, listed))
         words = (
-            f"projects all attributes into {index}"
+            f"project all attributes into {index}"
             if wider.projection == "all"
-            else f"projects {', '.join(one for one in wider.projection if one not in listed)} into {index}"
+            else f"project {', '.join(one for one in wider.projection if one not in listed)} into {index}"
         )
         yield Addition(
             f"{words} (use another name if {index} exists already: DynamoDB cannot change a projection)",
@@ -192,7 +196,7 @@ def _sorted(document: Document, query: Query) -> Iterator[Addition]:
             for number, one in enumerate(rule.cases)
         )
         yield Addition(
-            f"begins the sort key of {path.index} with {named}",
+            f"begin the sort key of {path.index} with {named}",
             {"projections": {path.rule: rule_form(replace(rule, cases=cases))}},
             query,
             keys=True,
@@ -235,9 +239,7 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
         elif not together:
             if query.range is not None and _TIME.fullmatch(query.range) and not is_number(document, first, query.range):
                 text = separator.join([prefix, f"{{{query.range}|{MONTH}}}"])
-                yield _shape(
-                    document, query, text, "a partition for each month, of which one request each reads the range"
-                )
+                yield _shape(document, query, text, "one partition for each month, with one request for each")
             spread = document.entities[first].id or next(reversed(_variables(document, first)), None)
             if spread is not None:
                 text = separator.join([prefix, f"{{{spread}|bucket({BUCKETS})}}"])
@@ -300,7 +302,7 @@ def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Ad
             continue
         written = _written(document, query, shape, keys)
         if written is not None:
-            words = f"puts {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
+            words = f"put {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
             yield Addition(_with(words, shape, written), written, query)
 
 
@@ -318,7 +320,7 @@ def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Additio
         keys = replace(keys, projection=_projection(document, query, keys, ()))
         written = _written(document, query, shape, keys)
         if written is not None:
-            words = f"adds the index {index} with {' and '.join(query.entities)} items"
+            words = f"add the index {index} with {' and '.join(query.entities)} items"
             data = {**_table(document, name, {index: index_form(keys)}), **written}
             yield Addition(_with(words, shape, written), data, query)
 
@@ -443,7 +445,7 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
     rule = {**form, "copy": {"into": into, "attributes": attributes}}
     place = {} if list(document.tables) == [SINGLE] else {"table": declared.table}
     yield Addition(
-        f"keeps a copy of each {entity} under the key that the query gives",
+        f"keep a copy of each {entity} under a key that is made of the values in `by`",
         {
             "entities": {into: {**place, "key": key}},
             "projections": {_unused(f"{query.name}Copy", document.rules): rule},

@@ -331,7 +331,7 @@ class _Attempt:
         if others:
             words.append(f"the key range also holds {' and '.join(others)}")
         if tests:
-            words.append("the results are filtered: " + ", and ".join(tests))
+            words.append("the filter keeps only items where " + ", and ".join(tests))
         if not words and request.fans:
             words.append(", ".join(_fan_words(fan) for fan in request.fans))
         return "; ".join(words)
@@ -364,11 +364,11 @@ class _Attempt:
             for pattern in path.conditions:
                 if not implies(self.known, pattern):
                     words = describe(pattern)
-                    return f"{path.index} holds only items of which {words}; add this to `where` if they are meant"
+                    return f"{path.index} holds only items where {words}; add this to `where` if they are meant"
             for pattern in path.earlier:
                 if not self._excluded(pattern):
                     words = describe(pattern)
-                    return f"items of which {words} have other keys in {path.index}, by an earlier case of {path.rule}"
+                    return f"items where {words} have other keys in {path.index}, by an earlier case of {path.rule}"
         return self._unprojected()
 
     def _excluded(self, pattern: Pattern) -> bool:
@@ -397,9 +397,7 @@ class _Attempt:
         tested += [field.name for field in query.by if field.name not in self.exact]
         tested += [query.range] if query.range and not self.bounded else []
         lacking = [name for name in tested if name not in variables and not path.projects(name)]
-        return (
-            f"{path.index} does not project {', '.join(lacking)}, which the results are filtered by" if lacking else ""
-        )
+        return f"{path.index} does not project {', '.join(lacking)}, which the filter needs" if lacking else ""
 
 
 def _fan_words(fan: Buckets | Periods) -> str:

@@ -102,7 +102,7 @@ def _renamed(conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[C
 def _missing(document: Document, query: Query, entity: str, rule: Copy) -> str:
     known = known_of(document, query, entity)
     if rule.where and not implies(known, Pattern.parse(rule.where)):
-        return f"{rule.into} holds only copies of items of which {describe(Pattern.parse(rule.where))}"
+        return f"{rule.into} holds only copies of items where {describe(Pattern.parse(rule.where))}"
     for variable in key_variables(document, rule.into):
         template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
         if reason := _absent(template, known, rule):

@@ -70,7 +70,7 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
     if offered is None:
         way, paste = _no_proposal(query, kind), ""
     else:
-        way, paste = f"this {offered.sentence}", offered.text
+        way, paste = offered.sentence, offered.text
     yield Remark(kind, (*place, *inner), reason, way, at_key=True, paste=paste)
 
 
@@ -81,7 +81,7 @@ def _kind(document: Document, planned: Plan) -> tuple[Kind, Location, str]:
         if planned.others:
             words = f"also reads {' and '.join(planned.others)} items, and discards them: {planned.reason}"
             return SHARED_RANGE, (), words
-        return FILTERED_QUERY, (), f"reads items and discards them, because {planned.reason}. {_share(query)}"
+        return FILTERED_QUERY, (), f"reads more items than it returns: {planned.reason}. {_share(query)}"
     if query.consistent and plan(document, replace(query, consistent=False)).verdict in EXACT:
         return CONSISTENT_READ, ("consistent",), f"no request reads these items consistently: {planned.reason}"
     if planned.verdict == "incomplete" and plan(_projecting_all(document), query).verdict in EXACT:
