@@ -43,7 +43,7 @@ format: $(READY) ## Correct style and layout
 	$(BIN)/ruff format .
 
 demo: $(READY) ## Run sample events through the rules and show what changes
-	$(BIN)/projections replay events/social.json --rules projections/rules/social.yaml
+	$(BIN)/projections replay events/social.json --rules projections/rules/social.yaml --brief
 
 SIMULATED := projections/rules/social.yaml $(wildcard tests/simulation/rules/*.yaml)
 PATTERNS := $(filter-out $(SIMULATED),$(wildcard projections/rules/*.yaml))

@@ -42,6 +42,7 @@ __all__ = ["command"]
 @select_option
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
 @click.option("-v", "--verbose", is_flag=True, help="First, print each record with the rules that apply to it.")
+@click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @batch_size_option
 def command(
@@ -52,6 +53,7 @@ def command(
     asks: tuple[str, ...],
     internal: bool,
     verbose: bool,
+    brief: bool,
     endpoint_url: str | None,
     batch_size: int,
 ) -> int:
@@ -105,7 +107,7 @@ def command(
     if as_json:
         print_text(json_text(replay_document(result, program, answers, internal=internal)))
     else:
-        print_replay(result, program, answers, internal=internal, verbose=verbose)
+        print_replay(result, program, answers, internal=internal, verbose=verbose, brief=brief)
     return 1 if result.quarantined or result.failures else 0
 
 

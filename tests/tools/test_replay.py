@@ -134,6 +134,25 @@ projections:
 """
 
 
+def test_a_brief_replay_says_what_happened_and_shows_one_item_of_each_entity(run: Run) -> None:
+    code, text = run("--brief", ROOT / "events/social.json")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert code == 0
+    assert lines[0] == "24 events"
+    assert lines[6] == (
+        "6 Post USER#ada · POST#2026-03-02T09:00:00Z#p1 status: draft → published, publishedAt: 2026-03-02T10:00:00Z"
+    )
+    assert "14 Like USER#cleo · LIKE#POST#p1 is created, delivered again" in lines
+    assert "16 Like USER#ada · LIKE#POST#p1 is deleted" in lines
+    shown = [
+        line.split(",")[0].rpartition(" ")[2] for line in text.splitlines()[26:] if line[:1].isupper() and " · " in line
+    ]
+    assert shown == ["PostMeta", "User", "Comment", "Like"]
+    assert "+ likeCount 2 engagement count of Like" in lines
+    assert not any(line.startswith("joinedAt") for line in lines)
+    assert lines[-1] == "10 items not shown. Without --brief, all are printed."
+
+
 def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(MISSPELT)
     (tmp_path / "items.yaml").write_text(

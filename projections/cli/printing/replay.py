@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +18,11 @@ from projections.terminal import console, count, print_grid, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from projections.engine.records import Record
     from projections.inspect.explain.records import RecordReport
     from projections.inspect.explain.unused import Unused
     from projections.language.access.questions import Query
+    from projections.language.facts import Origin
     from projections.language.program import Program
     from projections.local.replay import Replay
 
@@ -109,67 +112,156 @@ def _unused(replay: Replay, program: Program) -> Unused:
 
 
 def print_replay(
-    replay: Replay, program: Program, asked: Sequence[Asked] = (), *, internal: bool = False, verbose: bool = False
+    replay: Replay,
+    program: Program,
+    asked: Sequence[Asked] = (),
+    *,
+    internal: bool = False,
+    verbose: bool = False,
+    brief: bool = False,
 ) -> None:
     """Print the items with their derived values, the rule that wrote each, and the answers of queries.
 
-    With `verbose`, print first the records, each with the rules that apply to it.
+    With `verbose`, print first the records, each with the rules that apply to it. With `brief`, print first what each record
+    says, and then one item of each entity with its derived values only.
     """
-    from projections.language.facts import EVERY, creators, origins
+    from projections.language.facts import creators, origins
 
     out = console()
     if verbose:
         _print_records(out, _reports(replay, program))
+    if brief:
+        _print_events(out, _reports(replay, program))
     written, created = origins(program.typed), creators(program.typed)
-    untouched: Counter[str] = Counter()
-    attributes = shown = 0
-    for key, image in _in_order(replay.after, program):
-        recognised = program.recognise(key, image)
-        entity = recognised.entity.name if recognised else "?"
-        whence = written.get(entity, {})
-        derived = {
-            name: whence.get(name, whence.get(EVERY))
-            for name in image
-            if (name in whence or EVERY in whence)
-            and name not in program.tables[key.table].key_attributes
-            and not name.startswith(program.guard_prefix)
-        }
-        if not derived and not internal and entity not in created:
-            untouched[entity] += 1
-            continue
-        shown += 1
-        attributes += len(derived)
-        by = styled("[dim], created by[/] [cyan]{}[/]", created[entity]) if entity in created else ""
-        out.print(styled("[bold]{}[/]  {}{}", key_words(key), entity, by))
-        order = list(whence)
-        rows = []
-        for name in sorted(image, key=lambda name: order.index(name) if name in order else -1):
-            value, origin = image[name], derived.get(name)
-            if name in program.tables[key.table].key_attributes:
-                continue
-            if origin is not None:
-                rows.append(
-                    [("+", "green"), (name, ""), (_value(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
-                )
-            elif not name.startswith(program.guard_prefix):
-                rows.append([(" ", ""), (name, "dim"), (_value(value), "dim")])
-            elif internal:
-                rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
-        print_grid(out, rows)
-    for key in sorted(set(replay.before) - set(replay.after)):
+    items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
+    shown = [one for one in items if one.origins or internal or one.creator]
+    for one in _examples(shown) if brief else shown:
+        _print_item(out, program, one, internal=internal, derived_only=brief)
+    removed = sorted(set(replay.before) - set(replay.after))
+    for key in () if brief else removed:
         out.print(styled("[red]- {}[/]  removed", key_words(key)))
+    if brief and shown:
+        out.print(
+            styled(
+                "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
+            )
+        )
+        out.print()
     if replay.after and not shown:
         silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
         modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
         why = f"all rules are {modes}" if silent else "no rule applies to these events"
         out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)
-    for one in asked:
-        words = "".join(f" {name}={value}" for name, value in one.parameters.items())
-        out.print(styled("[bold cyan]{}[/]{}: {}", one.query.name, words, count(len(one.items), "item")))
-        print_items(out, one.items, columns_of(program, one.query))
-    _print_summary(out, replay, shown, attributes, untouched)
+    for asking in asked:
+        words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
+        out.print(styled("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
+        print_items(out, asking.items, columns_of(program, asking.query))
+    untouched = Counter(one.entity for one in items if not (one.origins or internal or one.creator))
+    _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
+    if brief and len(shown) > len(_examples(shown)):
+        out.print(
+            styled(
+                "[dim]{} not shown. Without --brief, all are printed.[/]",
+                count(len(shown) - len(_examples(shown)), "item"),
+            )
+        )
     _print_unused(out, _unused(replay, program))
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """An item with the origins of its derived attributes."""
+
+    key: ItemKey
+    image: Image
+    entity: str
+    creator: str
+    """The rule that creates items of the entity; empty if the application does."""
+    origins: Mapping[str, Origin]
+    order: Sequence[str]
+    """The attributes that rules write, as the rules list them."""
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        written: Mapping[str, Mapping[str, Origin]],
+        created: Mapping[str, str],
+        key: ItemKey,
+        image: Image,
+    ) -> _Derived:
+        from projections.language.facts import EVERY
+
+        recognised = program.recognise(key, image)
+        entity = recognised.entity.name if recognised else "?"
+        whence = written.get(entity, {})
+        keys = program.tables[key.table].key_attributes
+        found = {
+            name: whence.get(name) or whence[EVERY]
+            for name in image
+            if (name in whence or EVERY in whence) and name not in keys and not name.startswith(program.guard_prefix)
+        }
+        return cls(key, image, entity, created.get(entity, ""), found, list(whence))
+
+
+def _examples(items: Sequence[_Derived]) -> list[_Derived]:
+    """Return one item of each entity: the first with the most derived attributes."""
+    best: dict[str, _Derived] = {}
+    for one in items:
+        if one.entity not in best or len(one.origins) > len(best[one.entity].origins):
+            best[one.entity] = one
+    return sorted(best.values(), key=lambda one: -len(one.origins))
+
+
+def _print_item(out: Console, program: Program, one: _Derived, *, internal: bool, derived_only: bool) -> None:
+    by = styled("[dim], created by[/] [cyan]{}[/]", one.creator) if one.creator else ""
+    out.print(styled("[bold]{}[/]  {}{}", key_words(one.key), one.entity, by))
+    rows = []
+    for name in sorted(one.image, key=lambda name: one.order.index(name) if name in one.order else -1):
+        value, origin = one.image[name], one.origins.get(name)
+        if name in program.tables[one.key.table].key_attributes:
+            continue
+        if origin is not None:
+            rows.append(
+                [("+", "green"), (name, ""), (_value(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
+            )
+        elif derived_only:
+            continue
+        elif not name.startswith(program.guard_prefix):
+            rows.append([(" ", ""), (name, "dim"), (_value(value), "dim")])
+        elif internal:
+            rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
+    print_grid(out, rows)
+
+
+def _print_events(out: Console, reports: Sequence[RecordReport]) -> None:
+    """Print what each record says, in words."""
+    seen: set[Any] = set()
+    rows = []
+    for number, report in enumerate(reports, 1):
+        sequence, record = _body(report.raw).get("SequenceNumber"), report.record
+        if record is None:
+            rows.append([(str(number), "dim"), ("a malformed record", ""), (report.flaw or "", "yellow")])
+            continue
+        again = ", delivered again" if sequence in seen else ""
+        seen.add(sequence)
+        what = [(str(number), "dim"), (report.entity or "an item", "")]
+        rows.append([*what, (key_words(record.key), "bold"), (f"{_happened(record)}{again}", "")])
+    out.print(styled("[bold]{}[/]", count(len(reports), "event")))
+    print_grid(out, rows)
+
+
+def _happened(record: Record) -> str:
+    """Return what a record says of its item: `is created`, `is deleted`, or its changed attributes."""
+    if record.old is None or record.new is None:
+        return "is created" if record.new is not None else "expires" if record.expired else "is deleted"
+    old, new = record.old, record.new
+    changed = [name for name in new if name in old and new[name] != old[name]]
+    parts = [f"{name}: {_value(old[name], 24)} → {_value(new[name], 24)}" for name in changed]
+    parts += [f"{name}: {_value(new[name], 24)}" for name in new if name not in old]
+    parts += [f"{name} is removed" for name in old if name not in new]
+    return ", ".join(parts) or "is written without a change"
 
 
 def _print_records(out: Console, reports: Sequence[RecordReport]) -> None:
