@@ -6,17 +6,20 @@ that they read. If one of them has changed, a newer record is on its way, and le
 Rules of one entity may read what the others write. They are applied again to what they wrote, until nothing changes, so that
 one write makes all of it: `check` refuses rules that depend on their own results. A value that is set once is computed again
 each time, as long as the stored item lacks it: the first time it may have read what another rule is about to change.
+
+If DynamoDB refuses the write, for example because the item would be too large, each rule writes what follows from the stored
+item alone: a rule that cannot write does not stop the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
 from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Role, Update, Value
-from projections.errors import BadInput, ConditionFailed
+from projections.errors import BadInput, ConditionFailed, InvalidRequest
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
 from projections.language.rules import ItemRule
@@ -37,6 +40,12 @@ class IndexWrite(NamedTuple):
     kind: Role
     sequences: Records = ()
     """The sequence number of the item's newest record; none if a refresh makes the write."""
+    apart: tuple[Item, Sequence[ItemRule]] | None = None
+    """The item as it was read, and its rules, if there are several: each can write its attributes alone."""
+
+
+Refused: TypeAlias = Sequence[tuple[str, InvalidRequest]]
+"""Rules whose attributes DynamoDB refused to write."""
 
 
 def index_attributes(
@@ -63,17 +72,24 @@ def index_write(
         wrong = differing(written.image, desired)
         if not wrong:
             break
-        image = {name: value for name, value in {**written.image, **wrong}.items() if value is not None}
-        written = Item(item.entity, item.key, item.variables, image)
+        written = _with(written, wrong)
         desired, problems = _desired(rules, written, item)
+    return _write(rules, item, desired, sequences), problems
+
+
+def _write(
+    rules: Sequence[ItemRule], item: Item, desired: dict[str, Value | None], sequences: Records
+) -> IndexWrite | None:
+    """Return the write that gives an item what it lacks of the desired attributes of some rules."""
     values = differing(item.image, desired)
     if not values:
-        return None, problems
+        return None
     writing = [rule for rule in rules if not values.keys().isdisjoint(rule.owned())]
     reads = {name: item.image.get(name) for rule in writing for name in rule.reads}
     kind: Role = "index" if all(rule.kind == "index" for rule in writing) else "compute"
     names = tuple(rule.name for rule in writing)
-    return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences), problems
+    apart = (item, rules) if len(rules) > 1 else None
+    return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences, apart)
 
 
 def _desired(
@@ -97,10 +113,40 @@ def index_update(items: ApplicationItems, write: IndexWrite) -> Update:
     return items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
 
 
-def write_index(items: ApplicationItems, write: IndexWrite) -> bool:
-    """Write index attributes. Return False if the item has changed since it was read, or does not exist any more."""
+def write_index(items: ApplicationItems, write: IndexWrite) -> tuple[bool, Refused]:
+    """Write index attributes; if that is refused, those of each rule. Return whether any were written, and the refusals.
+
+    None is written if the item has changed since it was read, or does not exist any more.
+    """
     try:
         items.store.write(index_update(items, write))
     except ConditionFailed:
-        return False
-    return True
+        return False, ()
+    except InvalidRequest as error:
+        done = _write_apart(items, write) if write.apart is not None else None
+        return done if done is not None else (False, [(name, error) for name in write.rules])
+    return True, ()
+
+
+def _write_apart(items: ApplicationItems, whole: IndexWrite) -> tuple[bool, Refused] | None:
+    """Write what each rule sets on the item as it is stored, after those before it; None if that is nothing."""
+    assert whole.apart is not None
+    item, rules = whole.apart
+    done: list[bool] = []
+    refused: list[tuple[str, InvalidRequest]] = []
+    for rule in rules:
+        write = _write([rule], item, index_attributes(rule, item)[0], whole.sequences)
+        if write is None:
+            continue
+        written, by = write_index(items, write)
+        refused += by
+        done.append(written)
+        if written:
+            item = _with(item, write.values)
+    return (any(done), refused) if done else None
+
+
+def _with(item: Item, values: Mapping[str, Value | None]) -> Item:
+    """Return an item with other values of some attributes."""
+    image = {name: value for name, value in {**item.image, **values}.items() if value is not None}
+    return Item(item.entity, item.key, item.variables, image)

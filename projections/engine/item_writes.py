@@ -66,11 +66,16 @@ class ItemWrites:
         )
 
     def _index(self, write: IndexWrite) -> None:
-        def apply() -> None:
-            if write_index(self._items, write):
-                self._report.counters.add("indexed")
+        record, key = write.sequences[0], encode_key(write.key)
 
-        self._batch.attempt(apply, write.sequences[0], ", ".join(write.rules), encode_key(write.key))
+        def apply() -> None:
+            written, refused = write_index(self._items, write)
+            if written:
+                self._report.counters.add("indexed")
+            for rule, error in refused:
+                self._report.refuse([record], error, rule=rule, key=key)
+
+        self._batch.attempt(apply, record, ", ".join(write.rules), key)
 
     def _heal_copy(self, heal: CopyHeal) -> None:
         work = partial(self._copier.heal, heal, self._deadline)

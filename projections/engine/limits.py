@@ -30,7 +30,7 @@ _ENTRY = (
     "the item's contribution, in its ledger entry,",
     'let "each" give fewer elements, or shorten the target\'s key',
 )
-_TARGET = "the target", 'let the rule list fewer or shorter attributes, or lower its "limit"'
+_TARGET = "the target", 'let the rule write fewer or shorter attributes, or lower its "limit"'
 
 
 def refusal(message: str, *, entry: bool = False) -> str:

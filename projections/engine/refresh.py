@@ -36,6 +36,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.plan import release_of
 from projections.engine.records import Record
 from projections.engine.registry import RegistrySnapshot
+from projections.engine.rejections import rejected_by
 from projections.engine.releases import Releaser
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
@@ -258,8 +259,13 @@ class Refresher:
         source = encode_key(item.key)
         for rule, reason in problems:
             self._failures.reject(rule, reason, source)
-        if write is not None and self._failures.attempt(source, deadline, partial(write_index, self._items, write)):
-            self.counters.add("indexed")
+        done = self._failures.attempt(source, deadline, partial(write_index, self._items, write)) if write else None
+        if done is not None:
+            written, refused = done
+            if written:
+                self.counters.add("indexed")
+            for rule, error in refused:
+                self._failures.rejected[rejected_by(error, rule, source)] = None
 
     def _heal_copies(self, heals: Iterable[CopyHeal], deadline: Deadline) -> None:
         self._failures.isolated(list(heals), partial(self._heal_some, deadline), lambda heal: encode_key(heal.target))

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import uuid
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from projections.aws.clients import client
+from projections.aws.tables import create_table
+from projections.engine.application import ApplicationItems
+from projections.engine.guards import Guards
+from projections.engine.indexes import index_write, write_index
 from projections.engine.store import ItemKey, Update, Write
+from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.limits import ITEM_BYTES, TRANSACTION_BYTES, item_size
 from projections.testing.oracle import Oracle
+from tests.engine.scene import Scene
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -201,6 +209,66 @@ def test_a_target_of_more_than_400_kb() -> None:
     assert what == ("top", "main|POST#1|METADATA")
     assert reason.startswith("an item can have at most 400 KB: the target would have more; ")
     assert 'lower its "limit"' in reason
+
+
+WIDE = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Note: {key: {PK: "NOTE#{noteId}", SK: N}}
+projections:
+"""
+BESIDE = """
+  again: {from: Note, compute: {set: {again: text}}}
+  size: {from: Note, compute: {set: {bytes: length / 2}}}
+  listed: {from: Note, index: {GSI1PK: "KIND#{kind}", GSI1SK: "{bytes|default(none)}"}}
+"""
+
+
+def test_a_computed_attribute_that_does_not_fit_does_not_stop_other_rules_of_its_item() -> None:
+    scene = Scene(BESIDE, WIDE)
+    long = {"kind": "a", "length": 8, "text": "x" * (ITEM_BYTES // 2)}
+    scene.put("NOTE#1", "N", **long)
+    scene.settle()
+    right = {"PK": "NOTE#1", "SK": "N", **long, "bytes": 4, "GSI1PK": "KIND#a", "GSI1SK": "4"}
+    assert scene.item("NOTE#1", "N") == right
+    ((what, reason),) = rejected(scene).items()
+    assert what == ("again", "main|NOTE#1|N")
+    assert reason.startswith("an item can have at most 400 KB: the target would have more; ")
+    scene.put("NOTE#1", "N", **long)
+    scene.lose()
+    scene.refresh(ItemKey("main", "NOTE#1", "N"))
+    assert scene.item("NOTE#1", "N") == right
+    scene.put("NOTE#1", "N", **{**long, "text": "short"})
+    scene.settle()
+    assert scene.item("NOTE#1", "N") == {**right, "text": "short", "again": "short"}
+
+
+def test_an_index_key_that_is_too_long_does_not_stop_computed_attributes() -> None:
+    world = World(BESIDE, WIDE)
+    world.put("NOTE#1", "N", kind="k" * 3_000, length=8, text="y")
+    world.settle()
+    note = world.item("NOTE#1", "N") or {}
+    assert (note["bytes"], note["again"], "GSI1PK" in note) == (4, "y", False)
+    assert {rule for rule, _ in rejected(world)} == {"listed"}
+
+
+@pytest.mark.deep
+def test_dynamodb_refuses_only_the_rule_that_does_not_fit(dynamodb_local_url: str) -> None:
+    program = World(BESIDE, WIDE).program
+    dynamodb, name = client(endpoint_url=dynamodb_local_url), f"notes-{uuid.uuid4().hex[:8]}"
+    create_table(dynamodb, name, program.tables["main"], stream=False)
+    store = DynamoDBStore(dynamodb, {"main": name}, program.tables)
+    key = ItemKey("main", "NOTE#1", "N")
+    image = {"PK": {"S": "NOTE#1"}, "SK": {"S": "N"}, "kind": {"S": "a"}, "text": {"S": "x" * (ITEM_BYTES // 2)}}
+    store.write(Update(key, set={name: value for name, value in image.items() if name not in ("PK", "SK")}))
+    item = program.recognise(key, image)
+    assert item is not None
+    write, _ = index_write(program, item)
+    assert write is not None
+    written, refused = write_index(ApplicationItems(program, store, Guards(program, None)), write)
+    assert written
+    assert [(rule, "Item size" in str(error)) for rule, error in refused] == [("again", True)]
+    assert store.get(key) == {**image, "GSI1PK": {"S": "KIND#a"}, "GSI1SK": {"S": "none"}}
 
 
 NEWEST = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 100, attributes: [text]}}\n"

@@ -186,7 +186,8 @@ class Repair:
         item = self._program.recognise(key, image) if image is not None else None
         write = index_write(self._program, item)[0] if item is not None else None
         if write is not None:
-            write_index(self._items, write)
+            for _, error in write_index(self._items, write)[1]:
+                raise error
 
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder
