@@ -14,7 +14,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from projections.errors import BadInput
+from projections.errors import BadInput, RulesError
+from projections.language.loader import loads
 from projections.language.pipes import PIPES
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template, overlap
@@ -205,3 +206,60 @@ def test_pad_keeps_the_order_of_numbers_and_invert_reverses_it(a: int, b: int) -
     padded = [pad.render(lambda _, n=n: {"N": str(n)}) or "" for n in (a, b)]  # type: ignore[misc]
     inverted = [invert.render(lambda _, n=n: {"N": str(n)}) or "" for n in (a, b)]  # type: ignore[misc]
     assert (a < b) == (padded[0] < padded[1]) == (inverted[0] > inverted[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "needs", "suffices"),
+    [
+        ("{a} {b|default(x)}", ("a",), ("a",)),
+        ("{a * b}", ("a", "b"), ("a", "b")),
+        ("{a / 2}", ("a",), ("a",)),
+        ("{a / b}", ("a", "b"), None),
+        ("{a / b|default(x)}", (), ()),
+        ("{coalesce(a, b)}", (), ("b",)),
+        ("{coalesce(a / b, 0)}", (), ()),
+        ("{coalesce(a, b / c)} {d}", ("d",), ("a", "d")),
+        ("{coalesce(a / b, b / c)}", (), None),
+        ("{max(coalesce(a, 1), b)}", ("b",), ("b",)),
+    ],
+)
+def test_names_that_a_template_needs_and_names_that_suffice(
+    text: str, needs: tuple[str, ...], suffices: tuple[str, ...] | None
+) -> None:
+    template = Template.parse(text)
+    assert (template.needs, template.suffices) == (needs, suffices)
+    if suffices is not None:
+        assert template.render({name: {"N": "2"} for name in suffices}.get) is not None
+    for name in needs:
+        assert template.render({other: {"N": "2"} for other in template.names if other != name}.get) is None
+
+
+def test_no_value_in_an_expression_can_be_recovered() -> None:
+    assert Template.parse("{a + 1}").recoverable({"a"}) == frozenset()
+    assert Template.parse("{coalesce(a, b)}#{c}").recoverable({"a", "b", "c"}) == {"c"}
+    assert Template.parse("{c}#{coalesce(a, b)}").recoverable({"a", "b", "c"}) == {"c"}
+    assert Template.parse("{a + 1}").single is None
+
+
+RULES_WITH_A_KEY = """\
+table: {{key: [PK, SK], indexes: {{GSI1: [GSI1PK, GSI1SK]}}}}
+entities:
+  User: {{key: {{PK: "USER#{{userId}}", SK: PROFILE}}}}
+  Post: {{key: {{PK: "POST#{{postId}}", SK: METADATA}}}}
+  Copy: {{key: {{PK: "COPY#{{x}}", SK: C}}}}
+projections:
+  c: {{from: User, bind: {{x: "{bind}"}}, copy: {{into: Copy, attributes: [name]}}}}
+  i: {{from: Post, index: {{GSI1PK: "AUTHOR#{author}", GSI1SK: "{{postId}}"}}}}
+  e: {{from: User, embed: {{into: Post, match: {{authorId: "{{userId}}"}}, attributes: [name]}}}}
+"""
+
+
+@pytest.mark.parametrize(("bind", "claimed"), [("{userId}", False), ("{coalesce(userId, other)}", True)])
+def test_a_key_with_a_variable_in_an_expression_only_is_claimed(bind: str, claimed: bool) -> None:
+    rules = loads(RULES_WITH_A_KEY.format(bind=bind, author="{authorId}"))
+    assert rules.canonical()["projections"]["c"]["claimed"] == claimed
+
+
+def test_an_index_with_the_reference_in_an_expression_does_not_find_children() -> None:
+    with pytest.raises(RulesError, match="the rule cannot find the Post items of a User"):
+        loads(RULES_WITH_A_KEY.format(bind="{userId}", author="{number(authorId) + 0}"))
