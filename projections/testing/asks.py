@@ -12,7 +12,6 @@ from projections.language.syntax import suggest
 from projections.language.values import plain_item
 from projections.local.items import json_words, wire_item
 from projections.printable import printable
-from projections.testing.comparison import aligned
 from projections.testing.scenario import Scenario
 
 __all__ = ["ask_differences", "ask_mistakes"]
@@ -56,16 +55,24 @@ def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]
     lines: list[str] = []
     for number in range(max(len(given), len(found.items))):
         if number >= len(found.items):
-            lines.append(f"  item {number + 1} is missing: {json_words(given[number])}")
+            lines.append(f"  - item {number + 1}: {json_words(given[number])}")
         elif number >= len(given):
-            lines.append(f"  item {number + 1} is not expected: {json_words(found.items[number])}")
+            lines.append(f"  + item {number + 1}: {json_words(found.items[number])}")
         else:
-            pairs = [(name, _words(found.items[number], name), _words(given[number], name)) for name in given[number]]
-            rows = [(name, actual, expected, "") for name, actual, expected in pairs if actual != expected]
-            lines += [f"  item {number + 1}:", *aligned(rows)] if rows else []
+            rows = [
+                (name, _words(given[number], name), _words(found.items[number], name))
+                for name in given[number]
+                if _words(given[number], name) != _words(found.items[number], name)
+            ]
+            lines += [f"  item {number + 1}:"] if rows else []
+            for name, expected, actual in rows:
+                lines += [f"  - {name}: {expected}", f"  + {name}: {actual}"]
     if lines:
         values = [f"{name}={json_words(value)}" for name, value in one.get("with", {}).items()]
-        yield from map(printable, [f"{' '.join(['query', one['query'], *values])} gives other items:", *lines])
+        yield from map(
+            printable,
+            [f"{' '.join(['query', one['query'], *values])} gives other items (- expected, + found):", *lines],
+        )
 
 
 def _words(item: Mapping[str, Any], name: str) -> str:

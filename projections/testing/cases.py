@@ -14,6 +14,8 @@
           - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
           - expire: {PK: USER#eve, SK: "LIKE#POST#p1"}            # deleted by TTL
         then: [{PK: "POST#p1", SK: METADATA, title: New, views: 1, likeCount: 0}]
+        partial: true            # compare only the attributes in `then`; may be left out
+        rules: [engagement]      # and those that these rules write, on all items; may be left out
         gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
         quarantined: [{rule: engagement, reason: part of it}]     # or `any`
         asks: [{query: likers, with: {postId: p1}, gives: [{userId: bob}]}]
@@ -47,7 +49,7 @@ from projections.testing.scenario import Scenario
 __all__ = ["Case", "Suite", "read_cases"]
 
 _FILE = {"rules", "redeliver", "simulate", "cases"}
-_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks", "ranks"}
+_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks", "ranks", "partial", "rules"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Case:
             None if then == "any" else dict(_by_table(scenario, then)),
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
+            partial=self.content.get("partial", False),
+            rules=self.content.get("rules", ()),
         )
         ranks = [line for one in self.content.get("ranks", ()) for line in rank_differences(scenario, one)]
         if ranks:
@@ -163,6 +167,11 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
         lists = value.values() if isinstance(value, dict) else [value]
         if value is not None and not all(isinstance(some, list) for some in lists):
             yield Mistake((*path, name), "expected a list, or lists by table")
+    if type(case.get("partial", False)) is not bool:
+        yield Mistake((*path, "partial"), "expected true or false")
+    names = case.get("rules")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        yield Mistake((*path, "rules"), "expected a list of rules that are compared, such as `[likes]`")
     refused = case.get("quarantined")
     if refused not in (None, "any") and not (isinstance(refused, list) and all(isinstance(r, dict) for r in refused)):
         yield Mistake((*path, "quarantined"), "expected `any`, or a list of mappings with `rule`, `key`, `reason`")

@@ -1,8 +1,9 @@
-"""Differences between actual and expected items, as text: item, attribute, both values, rule."""
+"""Differences between expected and found items, as text: item, attribute, both values, rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.facts import EVERY, creators, origins
@@ -11,35 +12,56 @@ from projections.language.values import changed_attributes
 from projections.local.items import key_words, value_words
 from projections.printable import printable
 
-__all__ = ["Comparison", "aligned"]
+__all__ = ["LEGEND", "Comparison", "diff_lines"]
+
+LEGEND = "Differences: - expected, + found"
 
 Items = Mapping[ItemKey, Image]
 
 
 class Comparison:
-    """Compares items under rules. Numbers are compared by value, sets without order."""
+    """Compares items under rules. Numbers are compared by value, sets without order.
 
-    def __init__(self, program: Program) -> None:
+    With `partial`, only the attributes that a test names are compared, and no other items. With `rules`, these and the
+    attributes that these rules write are compared, also on other items.
+    """
+
+    def __init__(self, program: Program, *, partial: bool = False, rules: Collection[str] = ()) -> None:
         self._program = program
         self._origins = origins(program.typed)
         self._creators = creators(program.typed)
         self._several = len(program.tables) > 1
+        self._partial = partial
+        self._rules = frozenset(rules)
 
-    def differences(self, actual: Items, expected: Items, listed: frozenset[ItemKey], *, guards: bool) -> list[str]:
+    def differences(
+        self, actual: Items, expected: Items, listed: Mapping[ItemKey, Collection[str]], *, guards: bool
+    ) -> list[str]:
         """Return a text of one or more lines for each item that differs.
 
-        `listed` are the items that a test names; the others should be as the application wrote them. `guards` are
-        compared if wanted.
+        `listed` are the items that a test names, with their attributes; the others should be as the application wrote
+        them. `guards` are compared if wanted.
         """
         found = []
         for key in sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key)):
-            lines = list(self._item(key, actual.get(key), expected.get(key), key in listed, guards))
+            lines = list(self._item(key, actual.get(key), expected.get(key), listed.get(key), guards))
             if lines:
                 found.append("\n".join(map(printable, lines)))
         return found
 
+    def differs(
+        self, key: ItemKey, actual: Image | None, expected: Image | None, listed: Collection[str] | None
+    ) -> bool:
+        """Return whether an item differs, guards aside."""
+        return any(self._item(key, actual, expected, listed, guards=False))
+
     def _item(
-        self, key: ItemKey, actual: Image | None, expected: Image | None, listed: bool, guards: bool
+        self,
+        key: ItemKey,
+        actual: Image | None,
+        expected: Image | None,
+        listed: Collection[str] | None,
+        guards: bool,
     ) -> Iterator[str]:
         actual, expected = self._seen(actual, guards), self._seen(expected, guards)
         entity = self._entity(key, actual if actual is not None else expected or {})
@@ -47,23 +69,44 @@ class Comparison:
         maker = self._creators.get(entity)
         if expected is None:
             assert actual is not None
+            if listed is None and (self._rules or self._partial) and maker not in self._rules:
+                return
             by = f", created by rule {maker}" if maker else ""
             yield f"{title} exists{by}, but should not:"
-            yield from self._attributes(key, actual)
+            yield from self._attributes(key, actual, "+")
         elif actual is None:
             by = f", rule {maker} should create it" if maker else ""
-            yield f"{title} is missing{by}:" if listed else f"{title} is missing, although the application wrote it:"
-            yield from self._attributes(key, expected)
+            yield (
+                f"{title} is missing{by}:"
+                if listed is not None
+                else (f"{title} is missing, although the application wrote it:")
+            )
+            yield from self._attributes(key, expected, "-")
         else:
             rows = [
-                (name, value_words(actual.get(name)), value_words(expected.get(name)), self._rule(entity, name))
+                (name, expected.get(name), actual.get(name), self._rule(entity, name))
                 for name in sorted(changed_attributes(expected, actual))
+                if self._compared(entity, name, listed)
             ]
             if rows:
                 yield title + (
-                    "" if listed else "  is not listed in `then`, so it should be as the application wrote it"
+                    ""
+                    if listed is not None
+                    else "  is not listed in `then`, so it should be as the application wrote it"
                 )
-                yield from aligned(rows)
+                yield from diff_lines(rows)
+
+    def _compared(self, entity: str, name: str, listed: Collection[str] | None) -> bool:
+        """Return whether an attribute of an item is compared, by the names that a test lists for the item."""
+        if not self._partial and not self._rules:
+            return True
+        if listed is not None and (name in listed or self._partial):
+            return name in listed
+        if name.startswith(self._program.guard_prefix):
+            return name.removeprefix(self._program.guard_prefix) in self._rules
+        known = self._origins.get(entity, {})
+        origin = known.get(name, known.get(EVERY))
+        return origin is not None and origin.rule in self._rules
 
     def _seen(self, image: Image | None, guards: bool) -> dict[str, Value] | None:
         if image is None:
@@ -74,11 +117,11 @@ class Comparison:
         recognised = self._program.recognise(key, image)
         return recognised.entity.name if recognised else ""
 
-    def _attributes(self, key: ItemKey, image: Image) -> Iterator[str]:
+    def _attributes(self, key: ItemKey, image: Image, sign: str) -> Iterator[str]:
         names = self._program.tables[key.table].key_attributes
         for name, value in image.items():
             if name not in names:
-                yield f"    {name} {value_words(value)}"
+                yield f"  {sign} {name}: {value_words(value)}"
 
     def _rule(self, entity: str, attribute: str) -> str:
         if attribute == self._program.guard_prefix:
@@ -90,8 +133,34 @@ class Comparison:
         return f"rule {origin.rule}: {origin.how}" if origin else ""
 
 
-def aligned(rows: list[tuple[str, str, str, str]]) -> Iterator[str]:
-    """Yield a line for each attribute: its name, actual value, expected value, and rule."""
-    widths = [min(40, max(len(row[column]) for row in rows)) for column in range(3)]
-    for name, actual, expected, rule in rows:
-        yield (f"    {name:<{widths[0]}}  is {actual:<{widths[1]}}  expected {expected:<{widths[2]}}  {rule}").rstrip()
+def diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iterator[str]:
+    """Yield the differences of attributes, each with its name, the expected value, the one found, and the rule.
+
+    Of lists and maps, only the parts that differ.
+    """
+    for name, expected, found, rule in rows:
+        for path, one, other in _parts(name, expected, found):
+            lines = [
+                f"  {sign} {path}: {value_words(part)}" for sign, part in (("-", one), ("+", other)) if part is not None
+            ]
+            yield from lines[:-1]
+            yield lines[-1] + (f"    {rule}" if rule else "")
+
+
+def _parts(path: str, expected: Value | None, found: Value | None) -> Iterator[tuple[str, Value | None, Value | None]]:
+    if expected is not None and found is not None:
+        if "M" in expected and "M" in found:
+            for name in sorted(changed_attributes(expected["M"], found["M"])):
+                yield from _parts(f"{path}.{name}", expected["M"].get(name), found["M"].get(name))
+            return
+        if "L" in expected and "L" in found:
+            for number in range(max(len(expected["L"]), len(found["L"]))):
+                one, other = _at(expected["L"], number), _at(found["L"], number)
+                if changed_attributes({"": one} if one else {}, {"": other} if other else {}):
+                    yield from _parts(f"{path}[{number}]", one, other)
+            return
+    yield path, expected, found
+
+
+def _at(elements: list[Any], number: int) -> Value | None:
+    return elements[number] if number < len(elements) else None

@@ -40,8 +40,9 @@ def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str
     found = [(place.score, place.rank) for place in places if place is not None]
     if found != expected:
         named = " ".join([one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())])
-        yield printable(f"the board {named} has other scores (with their ranks):")
-        yield f"  found {_words(found)}, expected {_words(expected)}"
+        yield printable(f"the board {named} has other scores (with their ranks; - expected, + found):")
+        yield f"  - {_words(expected)}"
+        yield f"  + {_words(found)}"
 
 
 def _words(places: list[tuple[Decimal, int]]) -> str:

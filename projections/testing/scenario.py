@@ -12,11 +12,12 @@ from projections.errors import UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet
+from projections.language.selection import selected
 from projections.language.values import plain_item
 from projections.local.items import key_of, wire_item
 from projections.local.steps import Application, Item, Key
 from projections.stores.memory import MemoryStore
-from projections.testing.comparison import Comparison
+from projections.testing.comparison import LEGEND, Comparison
 from projections.testing.local_run import LocalRun
 from projections.testing.simulated import assert_simulation
 
@@ -148,8 +149,14 @@ class Scenario:
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         table: str | None = None,
         guards: bool = False,
+        partial: bool = False,
+        rules: Iterable[str] = (),
     ) -> None:
         """Assert that the tables hold exactly these items, none of `gone`, and otherwise what the application wrote.
+
+        With `partial`, only the attributes of `items` are compared, and no other items. With `rules`, also the attributes
+        that these rules write, on all items, and what these rules rejected; `rules` has names, `tag:x` and others as in
+        --select.
 
         `quarantined` lists the expected rejections, each with any of `rule`, `key` and a part of its `reason`; "any" accepts
         all. Guards (`~rule`) are compared if `guards` is true. With several tables, `table` is that of `items` and `gone`;
@@ -157,7 +164,9 @@ class Scenario:
         """
         __tracebackhide__ = True
         name = self._application.table(table, "then") if items or gone else next(iter(self.program.tables))
-        self.then_all({name: items}, gone={name: gone}, quarantined=quarantined, guards=guards)
+        self.then_all(
+            {name: items}, gone={name: gone}, quarantined=quarantined, guards=guards, partial=partial, rules=rules
+        )
 
     def then_all(
         self,
@@ -166,13 +175,21 @@ class Scenario:
         gone: Mapping[str, Iterable[Key]] | None = None,
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         guards: bool = False,
+        partial: bool = False,
+        rules: Iterable[str] = (),
     ) -> None:
         """Assert what the tables hold, with items and keys by table. None for `items` only compares rejections."""
         __tracebackhide__ = True
         self.settle()
-        problems = [] if items is None else self._differences(items, gone or {}, guards)
+        names = selected(self.program.typed, rules)
+        problems: list[str] = []
+        if items is not None:
+            expected, listed, actual = self._compared(items, gone or {})
+            comparison = Comparison(self.program, partial=partial, rules=names)
+            problems = comparison.differences(actual, expected, listed, guards=guards)
+            problems = [LEGEND, *problems] if problems else []
         if quarantined != "any":
-            problems += self._rejections(list(quarantined))
+            problems += self._rejections(list(quarantined), names)
         if problems:
             raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
 
@@ -187,9 +204,10 @@ class Scenario:
 
     # Parts
 
-    def _differences(
-        self, items: Mapping[str, Iterable[Item]], gone: Mapping[str, Iterable[Key]], guards: bool
-    ) -> list[str]:
+    def _compared(
+        self, items: Mapping[str, Iterable[Item]], gone: Mapping[str, Iterable[Key]]
+    ) -> tuple[dict[ItemKey, Image], dict[ItemKey, Collection[str]], dict[ItemKey, Image]]:
+        """Return the expected items, the listed ones with the attributes of each, and those that were found."""
         expected = {
             key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
         }
@@ -212,8 +230,8 @@ class Scenario:
         actual = {
             key: image for name in self.program.tables for key, image in self._keyed(name, self._store.items(name))
         }
-        comparison = Comparison(self.program)
-        return comparison.differences(actual, expected, frozenset([*listed, *absent]), guards=guards)
+        names: dict[ItemKey, Collection[str]] = {key: image.keys() for key, image in listed.items()}
+        return expected, names | dict.fromkeys(absent, ()), actual
 
     def _keyed(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
         return ((key_of(self.program, table, image, "then"), image) for image in images)
@@ -228,13 +246,13 @@ class Scenario:
         key = decode_key(text)
         return plain_item(self.program.tables[key.table].wire(key))
 
-    def _rejections(self, wanted: Sequence[Rejection]) -> Iterator[str]:
-        """Yield rejections that were not expected, and expected ones that did not occur."""
+    def _rejections(self, wanted: Sequence[Rejection], rules: Collection[str] = ()) -> Iterator[str]:
+        """Yield rejections (by `rules`, if any are given) that were not expected, and expected ones that did not occur."""
         met = set()
         for mark, one in self._local.rejected.items():
             fitting = [number for number, expected in enumerate(wanted) if self._fits(one, expected)]
             met.update(fitting)
-            if not fitting:
+            if not fitting and (not rules or mark[0] is None or mark[0] in rules):
                 where = self._application.name(decode_key(one.key)) if one.key else "a record"
                 by = f"rule {mark[0]} rejected" if mark[0] else "rejected:"
                 yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {mark[0]!r}}}])"

@@ -271,7 +271,7 @@ def test_items_of_several_entities_share_a_board() -> None:
 def test_a_case_lists_the_scores_of_a_board() -> None:
     document = {"when": [{"put": {"PK": "BOARD#a", "SK": f"PLAYER#{n}", "score": 7 - n // 2}} for n in range(3)]}
     rules = projections.loads(HEAD + RANK)
-    for scores, words in (([7, 7, 6], ""), ([7, 6], "found 7 (1), 7 (1), 6 (3), expected 7 (1), 6 (2)")):
+    for scores, words in (([7, 7, 6], ""), ([7, 6], "- 7 (1), 6 (2)\n  + 7 (1), 7 (1), 6 (3)")):
         case = Case("a board", 1, {**document, "ranks": [{"rule": "ranks", "board": {"board": "a"}, "scores": scores}]})
         with pytest.raises(AssertionError, match=re.escape(words)) if words else nullcontext():
             case.play(Scenario(rules))

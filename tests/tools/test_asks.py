@@ -108,32 +108,36 @@ def test_differences_name_the_item_the_attribute_and_both_values(tmp_path: Path,
     gives = "[{userId: ben, weight: 2}, {userId: ben}, {userId: e, x: 1}, {y: z}]"
     asks = f"[{{query: likers, with: {{postId: p1}}, gives: {gives}}}]"
     assert played(tmp_path, scenario, asks).split("\n") == [
-        'query likers postId="p1" gives other items:',
+        'query likers postId="p1" gives other items (- expected, + found):',
         "  item 1:",
-        '    userId  is "ann"  expected "ben"',
-        "    weight  is 1      expected 2",
+        '  - userId: "ben"',
+        '  + userId: "ann"',
+        "  - weight: 2",
+        "  + weight: 1",
         "  item 3:",
-        '    userId  is "eve"   expected "e"',
-        "    x       is absent  expected 1",
-        '  item 4 is missing: {"y": "z"}',
+        '  - userId: "e"',
+        '  + userId: "eve"',
+        "  - x: 1",
+        "  + x: absent",
+        '  - item 4: {"y": "z"}',
     ]
     _, line = played(tmp_path, scenario, "[{query: newest, with: {postId: p1}, limit: 1, gives: []}]").split("\n")
-    assert line.startswith('  item 1 is not expected: {"')
+    assert line.startswith('  + item 1: {"')
 
 
 def test_numbers_and_booleans_differ(tmp_path: Path, scenario: Scenario) -> None:
     asks = "[{query: likers, with: {postId: p1}, gives: [{weight: true}, {weight: 2.0}, {weight: '3'}]}]"
     found = played(tmp_path, scenario, asks)
-    assert "weight  is 1  expected true" in found
+    assert "- weight: true\n  + weight: 1" in found
     assert "item 2" not in found
-    assert 'weight  is 3  expected "3"' in found
+    assert '- weight: "3"\n  + weight: 3' in found
 
 
 def test_then_is_compared_beside_asks_only_if_it_is_given(tmp_path: Path, scenario: Scenario) -> None:
     asks = "[{query: likers, with: {postId: p1}, gives: [{}, {}, {}]}]"
     assert played(tmp_path, scenario, asks) == ""
     assert played(tmp_path, scenario, asks, "  then: any\n") == ""
-    assert "likeCount  is 3  expected 4" in played(
+    assert "- likeCount: 4\n  + likeCount: 3" in played(
         tmp_path, scenario, asks, "  then: [{PK: 'POST#p1', SK: METADATA, likeCount: 4}]\n"
     )
 

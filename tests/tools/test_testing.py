@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -115,7 +116,8 @@ def test_unexpected(projections):
     result.assert_outcomes(failed=3)
     text = told(result)
     assert "POST#1 · METADATA  (Meta)" in text
-    assert "likeCount  is 0  expected 1  rule likes: count of Like" in text
+    assert re.search(r"- likeCount: 1\nE? +\+ likeCount: 0    rule likes: count of Like", text)
+    assert "Differences: - expected, + found" in text
     assert "(these items belong to no entity, so no rule reads them: USER#a · LIKES#1)" in text
     assert "POST#1 · METADATA  (Meta) is missing, rule byId should create it:" in text
     assert "MONTH#2025-05 · STATS  (Month) exists, created by rule months, but should not:" in text
@@ -171,7 +173,7 @@ cases:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["social_cases.projections.yaml::likes stay when they expire PASSED*"])
     result.stdout.fnmatch_lines(["*social_cases.projections.yaml:15: nobody can like twice"])
-    assert "likeCount  is 1  expected 2  rule likes: count of Like" in told(result)
+    assert "- likeCount: 2\n  + likeCount: 1    rule likes: count of Like" in told(result)
     assert "Traceback" not in told(result)
 
 
@@ -366,8 +368,71 @@ def test_values_are_compared_as_dynamodb_has_them(scenario: Scenario) -> None:
         {"PK": "x", "SK": "1", "n": Decimal("1.50"), "d": 0.1, "s": {1, 2}, "b": b"x", "m": {"l": [None, True, {"a"}]}},
         {"PK": "x", "SK": "2", "n": 1},
     )
-    with pytest.raises(AssertionError, match=r"n  is 1  expected \"1\""):
+    with pytest.raises(AssertionError, match=r'- n: "1"\n  \+ n: 1'):
         scenario.then({"PK": "x", "SK": "2", "n": "1"})
+
+
+def test_a_list_or_map_that_differs_shows_its_parts(scenario: Scenario) -> None:
+    scenario.put({"PK": "x", "SK": "y", "list": [{"a": 1, "b": 2}, "same", 3], "map": {"p": {"q": [1]}, "r": 1}})
+    with pytest.raises(AssertionError) as failure:
+        scenario.then({"PK": "x", "SK": "y", "list": [{"a": 1, "b": 3}, "same"], "map": {"p": {"q": [2]}, "s": 1}})
+    lines = str(failure.value).split("\n")
+    assert lines[3:-1] == [
+        *("  - list[0].b: 3", "  + list[0].b: 2", "  + list[2]: 3", "  - map.p.q[0]: 2", "  + map.p.q[0]: 1"),
+        *("  + map.r: 1", "  - map.s: 1"),
+    ]
+
+
+def test_partial_compares_the_attributes_that_are_named_and_no_other_items(scenario: Scenario) -> None:
+    scenario.given({"PK": "USER#a", "SK": "POST#1", "title": "T", "at": "2025-05-01"})
+    scenario.then({"PK": "POST#1", "SK": "METADATA", "likeCount": 0}, partial=True)
+    scenario.then(partial=True)
+    for item in ({"likeCount": 1}, {"likeCount": 0, "other": 1}):
+        with pytest.raises(AssertionError, match=r"- (likeCount|other): 1"):
+            scenario.then({"PK": "POST#1", "SK": "METADATA", **item}, partial=True)
+    with pytest.raises(AssertionError, match="exists, created by rule byId, but should not"):
+        scenario.then(gone=[["POST#1", "METADATA"]], partial=True)
+    with pytest.raises(AssertionError, match="is missing"):
+        scenario.then({"PK": "POST#2", "SK": "METADATA"}, partial=True)
+
+
+def test_rules_compares_what_these_rules_write_on_all_items(scenario: Scenario) -> None:
+    scenario.given({"PK": "USER#a", "SK": "POST#1", "title": "T", "at": "yesterday"})
+    meta = {"PK": "POST#1", "SK": "METADATA"}
+    scenario.then({**meta, "likeCount": 0}, rules=["likes"])
+    scenario.then({**meta, "title": "T"}, rules=["byId"])
+    with pytest.raises(AssertionError, match=r"\+ likeCount: 0"):
+        scenario.then({**meta, "title": "T"}, rules=["likes"])
+    with pytest.raises(AssertionError, match=r"- title: \"U\""):
+        scenario.then({**meta, "likeCount": 0, "title": "U"}, rules=["likes"])
+    with pytest.raises(AssertionError, match="exists, created by rule byId"):
+        scenario.then(rules=["byId"])
+    with pytest.raises(AssertionError, match="rule months rejected"):
+        scenario.then(rules=["months"])
+    scenario.then({**meta, "title": "T"}, rules=["byId,likes"], partial=True)
+    with pytest.raises(UsageError, match="like"):
+        scenario.then(rules=["like"])
+
+
+def test_cases_may_be_partial_and_name_rules(run: Run) -> None:
+    result = run(
+        a_cases=f"""
+cases:
+  - about: partial
+    when: [{{put: {POST}}}]
+    partial: true
+    then: [{{PK: "POST#1", SK: METADATA, likeCount: 0}}]
+  - about: of one rule
+    when: [{{put: {POST}}}]
+    rules: [likes]
+    then: [{{PK: "POST#1", SK: METADATA, likeCount: 1}}]
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    assert "- likeCount: 1\n  + likeCount: 0    rule likes: count of Like" in told(result)
+    result = run(a_cases="cases: [{about: x, partial: 1, rules: likes}]")
+    assert "cases[0].partial: expected true or false" in told(result)
+    assert "cases[0].rules: expected a list of rules that are compared, such as `[likes]`" in told(result)
 
 
 def test_a_push_of_more_than_a_page_is_finished_by_the_worker(scenario: Scenario) -> None:
@@ -383,7 +448,7 @@ def test_guards_are_seen_when_asked_for(scenario: Scenario) -> None:
     scenario.given({"PK": "USER#a", "SK": "POST#1"})
     meta = {"PK": "POST#1", "SK": "METADATA", "likeCount": 0}
     scenario.then(meta)
-    with pytest.raises(AssertionError, match=r"~likes .* rule likes"):
+    with pytest.raises(AssertionError, match=r"\+ ~likes: .* rule likes"):
         scenario.then(meta, guards=True)
     seen = scenario.item(["POST#1", "METADATA"], guards=True)
     assert seen is not None
