@@ -123,12 +123,12 @@ def write_index(items: ApplicationItems, write: IndexWrite) -> tuple[bool, Refus
     except ConditionFailed:
         return False, ()
     except InvalidRequest as error:
-        done = _write_apart(items, write) if write.apart is not None else None
+        done = _write_apart(items, write, error) if write.apart is not None else None
         return done if done is not None else (False, [(name, error) for name in write.rules])
     return True, ()
 
 
-def _write_apart(items: ApplicationItems, whole: IndexWrite) -> tuple[bool, Refused] | None:
+def _write_apart(items: ApplicationItems, whole: IndexWrite, error: InvalidRequest) -> tuple[bool, Refused] | None:
     """Write what each rule sets on the item as it is stored, after those before it; None if that is nothing."""
     assert whole.apart is not None
     item, rules = whole.apart
@@ -138,7 +138,8 @@ def _write_apart(items: ApplicationItems, whole: IndexWrite) -> tuple[bool, Refu
         write = _write([rule], item, index_attributes(rule, item)[0], whole.sequences)
         if write is None:
             continue
-        written, by = write_index(items, write)
+        again = write.values == whole.values  # it was refused just now
+        written, by = (False, [(rule.name, error)]) if again else write_index(items, write)
         refused += by
         done.append(written)
         if written:

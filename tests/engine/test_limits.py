@@ -234,6 +234,9 @@ def test_a_computed_attribute_that_does_not_fit_does_not_stop_other_rules_of_its
     ((what, reason),) = rejected(scene).items()
     assert what == ("again", "main|NOTE#1|N")
     assert reason.startswith("an item can have at most 400 KB: the target would have more; ")
+    scene.store.calls.clear()
+    scene.refresh(ItemKey("main", "NOTE#1", "N"))
+    assert scene.store.calls["update"] == 1, "one refused write, and not the same again"
     scene.put("NOTE#1", "N", **long)
     scene.lose()
     scene.refresh(ItemKey("main", "NOTE#1", "N"))
