@@ -65,7 +65,7 @@ def command(
 
     Reads the keys of items from messages, from objects in the bucket, or from FILEs. Refreshes each item, and everything
     that depends on it, from the item's current state, then deletes the message. For an object in the bucket, writes a
-    marker under redriven/. Old images are used only for expired items, which no longer exist: each is counted once. Records
+    marker under redriven/. Uses the old image of a record only if the item expired, and counts that item once. Records
     that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE contains
     stream events, or is a copy of an object from the bucket.
 

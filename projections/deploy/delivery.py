@@ -113,7 +113,11 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
         )
         if unknown:
             reason += ", unless a filter that cannot be checked matches them"
-        instead = f"`projections template` writes {', '.join(ours)}" if ours else "remove FilterCriteria"
+        instead = (
+            f"use the filters that `projections template` writes: {', '.join(ours)}"
+            if ours
+            else "remove FilterCriteria"
+        )
         yield both.finding(FILTERS, path, reason, instead, rated="note" if unknown else "error")
 
 

@@ -117,8 +117,8 @@ class Entity(Model):
     )
     required: Annotated[list[AttributeName], Field(min_length=1)] | None = Field(
         default=None,
-        description="Attributes that every item has. An index holds only items that have all its key attributes, so "
-        "queries need to know.",
+        description="Attributes that every item has. `check` and `queries` use them to decide whether an index holds all "
+        "items.",
     )
 
 

@@ -195,7 +195,7 @@ def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> No
     assert str(one).startswith(
         "<rules>:5:3: entities.Stats: warning [shared-key]: rules create Stats items, and the application "
     )
-    assert 'may have a Note item under the same key, such as PK "POST#' in str(one)
+    assert 'may have an item of Note under the same key, such as PK "POST#' in str(one)
     assert str(one).endswith(
         ": then no Stats item is created until that item is removed (`occupied` in the "
         "quarantine and in `verify`) → give Stats items keys that no Note item has"

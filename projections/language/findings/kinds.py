@@ -505,9 +505,9 @@ NOT_PROJECTED = Kind(
     "not-projected",
     ("note",),
     summary="An index does not project all attributes that a rule needs.",
-    why="A rule that finds children through an index needs each child's entity, its reference to the parent and the "
-    "rule's guard (`~author` in the example). Attributes that the index does not project are read from the table: a change "
-    "of the parent reads each child twice, at one read unit per 4 KB.",
+    why="A rule that finds children through an index needs three things of each child: the attributes that determine its "
+    "entity, its reference to the parent, and the rule's guard (`~author` in the example). Attributes that the index does "
+    "not project are read from the table: a change of the parent reads each child twice, at one read unit per 4 KB.",
     fix="Often no change is needed: if you add the guard to the projection, each update of a child also writes the index, "
     "and these writes cost more than the reads. If children are large, list the attributes in `projection`.",
     example="""\
@@ -697,8 +697,8 @@ SEVERAL_REQUESTS = Kind(
     "several-requests",
     ("note",),
     summary="A query takes several requests.",
-    why="A page takes all requests. Each costs at least half a read unit, or one if it is consistent. They can run in "
-    "parallel.",
+    why="Each page takes all these requests. Each request costs at least half a read unit, or one if it is consistent. "
+    "They can run in parallel.",
     fix="If this is intended, change nothing: buckets and time periods in partition keys spread writes. "
     "Otherwise, put all items in one partition.",
     example="""\
@@ -772,7 +772,7 @@ FEW_PARTITIONS = Kind(
     summary="A partition key has an attribute that probably has few values.",
     why="There are few countries, states or kinds, and items are not spread evenly over them. `check` infers this from the "
     "name of the attribute, in files with queries. A partition accepts 1,000 write units and 3,000 read units a second.",
-    fix="Add an attribute with more values that queries also have, or a bucket. If there are few writes, accept the "
+    fix="Add another attribute from `by` of the queries to the key, or a bucket. If there are few writes, accept the "
     "finding.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}

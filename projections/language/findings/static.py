@@ -58,7 +58,7 @@ def _few_values(fields: list[Field], place: Location, what: str) -> Iterator[Rem
             place,
             f"{what} of one {listed} in one partition, and {listed} probably has few values, of which some are far more "
             "frequent",
-            "add an attribute that the queries have, too, or a bucket; if there are few writes, accept this",
+            "add another attribute from `by` of the queries to the key, or a bucket; if there are few writes, accept this",
         )
 
 
@@ -80,8 +80,8 @@ def _written_once(facts: Facts, name: str) -> Iterator[Remark]:
         STATIC_INDEX_KEY,
         ("projections", name),
         f"the keys that it writes never change: they have only constants and variables of the key of {rule.source}",
-        f"let the application write them with each new {rule.source}, which saves one write for each, remove the rule, and "
-        "declare them",
+        f"let the application write them with each new {rule.source} (this saves one write), remove the rule, and declare "
+        "the keys",
         at_key=True,
         paste=block({"entities": {rule.source: {"index_key": keys}}}),
     )

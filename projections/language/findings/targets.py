@@ -64,8 +64,9 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
             yield Remark(
                 SHARED_KEY,
                 ("entities", name),
-                f"rules create {name} items, and the application may have a {other} item under the same key, such as {key}: "
-                f"then no {name} item is created until that item is removed (`occupied` in the quarantine and in `verify`)",
+                f"rules create {name} items, and the application may have an item of {other} under the same key, such as "
+                f"{key}: then no {name} item is created until that item is removed (`occupied` in the quarantine and in "
+                "`verify`)",
                 f"give {name} items keys that no {other} item has",
                 at_key=True,
             )
@@ -185,12 +186,12 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
     size = rule.top.limit * _element_bytes(rule.top)
     if size <= LIST_BYTES:
         return
-    of = f" with {' and '.join(texts)}" if texts else ""
-    guess = f", if a text has {_TEXT_BYTES:,} bytes" if texts else ""
+    of = f" with {' and '.join(f'`{text}`' for text in texts)}" if texts else ""
+    guess = f" (assumed: {_TEXT_BYTES:,} bytes each)" if texts else ""
     yield Remark(
         LARGE_LIST,
         ("projections", name, "top", "limit"),
-        f"{rule.top.limit} elements{of} may have {size // 1024} KB{guess}, but a list has at most {LIST_BYTES // 1024} KB: "
+        f"{rule.top.limit} elements{of}{guess} may have {size // 1024} KB, but a list has at most {LIST_BYTES // 1024} KB: "
         f"the elements that exceed it are left out. Each change rewrites the list, which costs about {LIST_BYTES // 1024} "
         "write units",
         "list fewer elements, or leave out attributes that readers can look up",
@@ -239,7 +240,7 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
             yield Remark(
                 WRONG_TYPE,
                 ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
-                f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
+                f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB rejects such an item",
                 f"declare {target} with type N under `indexes`, or make it text with "
                 f'values: {{{target}: "{{{path}|pad(10)}}"}}'
                 if attribute_source(path).path is not None

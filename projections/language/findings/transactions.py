@@ -48,8 +48,8 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             MANY_CONTRIBUTIONS,
             place,
             f"a change of more than {most} elements of {path} takes several transactions, of {ACTIONS} actions each; "
-            f"more than about {_entries(name, key, beside):,} in all exceed the limit of one item "
-            f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing for that item",
+            f"more than about {_entries(name, key, beside):,} elements exceed the limit of one item "
+            f"({ENTRY_BYTES:,} bytes): the rule then contributes nothing for that item",
             f"keep {path} shorter, or write its elements as items of their own",
             at_key=True,
         )
