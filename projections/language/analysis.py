@@ -298,7 +298,7 @@ def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]
                 hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
                 yield Mistake(where, f"is not a key attribute of a declared index{hint}", at_key=True)
             elif types[attribute] != "S" and not _of_type(Template.parse(text), types[attribute]):
-                yield Mistake(where, typed(attribute, types[attribute]))
+                yield Mistake(where, typed(attribute, types[attribute], computed=True))
 
 
 def _of_type(template: Template, kind: str) -> bool:

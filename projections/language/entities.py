@@ -132,10 +132,11 @@ def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> I
             yield Mistake((*place, attribute), typed(attribute, expected[attribute]))
 
 
-def typed(attribute: str, kind: str) -> str:
-    """Return why an attribute that is not text cannot have this template."""
+def typed(attribute: str, kind: str, computed: bool = False) -> str:
+    """Return why an attribute that is not text cannot have this template; a number may be `computed`."""
     word = "a number (N)" if kind == "N" else "binary (B)"
-    return f"{attribute} is {word}: its template must be one variable, nothing else"
+    one = "variable or expression" if kind == "N" and computed else "variable"
+    return f"{attribute} is {word}: its template must be one {one}, nothing else"
 
 
 def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:

@@ -188,7 +188,7 @@ RULES = {
     ),
     "text in a numeric index key": (
         "from: Meta, index: {score: 'N{n}'}",
-        "r.index.score: score is a number (N): its template must be one variable, nothing else",
+        "r.index.score: score is a number (N): its template must be one variable or expression, nothing else",
     ),
     "a template's text copied to a numeric index key": (
         "from: Post, copy: {into: Meta, values: {score: '{n}'}}",
