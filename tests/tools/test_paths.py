@@ -42,6 +42,19 @@ CASES: dict[str, tuple[str, int]] = {
         "aggregate: {into: Total, set: {most: max(number(size)), first: min(text(mail))}}",
         9,
     ),
+    "aggregate with the last value": ("aggregate: {into: Total, set: {newest: 'last(mail, size)'}}", 7),
+    "aggregate with value counters of one value": (
+        "aggregate: {into: Total, set: {sizes: counts(number(size)), most: distinct(number(size))}}",
+        7,
+    ),
+    "aggregate with value counters of two values": (
+        "aggregate: {into: Total, set: {sizes: values(number(size)), mails: distinct(text(mail))}}",
+        9,
+    ),
+    "rank": ("rank: {into: Total, by: size, digits: 8}", 10),
+    "rank of few digits": ("rank: {into: Total, by: size, digits: 2}", 4),
+    "compute": ("compute: {set: {double: size * 2, label: '{mail}: {size}'}}", 1),
+    "compute, once": ("compute: {once: true, set: {first: size}}", 1),
     "top": ("top: {into: Total, as: list, by: size, limit: 3, attributes: [size]}", 7),
     "latest": ("latest: {into: Total, by: size, attributes: [size]}", 7),
     "index": ("index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 2),
@@ -53,7 +66,7 @@ CASES: dict[str, tuple[str, int]] = {
 
 
 def program(rule: str, entity: str = "") -> Program:
-    text = RULES.format(rule=rule, derived="true" if "into: Total" in rule else "false")
+    text = RULES.format(rule=rule, derived="true" if "into: Total" in rule and "rank:" not in rule else "false")
     return Program.from_document(loads(text.replace("projections:", f"{entity}\nprojections:")).canonical())
 
 
