@@ -12,6 +12,7 @@
 | `transactions` | changes that exceed a transaction |
 | `chains` | rules that read what rules write |
 | `history` | aggregates whose past changes with a parent |
+| `quotients` | quotients with too many digits |
 | `targets` | targets, copies and lists |
 | `indexes` | keys of indexes, and what they project |
 | `tables` | the number and the kinds of indexes |
@@ -39,6 +40,7 @@ from projections.language.findings.lengths import lengths
 from projections.language.findings.names import names
 from projections.language.findings.partitions import partitions
 from projections.language.findings.queries import queries
+from projections.language.findings.quotients import quotients
 from projections.language.findings.sorting import sorting
 from projections.language.findings.static import static
 from projections.language.findings.tables import tables
@@ -58,6 +60,7 @@ _FAMILIES = (
     transactions,
     chains,
     history,
+    quotients,
     targets,
     indexes,
     tables,

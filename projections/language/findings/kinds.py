@@ -319,6 +319,20 @@ projections:
 """,
     depends=_WRITERS,
 )
+UNROUNDED_QUOTIENT = Kind(
+    "unrounded-quotient",
+    ("warning",),
+    summary="A calculation uses a quotient with more digits than it takes.",
+    why="A quotient that does not come out even has 38 digits, as many as DynamoDB stores. `sum` and `avg` take at most 10 "
+    "digits after the decimal point, so that totals are exact, and `rank` takes as many as `decimals`. With `+`, `-` and "
+    "`*`, the result can have more than 38 digits, even within `round`. Such numbers are bad input.",
+    fix="Round each quotient before it is added, multiplied or ranked: `sum(round(minutes / 60, 4))`.",
+    example="""\
+projections:
+  rated: {from: Like, aggregate: {into: Meta, set: {rate: sum(stars / votes)}}}
+""",
+    depends=_WRITERS,
+)
 READS_DISABLED = Kind(
     "reads-disabled",
     ("warning",),

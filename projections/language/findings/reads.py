@@ -90,14 +90,14 @@ def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
                 yield from _template(name, source, value, (*place, "copy", "values", attribute))
     elif rule.aggregate is not None:
         for attribute, form in rule.aggregate.set.items():
-            at = _expression_place(form, (*place, "aggregate", "set", attribute))
+            at = expression_place(form, (*place, "aggregate", "set", attribute))
             measure = Measure.parse(attribute, form)
             for part in (measure.expression, measure.by):
                 for path in part.names if part is not None else ():
-                    yield Read(name, source, path, at, _offset(form, path))
+                    yield Read(name, source, path, at, offset_of(form, path))
     elif rule.rank is not None:
         for path in Expression.parse(rule.rank.by).names:
-            yield Read(name, source, path, (*place, "rank", "by"), _offset(rule.rank.by, path))
+            yield Read(name, source, path, (*place, "rank", "by"), offset_of(rule.rank.by, path))
     elif rule.index is not None:
         for inner, _, templates in cases(rule.index):
             for attribute, text in templates.items():
@@ -144,7 +144,7 @@ def _template(rule: str, entity: str, text: str, place: Location) -> Iterator[Re
             yield Read(rule, entity, path, place, max(text.find(path, max(text.find(field.name), 0)), 0))
 
 
-def _expression_place(form: Any, place: Location) -> Location:
+def expression_place(form: Any, place: Location) -> Location:
     """Return the place of a measure's expression: the measure itself, or the entry of its long form."""
     function = next((name for name in FUNCTIONS if name in form), None) if isinstance(form, dict) else None
     if function is None:
@@ -153,7 +153,7 @@ def _expression_place(form: Any, place: Location) -> Location:
     return (*place, function) if isinstance(inner, str) else place
 
 
-def _offset(form: Any, path: str) -> int | None:
+def offset_of(form: Any, path: str) -> int | None:
     text = form if isinstance(form, str) else next((form[name] for name in FUNCTIONS if name in form), "")
     at = text.find(path) if isinstance(text, str) else -1
     return at if at > 0 else None
