@@ -117,3 +117,14 @@ def test_links_of_a_page_lead_to_files_and_headings(page: str) -> None:
                 re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
                 for heading in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             }, anchor
+
+
+def test_the_picture_shows_the_rules_of_the_page() -> None:
+    """`projections graph` of these rules, drawn by Graphviz."""
+    (picture,) = re.findall(r"!\[[^]]+\]\((.+?)\)", README)
+    drawn = (ROOT / picture).read_text()
+    rules = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)
+    assert rules is not None
+    names = re.findall(r"^  (\w+):", rules[1], re.MULTILINE)
+    assert len(names) == 6
+    assert [name for name in names if f">{name}</text>" not in drawn] == []

@@ -23,8 +23,9 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-LINK = re.compile(r"(?<!!)(\[[^\]]*\])\(([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(\[[^\]]*\])\(([^)#\s]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+OF_SITE = (".md", ".svg")  # of docs/, in the site as they are
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".toml": "toml", ".mk": "makefile"}
 
 
@@ -91,7 +92,7 @@ def outside(page: Path, link: str) -> Path | None:
     if ":" in link:
         return None
     target = (page.parent / link).resolve()
-    if target.is_relative_to(DOCS) and target.suffix == ".md":
+    if target.is_relative_to(DOCS) and target.suffix in OF_SITE:
         return None
     if not target.exists():
         raise PluginError(f"{page.relative_to(ROOT)} links to {link}, which does not exist")
@@ -101,7 +102,7 @@ def outside(page: Path, link: str) -> Path | None:
 def uri(path: Path) -> str:
     """The page of the site that shows a file or directory outside docs/, or inside it one that is not a page."""
     name = path.relative_to(ROOT).as_posix()
-    if path.is_relative_to(DOCS) and path.suffix == ".md":
+    if path.is_relative_to(DOCS) and path.suffix in OF_SITE:
         return path.relative_to(DOCS).as_posix()
     return f"project/{name}" if path.suffix == ".md" else f"source/{name}.md"
 
