@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from aws_lambda_powertools.logging import Logger
@@ -23,16 +24,23 @@ throttles = Throttles()
 
 
 def tell(
-    counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str], internal: Iterable[str] = ()
+    counts: Mapping[str, float],
+    rejected: Iterable[Rejected],
+    failed: Mapping[str, str],
+    internal: Iterable[str] = (),
+    freshness: Mapping[str, Iterable[float]] = MappingProxyType({}),
 ) -> None:
     """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Internal errors have their traces.
 
     Keys are told; of contents only the value that a reason is about, up to 40 characters. Throttled requests are counted by
-    the limit and the table or index.
+    the limit and the table or index. `freshness` has ages in seconds by rule: one metric for each.
     """
     throttled = throttles.take()
     for name, count in {**counts, "failures": len(failed), "throttled": sum(throttled.values())}.items():
         metrics.add_metric(name, MetricUnit.Count, count)
+    for rule, ages in freshness.items():
+        for age in ages:
+            metrics.add_metric(f"freshness.{rule}", MetricUnit.Seconds, age)
     for one in rejected:
         where = {"rule": one.rule, "table": one.table, "key": one.key, "target": one.target, "fault": one.fault}
         logger.warning("rejected: %s", one.reason, extra={**where, "triggeredBy": one.triggered_by[:MOST_TRIGGERS]})

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Transient
 
-__all__ = ["LIMITS", "iterator_age", "stream_counts", "throttle_events"]
+__all__ = ["LIMITS", "freshness", "iterator_age", "stream_counts", "throttle_events"]
 
 _WINDOW = timedelta(minutes=15)
 
@@ -39,6 +39,34 @@ def iterator_age(cloudwatch: Any, function: str, now: datetime) -> float | None:
         for point in zip(result.get("Timestamps", []), result.get("Values", []), strict=False)
     ]
     return float(max(points)[1]) / 1000 if points else None
+
+
+def freshness(cloudwatch: Any, service: str, rules: Collection[str], now: datetime) -> dict[str, tuple[float, float]]:
+    """Return p50 and p99 of the ages in seconds of changes when rules had read them, in the last 15 minutes, by rule.
+
+    `service` is the name of the stack. Rules that read nothing are missing. Raises Transient if CloudWatch does not answer.
+    """
+    queries = []
+    for number, rule in enumerate(rules):
+        metric = {
+            "Namespace": "Projections",
+            "MetricName": f"freshness.{rule}",
+            "Dimensions": [{"Name": "service", "Value": service}],
+        }
+        queries += [
+            {"Id": f"{stat}_{number}", "MetricStat": {"Metric": metric, "Period": 900, "Stat": stat}}
+            for stat in ("p50", "p99")
+        ]
+    found: dict[str, float] = {}
+    for start in range(0, len(queries), _MOST_QUERIES):
+        for one in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
+            if one.get("Values"):
+                found[one["Id"]] = max(map(float, one["Values"]))
+    return {
+        rule: (found[f"p50_{number}"], found[f"p99_{number}"])
+        for number, rule in enumerate(rules)
+        if f"p50_{number}" in found and f"p99_{number}" in found
+    }
 
 
 def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> dict[str, float]:

@@ -86,11 +86,16 @@ def _functions(
     there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime
 ) -> Iterator[Finding]:
     """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
-    from projections.aws.metrics import iterator_age, throttle_events
+    from projections.aws.metrics import freshness, iterator_age, throttle_events
     from projections.operations import status
 
     yield from _streams(there, live, function, stack, now)
     yield _asked("lag", function, lambda name: status.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
+
+    if stack:
+        with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
+            if ages := freshness(there.client("cloudwatch"), stack, list(live.program.rules), now):
+                yield status.freshness(ages)
 
     def throttling(name: str) -> Finding:
         schemas = live.program.tables

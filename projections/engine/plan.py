@@ -84,6 +84,8 @@ class Plan:
     list_pulls: Mapping[tuple[str, ItemKey], ListPull] = field(default_factory=dict)
     rejected: Sequence[Rejected] = ()
     ignored: int = 0
+    times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By entity: when the oldest and the newest change of its items was made, as far as records show it."""
 
     @property
     def idle(self) -> bool:
@@ -117,6 +119,7 @@ def plan(
     releases: list[Release] = []
     rejected: list[Rejected] = []
     ignored = 0
+    times: dict[str, tuple[float, float]] = {}
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
     for record in deadline.checked(records):
         known = last.get(record.key)
@@ -136,6 +139,11 @@ def plan(
             ignored += 1
         else:
             recognised.append((record, old, new))
+            if (at := record.at) is not None:
+                for item in (old, new):
+                    if item is not None:
+                        first, newest = times.get(item.entity.name, (at, at))
+                        times[item.entity.name] = min(first, at), max(newest, at)
 
     def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
         """Note a rejection, unless the record is our own write to an item that was rejected before for the same reason."""
@@ -158,7 +166,9 @@ def plan(
             if release is not None:
                 releases.append(release)
     indexes = _indexes(program, recognised, reject) if program.item_rules else ()
-    return Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored)
+    return Plan(
+        changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored, times
+    )
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
@@ -244,7 +254,7 @@ def _change(
         for rule, targets in contributions.items():
             for target in targets:
                 touched.add((rule, target))
-    key, _, image, version, sequence, expired = record
+    key, _, image, version, sequence, expired, _ = record
     return Change(
         encode_key(key),
         version,

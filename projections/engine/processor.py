@@ -117,7 +117,21 @@ class Processor:
                 batch.process(records)
         except OutOfTime as error:
             batch.report.give_up(records, str(error))
-        return batch.report.outcome(setup.quarantine)
+        return batch.report.outcome(setup.quarantine, _freshness(setup, batch.report.times))
+
+
+def _freshness(setup: Setup, times: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Return the ages of the oldest and the newest change by rule. Clocks differ: no age is negative."""
+    found: dict[str, tuple[float, float]] = {}
+    now = setup.clock() if times else 0.0
+    for rule in setup.program.variants:
+        made = times.get(rule.source.name)
+        if made is None or rule.mode == "shadow":
+            continue
+        oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
+        before = found.get(rule.name, (oldest, newest))
+        found[rule.name] = max(before[0], oldest), min(before[1], newest)
+    return found
 
 
 class _Batch:
@@ -162,6 +176,7 @@ class _Batch:
     def _plan(self, admitted: Admitted, records: Sequence[Record], deadline: Deadline) -> Plan:
         made = plan(self._setup.program, records, admitted.guards, admitted.snapshot.settles, deadline)
         self.report.rejected.extend(made.rejected)
+        self.report.saw(made.times)
         return made
 
     def _steps(self, admitted: Admitted, made: Plan) -> Iterator[Callable[[], object]]:

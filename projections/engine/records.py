@@ -45,6 +45,8 @@ class Record(NamedTuple):
     version: str
     sequence: str
     expired: bool = False
+    at: float | None = None
+    """When the change was made, in seconds since 1970. DynamoDB gives whole seconds."""
 
     @property
     def event(self) -> str:
@@ -120,7 +122,15 @@ def decode(
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
     label = _label(fixed_label, label, (labels or {}).get(table, ""))
-    return Record(key, old, new, version_of(label, sequence), sequence, expired)
+    return Record(key, old, new, version_of(label, sequence), sequence, expired, _time(change))
+
+
+def _time(change: Mapping[str, Any]) -> float | None:
+    """Return when a change was made; None if the record does not show it."""
+    at = change.get("ApproximateCreationDateTime")
+    if isinstance(at, int | float) and not isinstance(at, bool):
+        return float(at)
+    return None
 
 
 def _label(fixed: str, own: str, known: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.counters import Counters
@@ -31,6 +31,8 @@ class Outcome:
     `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected`
     are the records that no delivery can apply. `counts` are for metrics. `internal` are the traces of unexpected exceptions
     of the whole batch that did not occur again when each record was applied alone; where they did, they are in `rejected`.
+    `freshness` has, by rule, the ages in seconds of the oldest and of the newest change that it read, at the end of the
+    batch.
     """
 
     failed: str | None
@@ -38,6 +40,7 @@ class Outcome:
     rejected: tuple[Rejected, ...]
     counts: Mapping[str, int]
     internal: tuple[str, ...] = ()
+    freshness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Report:
@@ -48,6 +51,8 @@ class Report:
         self.rejected: list[Rejected] = []
         self._failures: dict[str, str] = {}
         self._internal: list[str] = []
+        self.times: dict[str, tuple[float, float]] = {}
+        """By entity: when the oldest and the newest change of its items was made."""
 
     def give_up(self, records: Sequence[Any], reason: str) -> None:
         """Report all records, as Lambda passed them, as failed and none as rejected: they are delivered again."""
@@ -93,7 +98,17 @@ class Report:
         if is_internal(error):
             self._internal.append(trace_of(error))
 
-    def outcome(self, quarantine: Callable[[Sequence[Rejected]], None] | None) -> Outcome:
+    def saw(self, times: Mapping[str, tuple[float, float]]) -> None:
+        """Note when changes were made, by entity."""
+        for entity, (first, last) in times.items():
+            before = self.times.get(entity, (first, last))
+            self.times[entity] = min(before[0], first), max(before[1], last)
+
+    def outcome(
+        self,
+        quarantine: Callable[[Sequence[Rejected]], None] | None,
+        freshness: Mapping[str, tuple[float, float]] | None = None,
+    ) -> Outcome:
         """Pass what was rejected to the quarantine, and return the outcome.
 
         Rejected records that the quarantine does not take are reported as failed: no record is lost.
@@ -123,6 +138,7 @@ class Report:
             rejected=tuple(rejected),
             counts=self.counters.counts,
             internal=traces,
+            freshness=freshness or {},
         )
 
     def _first_failure(self) -> str | None:

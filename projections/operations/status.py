@@ -347,6 +347,14 @@ def lag(seconds: float | None) -> Finding:
     return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, says, todo, seconds)
 
 
+def freshness(ages: Mapping[str, tuple[float, float]]) -> Finding:
+    """Report p50 and p99 of the age of changes by rule, the oldest first."""
+    oldest = sorted(ages.items(), key=lambda one: (-one[1][1], one[0]))
+    said = ", ".join(f"{rule} {p50:.1f} s / {p99:.1f} s" for rule, (p50, p99) in oldest)
+    worst = oldest[0][1][1]
+    return Finding("freshness", FINE, f"age of changes when the rule had read them, p50 / p99: {said}", value=worst)
+
+
 _TODO = {
     "KeyRangeThroughput": "One partition gets too many requests: `projections check` names hot groups and partitions.",
     "ProvisionedThroughput": "Raise the provisioned capacity.",

@@ -1,0 +1,87 @@
+"""Freshness by rule: the age of changes at the end of a batch, as metric and in `status`; right within a second."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from projections.aws.metrics import freshness
+from projections.operations import status
+from tests.engine.world import World
+
+RULES = """
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+  stars: {from: Like, mode: shadow, aggregate: {into: Post, set: {stars: sum(stars)}}}
+  feed: {from: Post, index: {GSI1PK: FEED, GSI1SK: "{postId}"}}
+"""
+
+
+class Clock:
+    """Seconds since 1970. Each call of the store takes as long as the test wants."""
+
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("delay", [0.0, 3.4, 61.0])
+def test_the_ages_of_the_oldest_and_newest_change_are_right_within_a_second(delay: float) -> None:
+    clock = Clock()
+    world = World(RULES, clock=clock)
+    records = []
+    for at, write in [
+        (clock.now - 40, lambda: world.put("POST#1", "METADATA")),
+        (clock.now - 30, lambda: world.like(1, 1)),
+        (clock.now - 20, lambda: world.like(2, 1)),
+        (clock.now - 90, lambda: world.put("OTHER", "ITEM")),
+    ]:
+        write()
+        record = copy.deepcopy(world.records()[-1])
+        record["dynamodb"]["ApproximateCreationDateTime"] = int(at + 0.9)  # as DynamoDB rounds it
+        records.append(record)
+    usual = world.store.transact
+
+    def slow(writes: Any) -> None:
+        usual(writes)
+        clock.now += delay
+
+    world.store.transact = slow  # type: ignore[method-assign]
+    outcome = world.deliver(records)
+    assert outcome.failed is None
+    assert outcome.freshness.keys() == {"likes", "feed"}
+    for rule, ages in {"likes": (30 + delay, 20 + delay), "feed": (40 + delay, 40 + delay)}.items():
+        assert outcome.freshness[rule] == pytest.approx(ages, abs=1)
+
+
+def test_a_clock_that_is_behind_gives_no_negative_age_and_a_record_without_time_none() -> None:
+    world = World(RULES, clock=lambda: 1.0)
+    world.like(1, 1)
+    (record,) = copy.deepcopy(world.records())
+    assert world.deliver([record]).freshness == {"likes": (0.0, 0.0)}
+    del record["dynamodb"]["ApproximateCreationDateTime"]
+    assert world.deliver([record]).freshness == {}
+
+
+class CloudWatch:
+    """Answers with p50 and p99 of `likes`, in two periods."""
+
+    def get_metric_data(self, **request: Any) -> Any:
+        queries = request["MetricDataQueries"]
+        self.asked = [one["MetricStat"]["Metric"] for one in queries]
+        values = {"p50_0": [1.0, 2.0], "p99_0": [30.5], "p50_1": [], "p99_1": []}
+        return {"MetricDataResults": [{"Id": one["Id"], "Values": values[one["Id"]]} for one in queries]}
+
+
+def test_status_reports_p50_and_p99_by_rule() -> None:
+    cloudwatch = CloudWatch()
+    ages = freshness(cloudwatch, "stack", ["likes", "feed"], datetime.now(UTC))
+    assert ages == {"likes": (2.0, 30.5)}
+    assert cloudwatch.asked[0]["MetricName"] == "freshness.likes"
+    assert cloudwatch.asked[0]["Dimensions"] == [{"Name": "service", "Value": "stack"}]
+    found = status.freshness({**ages, "feed": (0.2, 40.0)})
+    assert (found.subject, found.value) == ("freshness", 40.0)
+    assert found.says.endswith("p50 / p99: feed 0.2 s / 40.0 s, likes 2.0 s / 30.5 s")
