@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
+from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
 from projections.language.yaml_text import block, flow, name
 
-__all__ = ["LayoutError", "with_merged", "without"]
+__all__ = ["LayoutError", "with_element", "with_merged", "without", "without_element"]
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
+"""Names of mappings, and positions in lists."""
+
 _COMMENT = re.compile(r"(?:^|\s)#")
 
 
@@ -27,13 +29,13 @@ class LayoutError(ProjectionsError):
     """A change would lose comments or the layout of the text."""
 
 
-def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False) -> str:
-    """Return the text with a value merged into the part at `path`: mappings are merged, other values replaced.
+def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False, whole: bool = False) -> str:
+    """Return the text with a value merged into the part at `path`: mappings are merged, unless `whole`, others replaced.
 
     Raises LayoutError if the part cannot be changed without loss.
     """
     around, entry, rest = _found(text, path)
-    if entry is not None and isinstance(entry[1], MappingNode) and isinstance(value, Mapping):
+    if entry is not None and isinstance(entry[1], MappingNode) and isinstance(value, Mapping) and not whole:
         for key, inner in value.items():
             text = with_merged(text, (*path, str(key)), inner, as_json=as_json)
         return text
@@ -44,6 +46,52 @@ def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False) -> 
     return _added(text, around, rest[0], value, as_json)
 
 
+def with_element(text: str, path: Path, value: Any) -> str:
+    """Return the text with a value at the end of the list at `path`, which is created if it does not exist."""
+    _, entry, _ = _found(text, path)
+    if entry is None or (isinstance(entry[1], ScalarNode) and str(entry[1].tag).endswith(":null")):
+        return with_merged(text, path, [value])
+    node = entry[1]
+    if not isinstance(node, SequenceNode):
+        raise LayoutError(f"{_dotted(path)} is not a list")
+    if not node.value:
+        return f"{text[: node.start_mark.index]}[{flow(value)}]{text[node.end_mark.index :]}"
+    end = _end(text, node.value[-1])
+    if node.flow_style:
+        return f"{text[:end]}, {flow(value)}{text[end:]}"
+    end = _line_end(text, end)
+    return f"{text[:end]}\n{' ' * node.start_mark.column}- {flow(value)}{text[end:] or chr(10)}"
+
+
+def without_element(text: str, path: Path, position: int) -> str:
+    """Return the text without an element of the list at `path`, with the comments on its lines."""
+    _, entry, _ = _found(text, path)
+    if entry is None or not isinstance(entry[1], SequenceNode):
+        raise LayoutError(f"{_dotted(path)} is not a list")
+    node, elements = entry[1], entry[1].value
+    element = elements[position]
+    _check_shared(element, node.start_mark.index, (*path, position))
+    if len(elements) == 1:
+        return (
+            f"{text[: node.start_mark.index]}[]{text[_end(text, node) :]}" if node.flow_style else _emptied(text, entry)
+        )
+    if not node.flow_style:
+        start = text.rfind("\n", 0, element.start_mark.index) + 1
+        return text[:start] + text[_line_end(text, _end(text, element)) + 1 :]
+    if position + 1 < len(elements):
+        return text[: element.start_mark.index] + text[elements[position + 1].start_mark.index :]
+    return text[: _end(text, elements[position - 1])] + text[_end(text, element) :]
+
+
+def _emptied(text: str, entry: Entry) -> str:
+    key, node = entry
+    begin = text.index(":", key.end_mark.index) + 1
+    end = _end(text, node)
+    if _COMMENT.search(text[begin:end]):
+        raise LayoutError(f"{key.value} has comments inside, which an empty list would lose")
+    return f"{text[:begin]} []{text[end:]}"
+
+
 def without(text: str, path: Path) -> str:
     """Return the text without an entry of a mapping. Raises LayoutError if it is the only one of its mapping."""
     around, entry, _ = _found(text, path)
@@ -51,7 +99,7 @@ def without(text: str, path: Path) -> str:
         return text
     position = around.value.index(entry)
     if len(around.value) == 1:
-        raise LayoutError(f"{'.'.join(path)} is the only entry of its mapping")
+        raise LayoutError(f"{_dotted(path)} is the only entry of its mapping")
     if not around.flow_style:
         start = text.rfind("\n", 0, entry[0].start_mark.index) + 1
         return text[:start] + text[_line_end(text, _end(text, entry[1])) + 1 :]
@@ -63,21 +111,42 @@ def without(text: str, path: Path) -> str:
 Entry = tuple[Node, Node]
 
 
-def _found(text: str, path: Path) -> tuple[MappingNode, Entry | None, Path]:
-    """Return the innermost mapping on the way to `path`; the entry at `path`, or None and the steps that do not exist."""
+def _found(text: str, path: Path) -> tuple[MappingNode, Entry | None, tuple[str, ...]]:
+    """Return the innermost mapping on the way to `path`; the entry at `path`, or None and the steps that do not exist.
+
+    Raises LayoutError for an alias on the way.
+    """
     node = YAML(typ="safe", pure=True).compose(text)
     if not isinstance(node, MappingNode):
         raise LayoutError("the file is not a mapping")
     for position, step in enumerate(path):
+        here = path[: position + 1]
+        if isinstance(step, int):
+            if not isinstance(node, SequenceNode):
+                raise LayoutError(f"{_dotted(path[:position])} is not a list")
+            _check_shared(node.value[step], node.start_mark.index, here)
+            node = node.value[step]
+            continue
+        if not isinstance(node, MappingNode):
+            raise LayoutError(f"{_dotted(path[:position])} has no names")
         entry = next((one for one in node.value if isinstance(one[0], ScalarNode) and one[0].value == step), None)
         if entry is None:
-            return node, None, path[position:]
+            return node, None, tuple(map(str, path[position:]))
+        _check_shared(entry[1], entry[0].end_mark.index, here)
         if position + 1 == len(path):
             return node, entry, ()
-        if not isinstance(entry[1], MappingNode):
-            raise LayoutError(f"{'.'.join(path[: position + 1])} has no names")
         node = entry[1]
     raise LayoutError("nothing to change")
+
+
+def _check_shared(node: Node, after: int, path: Path) -> None:
+    """Raise LayoutError for an alias, whose text is elsewhere."""
+    if node.start_mark.index < after:
+        raise LayoutError(f"{_dotted(path)} is an alias (*)")
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))
 
 
 def _written(value: Any, as_json: bool) -> str:

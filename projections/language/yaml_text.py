@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
+
+from projections.language.values import number_text
 
 __all__ = ["block", "flow", "name", "scalar", "text"]
 
@@ -41,6 +44,8 @@ def flow(value: Any) -> str:
         return "[" + ", ".join(flow(one) for one in value) + "]"
     if isinstance(value, str):
         return text(value)
+    if isinstance(value, Decimal):
+        return number_text(value)
     return json.dumps(value)
 
 

@@ -43,6 +43,7 @@ from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
 from projections.local.steps import STEPS, step_mistakes
 from projections.testing.asks import ask_differences, ask_mistakes
+from projections.testing.comparison import Difference
 from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
@@ -64,7 +65,7 @@ class Case:
         """Run the case. Raises AssertionError if the items differ, UsageError if the case does not fit the rules."""
         __tracebackhide__ = True
         self.write(scenario)
-        then = self.content.get("then", "any" if "asks" in self.content and "gone" not in self.content else ())
+        then = self._then
         scenario.then_all(
             None if then == "any" else dict(_by_table(scenario, then)),
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
@@ -77,6 +78,21 @@ class Case:
             raise AssertionError("\n" + "\n".join(ranks))
         if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
             raise AssertionError("\n" + "\n".join(lines))
+
+    @property
+    def _then(self) -> Any:
+        return self.content.get("then", "any" if "asks" in self.content and "gone" not in self.content else ())
+
+    def differences(self, scenario: Scenario) -> list[Difference]:
+        """Return the items that differ from `then` and `gone`, after `write`."""
+        if self._then == "any":
+            return []
+        return scenario.differences(
+            dict(_by_table(scenario, self._then)),
+            dict(_by_table(scenario, self.content.get("gone", ()))),
+            partial=self.content.get("partial", False),
+            rules=self.content.get("rules", ()),
+        )
 
     def write(self, scenario: Scenario) -> None:
         """Do what the application does in the case: `given` and `when`."""

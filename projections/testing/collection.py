@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from projections.errors import ProjectionsError
+from projections.errors import ProjectionsError, UsageError
 from projections.language.ruleset import RuleSet
 from projections.language.selection import selected
 from projections.printable import printable
-from projections.testing.cases import Suite, read_cases
-from projections.testing.plugin import redeliver_for, rules_for
+from projections.testing.cases import Case, Suite, read_cases
+from projections.testing.plugin import UPDATED, redeliver_for, rules_for
 from projections.testing.scenario import Scenario
 from projections.testing.simulated import assert_simulation
 
@@ -29,12 +29,17 @@ class CaseFile(pytest.File):
         except ProjectionsError as error:
             raise self.CollectError(printable(str(error), lines=True)) from None
         redeliver = redeliver_for(self.config, suite.redeliver)
-        for case in suite.cases:
+        for number, case in enumerate(suite.cases):
 
-            def play(rules: RuleSet, case: Any = case) -> None:
-                case.play(Scenario(rules, redeliver=redeliver))
+            def play(rules: RuleSet, number: int = number, case: Case = case) -> None:
+                try:
+                    case.play(Scenario(rules, redeliver=redeliver))
+                except AssertionError:
+                    if not self.config.getoption("projections_update"):
+                        raise
+                    self._update(number, case, rules, redeliver)
 
-            def concerns(rules: RuleSet, names: Collection[str], case: Any = case) -> bool:
+            def concerns(rules: RuleSet, names: Collection[str], case: Case = case) -> bool:
                 scenario = Scenario(rules)
                 try:
                     case.write(scenario)
@@ -49,6 +54,16 @@ class CaseFile(pytest.File):
                 assert_simulation(rules.only(self.config.getoption("projections_select")), suite.simulate)
 
             yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
+
+    def _update(self, number: int, case: Case, rules: RuleSet, redeliver: bool) -> None:
+        """Rewrite what a case expects, and play it again: raises AssertionError if it still fails."""
+        from projections.testing.updating import update
+
+        if hasattr(self.config, "workerinput"):
+            raise UsageError("--projections-update changes files, so the tests must run in one process: add `-n 0`")
+        update(self.path, number, case, Scenario(rules, redeliver=redeliver))
+        self.config.stash.setdefault(UPDATED, []).append(f"{self.path}: {case.about}")
+        read_cases(self.path).cases[number].play(Scenario(rules, redeliver=redeliver))
 
 
 class CaseItem(pytest.Item):

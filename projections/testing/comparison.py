@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
@@ -12,11 +13,23 @@ from projections.language.values import changed_attributes
 from projections.local.items import key_words, value_words
 from projections.printable import printable
 
-__all__ = ["LEGEND", "Comparison", "diff_lines"]
+__all__ = ["LEGEND", "Comparison", "Difference"]
 
 LEGEND = "Differences: - expected, + found"
 
 Items = Mapping[ItemKey, Image]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An item that differs. `compared` are the names of its differing attributes, `listed` whether a test names it."""
+
+    key: ItemKey
+    entity: str
+    expected: Image | None
+    found: Image | None
+    compared: tuple[str, ...]
+    listed: bool
 
 
 class Comparison:
@@ -36,65 +49,62 @@ class Comparison:
 
     def differences(
         self, actual: Items, expected: Items, listed: Mapping[ItemKey, Collection[str]], *, guards: bool
-    ) -> list[str]:
-        """Return a text of one or more lines for each item that differs.
+    ) -> list[Difference]:
+        """Return the items that differ, in the order of their keys.
 
         `listed` are the items that a test names, with their attributes; the others should be as the application wrote
         them. `guards` are compared if wanted.
         """
-        found = []
-        for key in sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key)):
-            lines = list(self._item(key, actual.get(key), expected.get(key), listed.get(key), guards))
-            if lines:
-                found.append("\n".join(map(printable, lines)))
-        return found
+        keys = sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key))
+        found = (self._difference(key, actual.get(key), expected.get(key), listed.get(key), guards) for key in keys)
+        return [one for one in found if one is not None]
 
-    def differs(
-        self, key: ItemKey, actual: Image | None, expected: Image | None, listed: Collection[str] | None
-    ) -> bool:
-        """Return whether an item differs, guards aside."""
-        return any(self._item(key, actual, expected, listed, guards=False))
-
-    def _item(
+    def _difference(
         self,
         key: ItemKey,
         actual: Image | None,
         expected: Image | None,
         listed: Collection[str] | None,
         guards: bool,
-    ) -> Iterator[str]:
+    ) -> Difference | None:
         actual, expected = self._seen(actual, guards), self._seen(expected, guards)
         entity = self._entity(key, actual if actual is not None else expected or {})
-        title = f"{key_words(key, several=self._several)}  ({entity or 'no entity'})"
-        maker = self._creators.get(entity)
-        if expected is None:
-            assert actual is not None
-            if listed is None and (self._rules or self._partial) and maker not in self._rules:
-                return
+        in_part = listed is None and (self._rules or self._partial)
+        if expected is None and in_part and self._creators.get(entity) not in self._rules:
+            return None
+        names = tuple(
+            name
+            for name in sorted(changed_attributes(expected, actual))
+            if self._compared(entity, name, listed) and name not in self._program.tables[key.table].key_attributes
+        )
+        if actual is not None and expected is not None and not names:
+            return None
+        return Difference(key, entity, expected, actual, names, listed is not None)
+
+    def lines(self, one: Difference) -> list[str]:
+        """Return a difference as text: a title, and a line for each value."""
+        return list(map(printable, self._lines(one)))
+
+    def _lines(self, one: Difference) -> Iterator[str]:
+        title = f"{key_words(one.key, several=self._several)}  ({one.entity or 'no entity'})"
+        maker = self._creators.get(one.entity)
+        if one.expected is None:
             by = f", created by rule {maker}" if maker else ""
             yield f"{title} exists{by}, but should not:"
-            yield from self._attributes(key, actual, "+")
-        elif actual is None:
+            yield from self._attributes(one.key, one.found or {}, "+")
+        elif one.found is None:
             by = f", rule {maker} should create it" if maker else ""
-            yield (
-                f"{title} is missing{by}:"
-                if listed is not None
-                else (f"{title} is missing, although the application wrote it:")
-            )
-            yield from self._attributes(key, expected, "-")
+            yield f"{title} is missing{by if one.listed else ', although the application wrote it'}:"
+            yield from self._attributes(one.key, one.expected, "-")
         else:
+            yield title + (
+                "" if one.listed else "  is not listed in `then`, so it should be as the application wrote it"
+            )
             rows = [
-                (name, expected.get(name), actual.get(name), self._rule(entity, name))
-                for name in sorted(changed_attributes(expected, actual))
-                if self._compared(entity, name, listed)
+                (name, one.expected.get(name), one.found.get(name), self._rule(one.entity, name))
+                for name in one.compared
             ]
-            if rows:
-                yield title + (
-                    ""
-                    if listed is not None
-                    else "  is not listed in `then`, so it should be as the application wrote it"
-                )
-                yield from diff_lines(rows)
+            yield from _diff_lines(rows)
 
     def _compared(self, entity: str, name: str, listed: Collection[str] | None) -> bool:
         """Return whether an attribute of an item is compared, by the names that a test lists for the item."""
@@ -133,7 +143,7 @@ class Comparison:
         return f"rule {origin.rule}: {origin.how}" if origin else ""
 
 
-def diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iterator[str]:
+def _diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iterator[str]:
     """Yield the differences of attributes, each with its name, the expected value, the one found, and the rule.
 
     Of lists and maps, only the parts that differ.

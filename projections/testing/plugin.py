@@ -6,6 +6,8 @@ and `rules.yaml` in the root directory.
 
 `--projections-select RULES` skips the cases of case files in which no selected rule has a source item. All rules run.
 
+`--projections-update` rewrites `then` and `gone` of the cases in case files that fail. Comments and layout stay.
+
 `redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
 in pytest's configuration: every batch is delivered twice, and at the end the whole stream once more.
 
@@ -33,6 +35,10 @@ MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and 
 REDELIVER = "Deliver every batch twice, and the whole stream again at the end."
 
 
+UPDATED = pytest.StashKey[list[str]]()
+"""The cases that were rewritten, each with its file."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("projections", "rules of dynamodb-projections")
     group.addoption("--projections-rules", metavar="FILE", help="The rule file under test.")
@@ -49,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="Only cases of case files that concern these rules: `name`, `tag:x`, `+name`, `name+`, as in --select.",
     )
+    group.addoption(
+        "--projections-update",
+        action="store_true",
+        help="Rewrite `then` and `gone` of cases that fail, so that they pass.",
+    )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
     parser.addini(
         "projections_redeliver",
@@ -60,6 +71,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if updated := config.stash.get(UPDATED, []):
+        from projections.printable import printable
+
+        terminalreporter.section("cases that were rewritten: review the changes")
+        for line in updated:
+            terminalreporter.write_line(printable(line))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

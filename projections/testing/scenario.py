@@ -17,7 +17,7 @@ from projections.language.values import plain_item
 from projections.local.items import key_of, wire_item
 from projections.local.steps import Application, Item, Key
 from projections.stores.memory import MemoryStore
-from projections.testing.comparison import LEGEND, Comparison
+from projections.testing.comparison import LEGEND, Comparison, Difference
 from projections.testing.local_run import LocalRun
 from projections.testing.simulated import assert_simulation
 
@@ -182,16 +182,31 @@ class Scenario:
         __tracebackhide__ = True
         self.settle()
         names = selected(self.program.typed, rules)
-        problems: list[str] = []
-        if items is not None:
-            expected, listed, actual = self._compared(items, gone or {})
-            comparison = Comparison(self.program, partial=partial, rules=names)
-            problems = comparison.differences(actual, expected, listed, guards=guards)
-            problems = [LEGEND, *problems] if problems else []
+        found = (
+            [] if items is None else self.differences(items, gone or {}, guards=guards, partial=partial, rules=rules)
+        )
+        comparison = Comparison(self.program)
+        problems = [LEGEND] if found else []
+        problems += [line for one in found for line in comparison.lines(one)]
         if quarantined != "any":
             problems += self._rejections(list(quarantined), names)
         if problems:
             raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
+
+    def differences(
+        self,
+        items: Mapping[str, Iterable[Item]],
+        gone: Mapping[str, Iterable[Key]],
+        *,
+        guards: bool = False,
+        partial: bool = False,
+        rules: Iterable[str] = (),
+    ) -> list[Difference]:
+        """Return the items that differ from what `then_all` would assert."""
+        self.settle()
+        expected, listed, actual = self._compared(items, gone)
+        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
+        return comparison.differences(actual, expected, listed, guards=guards)
 
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
         """Assert that random histories pass under these rules, with every fault of Lambda and DynamoDB.

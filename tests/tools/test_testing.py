@@ -435,6 +435,74 @@ cases:
     assert "cases[0].rules: expected a list of rules that are compared, such as `[likes]`" in told(result)
 
 
+UPDATED = f"""
+# a comment at the top
+cases:
+  - about: attributes    # after the name
+    when: [{{put: {POST}}}]
+    then:
+      # the target
+      - {{ PK: "POST#1",  SK: METADATA, likeCount: 5, gone: 1 }}   # five?
+  - about: nothing is listed
+    when: [{{put: {POST}}}, {{put: {{PK: USER#b, SK: "LIKE#POST#1"}}}}]
+  - about: gone and missing
+    given: [{POST}]
+    when:
+      - update: {{PK: USER#a, SK: "POST#1", title: New, tags: {{SS: [y, x]}}}}
+    then: [{{PK: "POST#2", SK: METADATA}}, {{PK: "POST#3", SK: METADATA}}]
+    gone: [[USER#z, PROFILE], ["POST#1", METADATA]]
+  - about: partial
+    partial: true
+    when: [{{put: {POST}}}]
+    then:
+      - PK: POST#1
+        SK: METADATA
+        likeCount: 1.5     # half a like
+"""
+
+
+def test_update_rewrites_what_cases_expect_and_keeps_the_rest(run: Run, pytester: pytest.Pytester) -> None:
+    result = run("--projections-update", a_cases=UPDATED)
+    result.assert_outcomes(passed=4)
+    assert "a_cases.projections.yaml: gone and missing" in told(result)
+    run().assert_outcomes(passed=4)
+    text = (pytester.path / "a_cases.projections.yaml").read_text()
+    for line in (
+        "# a comment at the top",
+        "  - about: attributes    # after the name",
+        "      # the target",
+        '      - { PK: "POST#1",  SK: METADATA, likeCount: 0, title: T }   # five?',
+        '    then: [{ PK: "POST#1", SK: METADATA, title: T, likeCount: 1 }]',
+        '    then: [{ PK: "POST#1", SK: METADATA, likeCount: 0, title: New, tags: { SS: [x, "y"] } }]',
+        "    gone: [[USER#z, PROFILE]]",
+        "        likeCount: 0     # half a like",
+    ):
+        assert line in text.split("\n"), text
+    again = run("--projections-update")
+    again.assert_outcomes(passed=4)
+    assert "rewritten" not in told(again)
+    assert (pytester.path / "a_cases.projections.yaml").read_text() == text
+
+
+def test_update_refuses_what_other_cases_share(run: Run, pytester: pytest.Pytester) -> None:
+    shared = f"""
+cases:
+  - about: one
+    when: [{{put: {POST}}}]
+    then: [&meta {{PK: "POST#1", SK: METADATA, title: T, likeCount: 1}}]
+  - about: two
+    when: [{{put: {POST}}}]
+    then: [*meta]
+"""
+    result = run("--projections-update", a_cases=shared)
+    result.assert_outcomes(failed=2)
+    assert ":3: cannot be updated: other parts of the file share its items by an anchor (&); change the case" in told(
+        result
+    )
+    assert ":6: cannot be updated: cases.1.then.0 is an alias (*); change the case by hand" in told(result)
+    assert (pytester.path / "a_cases.projections.yaml").read_text() == shared
+
+
 def test_a_push_of_more_than_a_page_is_finished_by_the_worker(scenario: Scenario) -> None:
     comments = [
         {"PK": "POST#1", "SK": f"COMMENT#{number:04}", "userId": "a", "GSI1PK": "AUTHOR#a"} for number in range(1100)

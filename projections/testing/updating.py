@@ -1,0 +1,119 @@
+"""Rewrites the expected items of a case file to those that the rules give. Comments and layout stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import UsageError
+from projections.language.editing import LayoutError, with_element, with_merged, without, without_element
+from projections.language.editing import Path as Place
+from projections.language.source import read
+from projections.local.items import key_of
+from projections.testing.cases import Case
+from projections.testing.comparison import Difference
+from projections.testing.scenario import Scenario
+
+__all__ = ["update"]
+
+
+def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
+    """Change `then` and `gone` of one case so that they agree with the items. `number` counts from 0.
+
+    Raises UsageError if the file has something that cannot be changed alone, such as an alias.
+    """
+    case.write(scenario)
+    text = path.read_bytes().decode("utf-8-sig")
+    try:
+        changed = _changed(text, number, case, scenario)
+        if _others(text, number) != _others(changed, number):
+            raise LayoutError("other parts of the file share its items by an anchor (&)")
+    except LayoutError as error:
+        raise UsageError(f"{path}:{case.line}: cannot be updated: {error}; change the case by hand") from None
+    path.write_text(changed, encoding="utf-8", newline="")
+
+
+def _others(text: str, number: int) -> Any:
+    """Return the content of the file without what an update of a case may change."""
+    data = read(text, exact=True).data
+    for name in ("then", "gone"):
+        data["cases"][number].pop(name, None)
+    return data
+
+
+def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
+    place: Place = ("cases", number)
+    listed = dict(_places(scenario, case, place, "then"))
+    absent = dict(_places(scenario, case, place, "gone"))
+    removed: list[Place] = []
+    added: list[tuple[str, ItemKey, Any]] = []
+    for difference in case.differences(scenario):
+        key = difference.key
+        if key in listed and difference.found is not None:
+            text = _with_attributes(text, listed[key], difference)
+        elif key in listed:
+            removed.append(listed[key])
+        elif difference.found is None:
+            added.append(("gone", key, _plain(scenario.program.tables[key.table].wire(key))))
+        else:
+            if key in absent:
+                removed.append(absent[key])
+            keys = scenario.program.tables[key.table].key_attributes
+            item = {name: value for name, value in difference.found.items() if name in (*keys, *difference.compared)}
+            added.append(("then", key, _plain(item)))
+    for where in sorted(removed, key=lambda where: int(where[-1]), reverse=True):
+        text = without_element(text, where[:-1], int(where[-1]))
+    for name, key, value in added:
+        by_table = isinstance(case.content.get(name), Mapping) or len(scenario.program.tables) > 1
+        text = with_element(text, (*place, name, key.table) if by_table else (*place, name), value)
+    return text
+
+
+def _places(scenario: Scenario, case: Case, place: Place, name: str) -> Iterator[tuple[ItemKey, Place]]:
+    """Yield the keys of the items that a case lists, with their places in the file."""
+    content = case.content.get(name, ())
+    lists = content.items() if isinstance(content, Mapping) else [(next(iter(scenario.program.tables)), content)]
+    for table, items in lists:
+        inner: Place = (*place, name, table) if isinstance(content, Mapping) else (*place, name)
+        for position, item in enumerate(items if items != "any" else ()):
+            yield key_of(scenario.program, table, item, name), (*inner, position)
+
+
+def _with_attributes(text: str, where: Place, difference: Difference) -> str:
+    found = difference.found or {}
+    for name in difference.compared:
+        if name not in found:
+            text = without(text, (*where, name))
+        else:
+            text = with_merged(text, (*where, name), _plain_value(found[name]), whole=True)
+    return text
+
+
+def _plain(image: Image) -> dict[str, Any]:
+    return {name: _plain_value(value) for name, value in image.items()}
+
+
+def _plain_value(value: Value) -> Any:
+    """Return a value as case files have it, with all digits of a number."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "N":
+            return Decimal(content)
+        case "B":
+            return {"$binary": content}
+        case "NULL":
+            return None
+        case "L":
+            return [_plain_value(element) for element in content]
+        case "M":
+            return _plain(content)
+        case "SS":
+            return {"SS": sorted(content)}
+        case "NS":
+            return {"NS": sorted(map(Decimal, content))}
+        case "BS":
+            return {"BS": [{"$binary": element} for element in sorted(content)]}
+    return content
