@@ -9,6 +9,8 @@ sorting.
 On DynamoDB Local, all scores are whole numbers on one board. In the memory store, 50 % are. 30 % are on a board of both
 signs and two decimals, and 20 % on 50 boards of lap times, of which the least is the best and many are equal.
 
+A million scores in the memory store take 2.3 GB of memory and 8 minutes of CPU.
+
 Units are those that DynamoDB charges: two for each action of a transaction, four for the first group of a board if it has
 more than 1 KB. No other item has more, which is checked.
 """
