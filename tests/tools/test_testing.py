@@ -480,7 +480,7 @@ def test_update_rewrites_what_cases_expect_and_keeps_the_rest(run: Run, pytester
         assert line in text.split("\n"), text
     again = run("--projections-update")
     again.assert_outcomes(passed=4)
-    assert "rewritten" not in told(again)
+    assert "cases that were rewritten" not in told(again)
     assert (pytester.path / "a_cases.projections.yaml").read_text() == text
 
 
