@@ -95,7 +95,8 @@ def _functions(
     if stack:
         with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
             if ages := freshness(there.client("cloudwatch"), stack, list(live.program.rules), now):
-                yield status.freshness(ages)
+                about = live.program.about
+                yield status.freshness(ages, {name: one["within"] for name, one in about.items() if "within" in one})
 
     def throttling(name: str) -> Finding:
         schemas = live.program.tables

@@ -67,6 +67,16 @@ class Deployment:
         suffixes = _suffixes(self.program.tables)
         return tuple(_needs(self.program, name, suffixes[name]) for name in self.program.tables)
 
+    @cached_property
+    def within(self) -> tuple[tuple[str, str, int], ...]:
+        """Each rule with `within`: its name, a suffix for a logical id, and the seconds. Shadow rules publish nothing."""
+        rules = self.program.rules
+        names = [
+            name for name, about in self.program.about.items() if "within" in about and rules[name].mode != "shadow"
+        ]
+        suffixes = _suffixes(dict.fromkeys(names))
+        return tuple((name, suffixes[name], int(self.program.about[name]["within"])) for name in names)
+
 
 def entities_of(program: Program, table: str) -> list[Entity]:
     """Return the entities of a table that any rule reads or writes."""

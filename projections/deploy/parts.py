@@ -71,8 +71,37 @@ def part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[st
         return _environment(deployment)
     if name == "version":
         return _version(deployment)
+    if name == "freshness alarms":
+        return _freshness_alarms(deployment)
     assert table is not None, f"{name} is of one table"
     return {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters}[name](table)
+
+
+def _freshness_alarms(deployment: Deployment) -> list[str]:
+    """Return an alarm for each rule with `within`."""
+    lines: list[str] = []
+    for name, suffix, seconds in deployment.within:
+        lines += [
+            f"Freshness{suffix}Alarm:",
+            "  Type: AWS::CloudWatch::Alarm",
+            "  Properties:",
+            f"    AlarmDescription: The rule {name} processes changes later than its `within` of {seconds} s. Check the lag "
+            "and the log of the stream function.",
+            "    Namespace: Projections",
+            f"    MetricName: freshness.{name}",
+            "    Dimensions: [{ Name: service, Value: !Ref AWS::StackName }]",
+            "    Statistic: Maximum",
+            "    Period: 60",
+            "    EvaluationPeriods: 5",
+            "    DatapointsToAlarm: 2",
+            f"    Threshold: {seconds}",
+            "    ComparisonOperator: GreaterThanThreshold",
+            "    TreatMissingData: notBreaching",
+            "    AlarmActions: !If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]",
+            "    OKActions: !If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]",
+            "",
+        ]
+    return lines
 
 
 # A table by its name, its ARN, its stream

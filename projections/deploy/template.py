@@ -52,7 +52,7 @@ def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None)
             position, inner, otherwise = _block(lines, position)
             yield from _written(inner if facts[found["rest"]] else otherwise, deployment, table)
         elif found["word"] == "insert":
-            yield from (found["indent"] + text for text in parts.part(found["rest"], deployment, table))
+            yield from ((found["indent"] + text).rstrip() for text in parts.part(found["rest"], deployment, table))
         position += 1
 
 

@@ -10,6 +10,7 @@ Patterns (`where`, `match`) are documents here, and templates and expressions ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
@@ -605,6 +606,8 @@ class About:
     owner: str | None = None
     tags: tuple[str, ...] = ()
     disabled: bool = False
+    within: int | None = None
+    """How many seconds old a change may be when the rule has processed it."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> About:
@@ -612,11 +615,26 @@ class About:
 
     def to_document(self) -> dict[str, Any]:
         """Return what is given as a document."""
-        parts = {"description": self.description, "owner": self.owner, "tags": [*self.tags], "disabled": self.disabled}
+        parts = {
+            "description": self.description,
+            "owner": self.owner,
+            "tags": [*self.tags],
+            "disabled": self.disabled,
+            "within": self.within,
+        }
         return {name: value for name, value in parts.items() if value}
 
 
 NOTHING = About()
+
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([smh])")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds_of(duration: str) -> int | None:
+    """Return the seconds of a duration such as `30s`, `5m` or `1h`; None for any other text."""
+    found = _DURATION.fullmatch(duration)
+    return int(found[1]) * _UNITS[found[2]] if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,13 @@ def _about(rules: Rules) -> Iterator[tuple[str, dict[str, canonical.About]]]:
     tables = {name: canonical.About(table.description) for name, table in rules.all_tables.items()}
     entities = {name: canonical.About(entity.description) for name, entity in rules.entities.items()}
     said = {
-        name: canonical.About(rule.description, rule.owner, tuple(dict.fromkeys(rule.tags)), not rule.enabled)
+        name: canonical.About(
+            rule.description,
+            rule.owner,
+            tuple(dict.fromkeys(rule.tags)),
+            not rule.enabled,
+            canonical.seconds_of(rule.within) if rule.within is not None else None,
+        )
         for name, rule in rules.projections.items()
     }
     for part, abouts in (("tables", tables), ("entities", entities), ("projections", said)):

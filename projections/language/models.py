@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language import document
 from projections.language.actions import Aggregate, Compute, Copy, Embed, Latest, Model, Rank, Top
-from projections.language.canonical import Document
+from projections.language.canonical import Document, seconds_of
 from projections.language.forms import (
     AttributeName,
     CaseForm,
@@ -58,6 +58,17 @@ TAG = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 
 Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
 Tag = Annotated[str, StringConstraints(max_length=64, pattern=TAG)]
+
+
+def _duration(text: str) -> str:
+    if seconds_of(text) is None:
+        raise PydanticCustomError(
+            "duration", "invalid duration: write a whole number from 1 to 9999 and a unit: 30s, 5m or 1h"
+        )
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
@@ -159,6 +170,11 @@ class Projection(Model):
         default=None, description="Who is responsible for the rule: a team, an address, a channel."
     )
     tags: list[Tag] = Field(default=[], description="Names of groups of rules, for `--select tag:x`.")
+    within: Duration | None = Field(
+        default=None,
+        description="How old a change may be when the rule has processed it, such as `30s`, `5m` or `1h`: the template gets "
+        "an alarm.",
+    )
     enabled: bool = Field(
         default=True,
         description="`false`: the rule writes nothing to the tables, and the values that it wrote stay. The ledger is "

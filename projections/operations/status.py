@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
@@ -347,11 +348,15 @@ def lag(seconds: float | None) -> Finding:
     return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, says, todo, seconds)
 
 
-def freshness(ages: Mapping[str, tuple[float, float]]) -> Finding:
-    """Report p50 and p99 of the age of changes by rule, the oldest first."""
+def freshness(ages: Mapping[str, tuple[float, float]], within: Mapping[str, float] = MappingProxyType({})) -> Finding:
+    """Report p50 and p99 of the age of changes by rule, the oldest first. `within` has the limits of rules in seconds."""
     oldest = sorted(ages.items(), key=lambda one: (-one[1][1], one[0]))
     said = ", ".join(f"{rule} {p50:.1f} s / {p99:.1f} s" for rule, (p50, p99) in oldest)
     worst = oldest[0][1][1]
+    late = [f"{rule} ({within[rule]:g} s)" for rule, (_, p99) in oldest if p99 > within.get(rule, p99)]
+    if late:
+        todo = f"p99 exceeds `within` of {', '.join(late)}. Check `lag` and the log of the stream function."
+        return Finding("freshness", LOOK, f"age of changes when the rule had read them, p50 / p99: {said}", todo, worst)
     return Finding("freshness", FINE, f"age of changes when the rule had read them, p50 / p99: {said}", value=worst)
 
 

@@ -7,8 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
+import projections
 from projections.aws.metrics import freshness
+from projections.deploy.needs import Deployment
+from projections.deploy.template import sam_template
 from projections.operations import status
 from tests.engine.world import World
 
@@ -85,3 +89,47 @@ def test_status_reports_p50_and_p99_by_rule() -> None:
     found = status.freshness({**ages, "feed": (0.2, 40.0)})
     assert (found.subject, found.value) == ("freshness", 40.0)
     assert found.says.endswith("p50 / p99: feed 0.2 s / 40.0 s, likes 2.0 s / 30.5 s")
+
+
+WITHIN = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+projections:
+  like-count: {from: Like, within: 2m, aggregate: {into: Post, set: {likeCount: count}}}
+  likeCount: {from: Like, within: 30s, aggregate: {into: Post, set: {likers: count}}}
+  stars: {from: Like, within: 9s, enabled: false, aggregate: {into: Post, set: {stars: sum(stars)}}}
+"""
+
+
+def test_within_makes_an_alarm_for_each_rule_that_publishes() -> None:
+    program = projections.loads(WITHIN).program
+    text = sam_template(Deployment("rules.yaml", program))
+    resources = YAML(typ="rt").load(text)["Resources"]
+    alarms = {name: one["Properties"] for name, one in resources.items() if name.startswith("Freshness")}
+    assert {name: (one["MetricName"], one["Threshold"]) for name, one in alarms.items()} == {
+        "FreshnessLikeCountAlarm": ("freshness.like-count", 120),
+        "FreshnessLikeCount2Alarm": ("freshness.likeCount", 30),
+    }
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_within_changes_no_fingerprint() -> None:
+    without = WITHIN.replace("within: 2m, ", "").replace("within: 30s, ", "").replace("within: 9s, ", "")
+    one, other = projections.loads(WITHIN).program, projections.loads(without).program
+    assert one.fingerprint == other.fingerprint
+    assert {rule.fingerprint for rule in one.rules.values()} == {rule.fingerprint for rule in other.rules.values()}
+
+
+@pytest.mark.parametrize("text", ["30", "0s", "1.5m", "soon", "10000s", "30 s", "1d"])
+def test_an_invalid_duration_is_a_mistake(text: str) -> None:
+    with pytest.raises(projections.RulesError, match="invalid duration: write a whole number"):
+        projections.loads(WITHIN.replace("2m", f'"{text}"'))
+
+
+def test_status_warns_where_p99_exceeds_within() -> None:
+    ages = {"likes": (2.0, 30.5), "feed": (0.2, 40.0)}
+    found = status.freshness(ages, {"likes": 30, "feed": 40})
+    assert (found.level, found.todo.partition(".")[0]) == (status.LOOK, "p99 exceeds `within` of likes (30 s)")
+    assert status.freshness(ages, {"likes": 31}).level == status.FINE
