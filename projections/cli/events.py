@@ -31,10 +31,10 @@ def command(files: tuple[str, ...], rules: str | None, tables: tuple[str, ...], 
     """Make stream events from plain items, table exports or other events.
 
     Prints one Lambda event with the records of all FILES. FILES are event files as for `replay`; - is standard input. For
-    `sam local invoke`, name the function's table with --table, because it rejects records of other tables.
+    `sam local invoke`, name the function's table with --table, because the function rejects records of other tables.
 
-    Records that this command makes count as older than those of any real stream: a function ignores them for items of which
-    it has processed real records.
+    The records count as older than those of any real stream. If a function has processed real records of an item, it
+    ignores these records of that item.
 
     \b
     A file of plain items, in YAML or JSON:

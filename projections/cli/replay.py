@@ -62,7 +62,7 @@ def command(
     EVENTS are files, - is standard input. A file has stream records, as Lambda or `aws dynamodbstreams get-records` give
     them; an object that Lambda wrote to S3 on failure; or items, each as an insert: plain items, the output of `aws dynamodb
     scan`, or a file of a table export. Steps such as {"put": {…}} are writes; `projections events --help` shows them. A file
-    is JSON, JSON lines or YAML, and may be compressed by gzip. A directory is that of a table export.
+    is JSON, JSON lines or YAML, and may be compressed by gzip. A directory must contain a table export.
 
     First, puts the newest version of each recorded item of the application into temporary tables, in memory
     or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
@@ -72,7 +72,8 @@ def command(
 
     With --ask, runs a query of the rule file on the temporary tables afterwards.
 
-    At the end, lists the items that belong to no entity, and the rules that no item fits, with reasons and similar names.
+    At the end, lists the items that belong to no entity, and the rules that apply to no item, with reasons and similar
+    names.
 
     Exits with 1 if records were quarantined or failed.
 

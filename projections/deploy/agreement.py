@@ -140,7 +140,7 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
     for name, value in variables(pair.ours).items():
         if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
             reason = f"{function.id} has no environment variable {name}"
-            instead = f"`projections template` sets it to {value}"
+            instead = f"set it to {value}, as `projections template` does"
             yield both.finding(ENVIRONMENT, _place(both, function), reason, instead, rated="warning")
 
 

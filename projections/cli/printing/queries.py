@@ -38,7 +38,7 @@ def print_patterns(patterns: Sequence[AccessPattern], file: str, *, verbose: boo
         if verbose or one.plan.verdict in ("filtered", "incomplete", "none"):
             _print_details(out, one, verbose=verbose)
     if sum(one.offer is not None for one in patterns) > 1:
-        out.print(styled("Each addition is made for the rules as they are, and can answer several queries."))
+        out.print(styled("Each addition is computed for the current rules, and can answer several queries."))
         out.print(styled("Add one, then run the command again."))
     first = next((one.query.name for one in patterns if one.offer is not None), None)
     if first is not None:

@@ -290,7 +290,7 @@ def _print_unused(out: Console, found: Unused) -> None:
         if len(found.items) > MOST:
             out.print(f"  and {len(found.items) - MOST:,} more")
     if found.rules:
-        out.print("Rules that no item fits:")
+        out.print("Rules that apply to no item:")
         print_grid(out, [[(" ", ""), (one.rule, "cyan"), (one.reason, "dim")] for one in found.rules])
 
 

@@ -109,11 +109,11 @@ def _conditions(document: Document, query: Query) -> Iterator[Addition]:
         except LanguageError:
             continue
         narrowed = replace(query, where=pattern)
-        words = f"if only the items in {path.index} are meant, add this condition to `where`"
+        words = f"if only the items in {path.index} are meant, add the condition to `where`"
         if names := [name for name in lacking if lacking[name] == [{"exists": True}]]:
             words += (
                 f" (if all {path.entity} items have {' and '.join(names)}, add `required: [{', '.join(names)}]` to "
-                f"{path.entity} instead)"
+                f"{path.entity} instead of testing {' and '.join(names)})"
             )
         yield Addition(words, _changed(narrowed), narrowed)
 

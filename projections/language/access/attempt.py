@@ -358,13 +358,13 @@ class _Attempt:
             for name in path.suffices:
                 if not known_present(self.known, name):
                     return (
-                        f"{path.index} does not hold items without {name}; if all have it or only those are meant, add "
+                        f"{path.index} does not hold items without {name}; if only items that have it are meant, add "
                         f"{name}: [{{exists: true}}] to `where`"
                     )
             for pattern in path.conditions:
                 if not implies(self.known, pattern):
                     words = describe(pattern)
-                    return f"{path.index} holds only items where {words}; add this to `where` if they are meant"
+                    return f"{path.index} holds only items where {words}; if only these are meant, add this to `where`"
             for pattern in path.earlier:
                 if not self._excluded(pattern):
                     words = describe(pattern)

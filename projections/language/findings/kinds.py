@@ -542,7 +542,7 @@ CHILDREN_NOT_INDEXED = Kind(
     "template lacks a value. A change of the parent then does not update the child: its embedded values are outdated, or "
     "absent if the child is older than the parent. `verify` reports the difference.",
     fix="If every child has the attribute, add it to `required` of the entity. Otherwise use only key variables in the key "
-    "of this index, or let the key of the child begin with that of its parent, so that no index is needed.",
+    "of this index, or put the children into the partition of their parent, so that no index is needed.",
     example="""\
 projections:
   byUser: {from: Like, index: {GSI1PK: "USER#{user}", GSI1SK: "{at}"}}
