@@ -22,11 +22,20 @@ from projections.language.syntax import suggest
 from projections.local.items import key_of, key_words, wire_item
 from projections.stores.memory import MemoryStore
 
-__all__ = ["STEPS", "Application", "Item", "Key", "step_mistakes"]
+__all__ = ["STEP", "STEPS", "Application", "Item", "Key", "step_mistakes"]
 
 STEPS = ("put", "update", "delete", "expire")
 
-_NAMES = {*STEPS, "table", "remove", "add"}
+STEP = {
+    "put": "an item, which replaces one under the same key (PutItem)",
+    "update": "a key, and the attributes that are set (UpdateItem)",
+    "delete": "a key: `{PK: …, SK: …}` or `[…, …]` (DeleteItem)",
+    "expire": "a key, whose item is deleted as by DynamoDB's TTL",
+    "remove": "with `update`: a list of attributes that are removed",
+    "add": "with `update`: attributes with numbers or sets that are added",
+    "table": "the table, if the rules have several",
+}
+"""The names in a step, with their meaning."""
 
 Item = Mapping[str, Any]
 Key = Mapping[str, Any] | Sequence[Any]
@@ -44,9 +53,9 @@ def step_mistakes(step: object, path: Location) -> Iterator[Mistake]:
             at_key=True,
         )
         return
-    if unknown := [name for name in step if name not in _NAMES]:
+    if unknown := [name for name in step if name not in STEP]:
         for name in unknown:
-            hint = suggest(name, sorted(_NAMES)) or f"; allowed are {', '.join(sorted(_NAMES))}"
+            hint = suggest(name, sorted(STEP)) or f"; allowed are {', '.join(sorted(STEP))}"
             yield Mistake((*path, name), f"unknown{hint}", at_key=True)
         return
     verbs = [name for name in STEPS if name in step]

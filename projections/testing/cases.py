@@ -32,7 +32,7 @@ With several tables, `given`, `then` and `gone` are mappings of tables to lists,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,29 @@ from projections.testing.comparison import Difference
 from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
-__all__ = ["Case", "Suite", "read_cases"]
+__all__ = ["CASE", "FILE", "Case", "Suite", "read_cases"]
 
-_FILE = {"rules", "redeliver", "simulate", "cases"}
-_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks", "ranks", "partial", "rules"}
+FILE = {
+    "rules": "the rule file, relative to this file, or the rules themselves; else those of pytest's configuration",
+    "redeliver": "`true`: every batch is delivered twice, and at the end the whole stream again",
+    "simulate": "a number of random histories, which are one more test",
+    "cases": "the cases",
+}
+"""The names in a case file, with their meaning."""
+
+CASE = {
+    "about": "a sentence, the test's name",
+    "given": "items that the application puts first",
+    "when": "steps, one after the other",
+    "then": "the items with derived values; all others should be as the application wrote them. `any` accepts all items",
+    "partial": "`true`: only the attributes in `then` are compared, and no other items",
+    "rules": "a list of rules: the attributes in `then` and those that these rules write are compared, on all items",
+    "gone": "items, or keys such as `[POST#p1, METADATA]`, that should not exist",
+    "quarantined": "rejections, each with any of `rule`, `key` and a part of its `reason`; `any` accepts all",
+    "asks": "queries, each with the items that it `gives`, in order: `{query: NAME, with: {…}, gives: […]}`",
+    "ranks": "boards of `rank`, the best score first: `{rule: NAME, board: {…}, scores: […]}`",
+}
+"""The names in a case, with their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +166,7 @@ def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:
     if not isinstance(data, dict):
         yield Mistake((), "expected a mapping with `cases`, and optionally `rules`, `redeliver`, `simulate`")
         return
-    yield from _names(data, (), _FILE)
+    yield from _names(data, (), FILE)
     kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
         "rules": ((str, dict), "a file, or the rules themselves"),
         "redeliver": (bool, "true or false"),
@@ -170,7 +189,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
     if not isinstance(case, dict):
         yield Mistake(path, "expected a case: a mapping with `about`, `given`, `when`, `then`")
         return
-    yield from _names(case, path, _CASE | more)
+    yield from _names(case, path, CASE.keys() | more)
     about = case.get("about")
     if not isinstance(about, str) or not about:
         yield Mistake((*path, "about"), "every case needs a sentence that describes it")
@@ -203,7 +222,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
         yield from step_mistakes(step, (*path, "when", number))
 
 
-def _names(data: Mapping[str, Any], path: Location, known: set[str] | frozenset[str]) -> Iterator[Mistake]:
+def _names(data: Mapping[str, Any], path: Location, known: Collection[str]) -> Iterator[Mistake]:
     for name in data:
         if name not in known:
             hint = suggest(name, sorted(known)) or f"; allowed are {', '.join(sorted(known))}"

@@ -47,14 +47,23 @@ class Scenario:
     # What the application writes
 
     def given(self, *items: Item, table: str | None = None) -> Scenario:
-        """Put items in this order, and settle. Returns the scenario, as all methods that write do."""
+        """Put items in this order, and settle. Returns the scenario, as all methods that write do.
+
+        >>> projections.given({"PK": "POST#p1", "SK": "METADATA"}, {"PK": "POST#p1", "SK": "LIKE#ann"}).items()
+        [{'PK': 'POST#p1', 'SK': 'LIKE#ann'}, {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 1, 'stars': 0}]
+        """
         for item in items:
             self._application.put(item, table, "given")
         self.settle()
         return self
 
     def put(self, item: Item, *, table: str | None = None) -> Scenario:
-        """Put an item, which replaces one under the same key (PutItem)."""
+        """Put an item, which replaces one under the same key (PutItem).
+
+        >>> _ = projections.put({"PK": "POST#p1", "SK": "METADATA"}).put({"PK": "POST#p1", "SK": "LIKE#ann"})
+        >>> projections.put({"PK": "POST#p1", "SK": "LIKE#ann", "stars": 3}).item(["POST#p1", "METADATA"])
+        {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 1, 'stars': 3}
+        """
         self._application.put(item, table)
         return self
 
@@ -71,22 +80,41 @@ class Scenario:
 
         Attributes in `key` that are not key attributes are set, as in case files: `update({"PK": "A", "SK": "B", "title":
         "New"})`. So `key` may be a whole item; `set`, `remove` and `add` override its attributes.
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA", "draft": True, "views": 1})
+        >>> _ = projections.update({"PK": "POST#p1", "SK": "METADATA", "title": "New"}, remove=["draft"], add={"views": 2})
+        >>> projections.item(["POST#p1", "METADATA"])
+        {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0, 'stars': 0, 'title': 'New', 'views': 3}
         """
         self._application.update(key, set, remove=remove, add=add, table=table)
         return self
 
     def delete(self, key: Key, *, table: str | None = None) -> Scenario:
-        """Delete an item, if it exists (DeleteItem)."""
+        """Delete an item, if it exists (DeleteItem).
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
+        >>> projections.delete(["POST#p1", "LIKE#ann"]).items()
+        [{'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0, 'stars': 0}]
+        """
         self._application.delete(key, table)
         return self
 
     def expire(self, key: Key, *, table: str | None = None) -> Scenario:
-        """Delete an item as DynamoDB's TTL does, which rules may treat differently (`expired`)."""
+        """Delete an item as DynamoDB's TTL does, which rules may treat differently (`expired`).
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA"}, {"PK": "POST#p1", "SK": "LIKE#ann", "stars": 3})
+        >>> projections.expire(["POST#p1", "LIKE#ann"]).items()
+        [{'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 1, 'stars': 0}]
+        """
         self._application.expire(key, table)
         return self
 
     def do(self, step: Mapping[str, Any]) -> Scenario:
-        """Do a step as case files have it, such as `{"put": {…}}`."""
+        """Do a step as case files have it, such as `{"put": {…}}`.
+
+        >>> projections.do({"put": {"PK": "POST#p1", "SK": "METADATA"}}).item(["POST#p1", "METADATA"])["likeCount"]
+        0
+        """
         self._application.step(step)
         return self
 
@@ -94,22 +122,40 @@ class Scenario:
 
     @property
     def store(self) -> MemoryStore:
-        """The settled tables and the ledger, for operations on them (`projections.verify` and others)."""
+        """The settled tables and the ledger, for operations on them (`projections.verify` and others).
+
+        >>> import projections as package
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA"}).put({"PK": "POST#p1", "SK": "LIKE#ann"})
+        >>> package.verify(projections.store, projections.rules, patience=0).ok
+        True
+        """
         self.settle()
         return self._store
 
     def settle(self) -> None:
-        """Run the functions until nothing changes. Raises AssertionError if records fail, or the items change forever."""
+        """Run the functions until nothing changes. Raises AssertionError if records fail, or the items change forever.
+
+        >>> projections.put({"PK": "POST#p1", "SK": "METADATA"}).settle()
+        """
         __tracebackhide__ = True
         self._local.settle()
 
     def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
-        """Return all items of a table as plain values, in the order of their keys."""
+        """Return all items of a table as plain values, in the order of their keys.
+
+        >>> projections.given({"PK": "POST#p1", "SK": "METADATA"}).items()
+        [{'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0, 'stars': 0}]
+        """
         self.settle()
         return [self._plain(image, guards) for image in self._store.items(self._application.table(table, "items"))]
 
     def item(self, key: Key, *, table: str | None = None, guards: bool = False) -> dict[str, Any] | None:
-        """Return one item as plain values, None if it does not exist."""
+        """Return one item as plain values, None if it does not exist.
+
+        >>> projections.given({"PK": "POST#p1", "SK": "METADATA"}).item({"PK": "POST#p1", "SK": "METADATA"})["likeCount"]
+        0
+        >>> projections.item(["POST#p2", "METADATA"])
+        """
         self.settle()
         image = self._store.get(key_of(self.program, self._application.table(table, "item"), key, "item"))
         return None if image is None else self._plain(image, guards)
@@ -119,12 +165,21 @@ class Scenario:
 
         The bounds of `range: x` are a mapping or a pair: `x={"from": 1, "to": 5}` or `x=(1, 5)`. For other pages use
         `projections.ask` on `store`.
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "LIKE#ben"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
+        >>> projections.query("likers", postId="p1")
+        [{'userId': 'ann'}, {'userId': 'ben'}]
         """
         return ask(self.store, self.rules, name, parameters).page().items
 
     @property
     def quarantined(self) -> list[dict[str, Any]]:
-        """What rules rejected, each as `rule`, `key` (a mapping of key attributes) and `reason`."""
+        """What rules rejected, each as `rule`, `key` (a mapping of key attributes) and `reason`.
+
+        >>> rejected = projections.given({"PK": "POST#p1", "SK": "LIKE#ann", "stars": "five"}).quarantined
+        >>> [(one["rule"], one["key"]) for one in rejected]
+        [('stars', {'PK': 'POST#p1', 'SK': 'LIKE#ann'})]
+        """
         self.settle()
         return [
             {"rule": one.rule, "key": self._key_attributes(one.key), "reason": one.reason}
@@ -161,6 +216,17 @@ class Scenario:
         `quarantined` lists the expected rejections, each with any of `rule`, `key` and a part of its `reason`; "any" accepts
         all. Guards (`~rule`) are compared if `guards` is true. With several tables, `table` is that of `items` and `gone`;
         use `then_all` for items of more than one.
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA", "title": "Notes"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
+        >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "title": "Notes", "likeCount": 1, "stars": 0})
+        >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 1}, partial=True)
+        >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 2}, rules=["likes"])
+        Traceback (most recent call last):
+        AssertionError:
+        Differences: - expected, + found
+        POST#p1 · METADATA  (Post)
+          - likeCount: 2
+          + likeCount: 1    rule likes: count of Like
         """
         __tracebackhide__ = True
         name = self._application.table(table, "then") if items or gone else next(iter(self.program.tables))
@@ -178,7 +244,11 @@ class Scenario:
         partial: bool = False,
         rules: Iterable[str] = (),
     ) -> None:
-        """Assert what the tables hold, with items and keys by table. None for `items` only compares rejections."""
+        """Assert what the tables hold, with items and keys by table. None for `items` only compares rejections.
+
+        >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA"})
+        >>> projections.then_all({"main": [{"PK": "POST#p1", "SK": "METADATA", "likeCount": 0, "stars": 0}]})
+        """
         __tracebackhide__ = True
         self.settle()
         names = selected(self.program.typed, rules)
@@ -213,6 +283,8 @@ class Scenario:
 
         Does what `projections simulate` does, 27 to 60 histories per second. The message of a failure has the seed, the
         problems, the trace, and the command that runs the history again.
+
+        >>> projections.assert_simulation(histories=3)
         """
         __tracebackhide__ = True
         assert_simulation(self.rules, histories, seed=seed)

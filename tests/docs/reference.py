@@ -1,4 +1,5 @@
-"""The pages in docs/ that are generated: findings.md from the kinds of findings, cli.md from the help of commands.
+"""The pages in docs/ that are generated: findings.md from the kinds of findings, cli.md from the help of commands,
+testing.md from the docstrings of the fixture and case files.
 
 python tests/docs/reference.py      # write them
 """
@@ -27,6 +28,11 @@ from projections.language.findings import KINDS, Finding, Kind
 from projections.language.findings.kinds import BASE
 from projections.language.program import Program
 from projections.language.review import reviewed
+from projections.local import events
+from projections.local.steps import STEP
+from projections.testing.cases import CASE, FILE
+from projections.testing.plugin import pytest_addoption
+from projections.testing.scenario import Scenario
 
 __all__ = ["PAGES", "command_of", "examples", "help_blocks"]
 
@@ -192,7 +198,157 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
-PAGES = {"findings.md": findings_page, "cli.md": cli_page}
+TESTING = """\
+# Tests of rules
+
+<!-- Written by tests/docs/reference.py from the docstrings of projections/testing and projections/local/events.py. -->
+
+With the extra `test`, pytest has the fixture `projections`, and runs files named `*.projections.yaml`. In both, the
+application writes items, the functions process them in memory until nothing changes, and the test compares the items.
+Nothing is mocked: the handler is the one that is deployed.
+
+[The fixture](#the-fixture) · [Case files](#case-files) · [Options of pytest](#options-of-pytest) ·
+[Event files](#event-files)
+
+The examples on this page use these rules:
+
+```yaml
+table: { key: [PK, SK], ttl: ttl }
+entities:
+  Post: { key: { PK: "POST#{postId}", SK: METADATA } }
+  Like: { key: { PK: "POST#{postId}", SK: "LIKE#{userId}" }, expires: true }
+projections:
+  likes: { from: Like, expired: keep, aggregate: { into: Post, set: { likeCount: count } } }
+  stars: { from: Like, expired: retract, aggregate: { into: Post, set: { stars: sum(stars) } } }
+queries:
+  likers: { find: Like, by: [postId], order: userId, attributes: [userId] }
+```
+
+## The fixture
+
+```python
+def test_a_like_counts(projections):
+    projections.given({"PK": "POST#p1", "SK": "METADATA", "title": "Notes"})
+    projections.put({"PK": "POST#p1", "SK": "LIKE#bob"})
+    projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 1}, partial=True)
+```
+
+The fixture is a `Scenario`. Without pytest: `projections.testing.Scenario(projections.load("rules.yaml"))`. Items are
+plain values: text, numbers, `Decimal`, `bytes`, lists, mappings, and sets of Python. Items as DynamoDB has them
+(`{"PK": {"S": "POST#p1"}}`) are accepted, too. A key is a mapping, or a list of its parts. Wrong use raises
+`UsageError`. Each example begins with empty tables.
+"""
+
+CASES = """\
+## Case files
+
+A file `*.projections.yaml` has cases as data. Each is a test:
+
+```yml
+rules: rules.yaml
+cases:
+  - about: a like counts once, however often it is written
+    given: [{ PK: "POST#p1", SK: METADATA, title: Notes }]
+    when:
+      - put: { PK: "POST#p1", SK: "LIKE#bob", stars: 3 }
+      - update: { PK: "POST#p1", SK: "LIKE#bob", stars: 4 }
+        remove: [comment]
+    then: [{ PK: "POST#p1", SK: METADATA, title: Notes, likeCount: 1, stars: 4 }]
+    asks: [{ query: likers, with: { postId: p1 }, gives: [{ userId: bob }] }]
+  - about: an expired like stays counted, without its stars
+    given: [{ PK: "POST#p1", SK: METADATA }, { PK: "POST#p1", SK: "LIKE#bob", stars: 3 }]
+    when: [{ expire: ["POST#p1", "LIKE#bob"] }]
+    partial: true
+    then: [{ PK: "POST#p1", SK: METADATA, likeCount: 1, stars: 0 }]
+    gone: [["POST#p1", "LIKE#bob"]]
+  - about: stars that are no number are rejected, and the like counts
+    given: [{ PK: "POST#p1", SK: METADATA }]
+    when: [{ put: { PK: "POST#p1", SK: "LIKE#bob", stars: five } }]
+    rules: [likes]
+    then: [{ PK: "POST#p1", SK: METADATA, likeCount: 1 }]
+```
+
+With several tables, `given`, `then` and `gone` are mappings from tables to lists. Sets are `{ SS: [a, b] }` and `{ NS:
+[1, 2] }`, binary is `{ $binary: base64 }`. Numbers keep all their digits, dates are text.
+
+`pytest --projections-update` rewrites `then` and `gone` of the cases that fail, so that they pass. It keeps comments
+and layout. It refuses what several cases share by an anchor (`&`). Review the changes before you commit them.
+"""
+
+PYTEST = """\
+## Options of pytest
+
+The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file, both
+relative to the test's file; `--projections-rules FILE`; `projections_rules = FILE` in pytest's configuration;
+`rules.yaml` in the root directory.
+"""
+
+EVENTS = """\
+## Event files
+
+`replay`, `explain` and `cost` read events from files, and `projections events` prints their content as one Lambda event:
+"""
+
+
+def testing_page() -> str:
+    """Return docs/testing.md."""
+    lines = [TESTING]
+    for name, method in vars(Scenario).items():
+        function = method.fget if isinstance(method, property) else method
+        if not name.startswith("_") and ">>>" in (getattr(function, "__doc__", None) or ""):
+            lines += _method(name, function, isinstance(method, property))
+    lines += [CASES, "| in the file | |", "| --- | --- |", *_names(FILE), ""]
+    lines += ["| in a case | |", "| --- | --- |", *_names(CASE), ""]
+    lines += ["| in a step of `when` | |", "| --- | --- |", *_names(STEP), ""]
+    lines += [PYTEST, "| option | |", "| --- | --- |", *_pytest_options(), ""]
+    _, table, forms = str(events.__doc__).strip().split("\n\n")
+    return "\n".join([*lines, EVENTS, table, "", _filled(" ".join(forms.split())), ""])
+
+
+def _method(name: str, function: Any, is_property: bool) -> Iterator[str]:
+    text, _, example = inspect.cleandoc(function.__doc__).partition("\n\n>>> ")
+    signature = "" if is_property else _signature(function)
+    yield f"### {name}\n"
+    yield f"`projections.{name}{signature}`\n"
+    for part in text.split("\n\n"):
+        yield _filled(" ".join(part.split())) + "\n"
+    yield f"```pycon\n>>> {example}\n```\n"
+
+
+def _signature(function: Any) -> str:
+    """Return the parameters of a method with their defaults, without annotations."""
+    signature = inspect.signature(function)
+    parameters = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters[1:], return_annotation=inspect.Signature.empty))
+
+
+def _names(meanings: Mapping[str, str]) -> Iterator[str]:
+    return (f"| `{name}` | {meaning} |" for name, meaning in meanings.items())
+
+
+class _Options:
+    """What a plugin adds to pytest's options and configuration."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, str]] = []
+
+    def getgroup(self, *names: str) -> _Options:
+        return self
+
+    def addoption(self, name: str, **settings: Any) -> None:
+        self.found.append((f"{name} {settings.get('metavar', '')}".strip(), settings["help"]))
+
+    def addini(self, name: str, meaning: str, **settings: Any) -> None:
+        self.found.append((f"{name} = …", meaning))
+
+
+def _pytest_options() -> Iterator[str]:
+    options: Any = _Options()
+    pytest_addoption(options)
+    return _names(dict(options.found))
+
+
+PAGES = {"findings.md": findings_page, "cli.md": cli_page, "testing.md": testing_page}
 """Pages in docs/, and what they must be."""
 
 
