@@ -102,7 +102,7 @@ def _in_braces(template: Template) -> list[Node]:
 
 def _remarks(use: _Use, computed: dict[str, str]) -> Iterator[Remark]:
     found = _unrounded(use.node, computed) if use.limit else None
-    why = f"{use.limit}. Others are bad input: the item {use.effect}"
+    why = f"{use.limit}. Other numbers are bad input: the item {use.effect}"
     if found is None:
         sign, found = next(_calculated(use.node, computed), ("", None))
         why = f"with `{sign}` it can exceed DynamoDB's 38 digits. Then it is bad input: the item {use.effect}"
@@ -111,7 +111,7 @@ def _remarks(use: _Use, computed: dict[str, str]) -> Iterator[Remark]:
     by = computed.get(found.path) if isinstance(found, Factor) else None
     shown = _words(found) or "the quotient"
     reason = f"{f'{shown}, which rule {by} computes,' if by else shown} can have 38 digits, and {why}"
-    instead = f"round it in rule {by}" if by else "round the quotient before anything else is done with it"
+    instead = f"round it in rule {by}" if by else "round the quotient first"
     example = f": round({shown}, 4)" if _words(found) and not by else ""
     name = next(iter(Expression("", found).names), "")
     yield Remark(UNROUNDED_QUOTIENT, use.place, reason, f"{instead}{example}", offset_of(use.form, name))
