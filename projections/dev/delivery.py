@@ -33,6 +33,7 @@ class Written:
 class Delivery:
     """What a batch of records, or a task, did. `writes` counts those to the application's tables, of which `written` has
     the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
+    `freshness` has, by rule, the ages in seconds of the oldest and of the newest change that it read.
     """
 
     records: Sequence[RecordReport] = ()
@@ -45,6 +46,7 @@ class Delivery:
     write_units: float = 0.0
     read_units: float = 0.0
     failed: str | None = None
+    freshness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

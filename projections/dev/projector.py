@@ -48,6 +48,7 @@ class Projector:
         self._live = live
         self._meter = Meter()
         self._rejected: list[Rejected] = []
+        self._freshness: Mapping[str, tuple[float, float]] = {}
         self.use(program, self.store_for(program))
 
     def store_for(self, program: Program) -> WatchedStore:
@@ -112,6 +113,7 @@ class Projector:
         found.rejected, self._rejected = self._rejected, []
         found.write_units, found.read_units = writes - before[0], reads - before[1]
         found.failed = failed
+        found.freshness, self._freshness = self._freshness, {}
         self.totals.add(found)
         return found
 
@@ -121,6 +123,7 @@ class Projector:
 
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
+        self._freshness = outcome.freshness
 
     def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
         return record_report(self.program, Decoded.of(self.program, raw, {self._live.names[logical]: logical}))

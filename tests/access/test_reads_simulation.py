@@ -36,7 +36,7 @@ def test_own_reads_are_right_and_no_wait_ends_too_early() -> None:
 
 @pytest.mark.deep
 def test_own_reads_are_right_and_no_wait_ends_too_early_in_many_histories() -> None:
-    assert not problems(HISTORIES, 1000)
+    assert not problems(HISTORIES, 800)
 
 
 def _compare(*arguments: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import signal
 import subprocess
@@ -166,6 +167,7 @@ def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None
         running.until("INSERT  Like  USER#b · LIKE#POST#1  likes", "our write", "INSERT  (no entity)  OTHER · x")
         assert '→ POST#1 · METADATA  title "T"  byId' in running.text
         assert "write units" in running.text
+        assert re.search(r"LIKE#POST#1  likes.*, [0-9]+\.[0-9] s old", running.text)
 
         rules.write_text(RULES.replace("from: Like", "from: Likes"))
         running.until(
@@ -217,6 +219,9 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     assert [one["rules"] for one in likes] == [{"likes": "changes"}] * 3
     assert first[-1]["quarantined"] == first[-1]["discarded"] == 0
     assert first[-1]["write_units"] > 0
+    fresh = [ages for one in first if one["event"] == "delivered" for ages in one["freshness"].get("likes", ())]
+    assert fresh
+    assert all(0 <= age < 60 for age in fresh)
 
     second = told()
     assert [one for one in second if one["event"] == "write"] == []

@@ -133,6 +133,8 @@ class Printer:
             parts.append(units(delivery.write_units, "write unit"))
         if delivery.needless:
             parts.append(f"{count(delivery.needless, 'redundant write')}")
+        if delivery.freshness:
+            parts.append(f"{max(oldest for oldest, _ in delivery.freshness.values()):.1f} s old")
         return ", ".join(parts)
 
     def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
@@ -174,6 +176,7 @@ class Printer:
                 "writeUnits": delivery.write_units,
                 "readUnits": delivery.read_units,
                 "failed": delivery.failed,
+                "freshness": {rule: [round(age, 3) for age in ages] for rule, ages in delivery.freshness.items()},
             }
         )
 
