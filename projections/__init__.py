@@ -17,6 +17,7 @@ Packages, from the ground up. Each imports only from those above it in this list
 - `init`: projects, and rules proposed from a sample of a table.
 - `testing`: the pytest plugin, the oracle, the simulation.
 - `dev`: rules on a live stream, reloaded as they change.
+- `console`: a local, read-only page on live tables.
 - `cli`: the commands, and all that is printed.
 """
 

@@ -23,6 +23,7 @@ PACKAGES = (
     "init",
     "testing",
     "dev",
+    "console",
     "cli",
 )
 """From the ground up: each may import from itself and from those before it."""

@@ -14,7 +14,7 @@ from projections.stores.indexes import described_indexes, listed_attributes, pro
 if TYPE_CHECKING:
     from projections.engine.store import Schema
     from projections.language.program import Program
-    from projections.stores.dynamodb import DynamoDBStore
+    from projections.stores.dynamodb import DynamoDBStore, Meter
 
 __all__ = ["Live", "connect", "connect_to", "differences", "real_names"]
 
@@ -47,11 +47,13 @@ def connect(
     *,
     threads: int = 10,
     without_ledger: bool = False,
+    meter: Meter | None = None,
 ) -> Live:
     """Return the tables that these options name. Raises UsageError with everything that is missing or does not match the
     rules.
 
     `document` are the canonical rules. With `without_ledger`, the ledger may be missing, also in `names`.
+    `meter` counts the store's calls.
     """
     from projections.language.program import Program
 
@@ -64,11 +66,17 @@ def connect(
         raise UsageError(
             "no ledger table: pass --ledger NAME, --stack NAME or LEDGER_TABLE_NAME. `sam deploy` prints the name"
         )
-    return connect_to(program, names, endpoint_url, region, threads=threads)
+    return connect_to(program, names, endpoint_url, region, threads=threads, meter=meter)
 
 
 def connect_to(
-    program: Program, names: Mapping[str, str], endpoint_url: str | None, region: str | None, *, threads: int
+    program: Program,
+    names: Mapping[str, str],
+    endpoint_url: str | None,
+    region: str | None,
+    *,
+    threads: int,
+    meter: Meter | None = None,
 ) -> Live:
     """Return the tables with these real names, by logical name. Raises UsageError as `connect` does."""
     from projections.aws.clients import client
@@ -86,7 +94,7 @@ def connect_to(
     return Live(
         program.document,
         program,
-        DynamoDBStore(dynamodb, names, schemas),
+        DynamoDBStore(dynamodb, names, schemas, meter),
         dynamodb,
         names,
         {logical: table.get("ItemCount", 0) for logical, table in described.items()},

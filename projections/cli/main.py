@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Validate and lint a rule file, or compare a template with it.",
     "client": "Write a Python module with a typed function for each query of a rule file.",
     "compile": "Print the canonical JSON of a rule file, as the deployed functions read it.",
+    "console": "Serve a local, read-only page on live tables.",
     "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
     "dev": "Run rules on a table's stream, and reload them when they change.",
     "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",

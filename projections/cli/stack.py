@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from projections.aws.buckets import Bucket
     from projections.aws.queues import Queue
     from projections.aws.stack import Stack
+    from projections.stores.dynamodb import Meter
 
 __all__ = ["Chosen", "Deployed", "deployed"]
 
@@ -74,7 +75,14 @@ class Deployed:
 
         return Bucket(self.client("s3"), name)
 
-    def connect(self, document: Mapping[str, Any], *, threads: int = 10, without_ledger: bool = False) -> Live:
+    def connect(
+        self,
+        document: Mapping[str, Any],
+        *,
+        threads: int = 10,
+        without_ledger: bool = False,
+        meter: Meter | None = None,
+    ) -> Live:
         """Return the live tables under these rules. Raises UsageError, as `projections.aws.connection.connect`."""
         return connect(
             document,
@@ -84,6 +92,7 @@ class Deployed:
             self.region,
             threads=threads,
             without_ledger=without_ledger,
+            meter=meter,
         )
 
     def _tables(self, document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import Sources, Tables, as_json, source_options, stack_options
-from projections.cli.stack import Deployed, deployed
+from projections.cli.stack import Chosen, Deployed, deployed
 from projections.errors import StoreError
 from projections.terminal import console, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
-    from projections.operations.status import Finding
+    from projections.operations.status import Finding, LedgerStatus
 
-__all__ = ["command"]
+__all__ = ["command", "ledger_status", "plain_finding", "service_findings"]
 
 _PEEK_SECONDS = 1
 """How long messages that are read here stay invisible to other consumers."""
@@ -53,12 +53,7 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     chosen = there.rules("ignore")
     live = there.connect(chosen.document)
     now = datetime.now(UTC)
-    schedule, since = (
-        (there.stack.parameters.get("AuditSchedule"), there.stack.created) if there.stack else (None, None)
-    )
-    recorded = status.ledger(
-        live.program, live.store, now, deployed=chosen.deployed, stack=given.stack, schedule=schedule, since=since
-    )
+    recorded = ledger_status(there, chosen, live, now)
     findings: list[Finding] = []
     if chosen.note and chosen.about_option:
         todo = "Without --rules, commands use the deployed rules."
@@ -66,13 +61,12 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)
     findings += recorded.findings
-    findings += _functions(there, live, there.name(function, "StreamFunctionName"), given.stack, now)
-    findings += _sources(there, live, sources, given.stack)
+    findings += service_findings(there, live, function, sources, now)
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {
             "attention": attention,
-            "findings": [_plain(finding) for finding in findings],
+            "findings": [plain_finding(finding) for finding in findings],
             "epoch": recorded.epoch,
             "rules": dict(recorded.rules),
         }
@@ -80,6 +74,32 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     else:
         _print(findings)
     return 1 if attention else 0
+
+
+def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) -> LedgerStatus:
+    """Return what the ledger records of the rules that a command uses."""
+    from projections.operations import status
+
+    stack = there.stack
+    schedule, since = (stack.parameters.get("AuditSchedule"), stack.created) if stack else (None, None)
+    name = stack.name if stack else None
+    return status.ledger(
+        live.program, live.store, now, deployed=chosen.deployed, stack=name, schedule=schedule, since=since
+    )
+
+
+def service_findings(
+    there: Deployed, live: Live, function: str | None, sources: Sources, now: datetime, *, peek: bool = True
+) -> list[Finding]:
+    """Return what Lambda, CloudWatch, the queues and the bucket report.
+
+    `peek` also receives messages of the quarantine to name causes: other consumers do not see them for a second.
+    """
+    stack = there.stack.name if there.stack else None
+    return [
+        *_functions(there, live, there.name(function, "StreamFunctionName"), stack, now),
+        *_sources(there, live, sources, stack, peek),
+    ]
 
 
 def _functions(
@@ -130,7 +150,7 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
         yield status.stream(subject, table, mappings, counts, stack)
 
 
-def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None) -> Iterator[Finding]:
+def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, peek: bool) -> Iterator[Finding]:
     """What waits in the queues and in the bucket."""
     from projections.operations import status
 
@@ -152,7 +172,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None) -
             return status.queue(subject, there.queue(url).depth().total, *words)
 
         found = _asked(subject, url, depth)
-        yield _quarantine(there, found, live, url) if subject == "quarantine" else found
+        yield _quarantine(there, found, live, url if peek else None) if subject == "quarantine" else found
 
     def discarded(name: str) -> Finding:
         number = len(list(islice(there.bucket(name).pending(sources.prefix), _MOST_OBJECTS)))
@@ -189,7 +209,8 @@ def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) ->
     return replace(found, says=says)
 
 
-def _plain(finding: Finding) -> dict[str, Any]:
+def plain_finding(finding: Finding) -> dict[str, Any]:
+    """Return the JSON of a finding."""
     document = {"subject": finding.subject, "level": finding.level, "says": finding.says, "todo": finding.todo or None}
     return document if finding.value is None else {**document, "value": finding.value}
 

@@ -264,6 +264,7 @@ FILES: dict[str, Scene] = {
         [EVIL],
     ],
     "compile": lambda place, path: [[str(path / "rules.yaml")], [EVIL]],
+    "console": lambda place, path: [["--rules", EVIL], ["--table", EVIL], ["--ledger", EVIL]],  # serves nothing
     "diff": lambda place, path: [
         [str(path / "rules.yaml"), rules(path / "n.yaml", projections=changed()), *options]
         for options in ([], ["--format", "markdown"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,14 +14,36 @@ from projections.inspect.graph.model import Entity, Graph, Rule
 from projections.inspect.graph.panels import entity_id, mark, panels, rule_id
 from projections.inspect.graph.sizes import Card
 
-__all__ = ["page"]
+__all__ = ["Frame", "page"]
 
 KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 _HERE = Path(__file__).parent
 _ARROW = 7
 
 
-def page(graph: Graph) -> str:
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a server adds to the page: HTML of links, style, script, and the nonce of the policy in its header.
+
+    Without a nonce, the page has its own policy.
+    """
+
+    links: str = ""
+    style: str = ""
+    script: str = ""
+    nonce: str = ""
+
+
+_POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'\">"
+)
+
+
+_ALONE = Frame()
+
+
+def page(graph: Graph, frame: Frame = _ALONE) -> str:
     """Return the page."""
     layout, drawn = layout_of(graph), graph.drawn
     texts = {name: (_HERE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
@@ -39,6 +62,13 @@ def page(graph: Graph) -> str:
         "panels": panels(graph),
     }
     text = texts["page.html"]
+    filled |= {
+        "policy": "" if frame.nonce else _POLICY,
+        "nonce": f' nonce="{frame.nonce}"' if frame.nonce else "",
+        "links": frame.links,
+        "own style": frame.style,
+        "own script": frame.script,
+    }
     for name, value in filled.items():
         text = text.replace(f"<!--{name}-->", value)
     return text

@@ -1,0 +1,233 @@
+"""`projections console`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from projections.cli.options import Sources, Tables, as_json, find_rules, source_options, stack_options
+from projections.cli.stack import Deployed, deployed
+from projections.errors import UsageError
+from projections.terminal import json_text, print_line, print_text
+
+if TYPE_CHECKING:
+    from projections.console.values import ExplainedItem, Reads, Result
+    from projections.operations.status import Finding
+
+__all__ = ["LiveSource", "command"]
+
+_LEDGER_SECONDS = 2.0
+_SERVICES_SECONDS = 60.0
+"""How long the state in the ledger, and what services report, are shown before they are read again."""
+
+_UNKNOWN = "not active"
+
+
+@click.command("console")
+@stack_options
+@as_json
+@click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: from --stack]")
+@source_options
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port on 127.0.0.1. [default: any free port]")
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in the browser.")
+def command(
+    given: Tables,
+    as_json: bool,
+    function: str | None,
+    sources: Sources,
+    port: int | None,
+    open_browser: bool,
+) -> int:
+    """Serve a local, read-only page on live tables.
+
+    The page draws the rules as `projections graph` does, with the findings of `projections status` beside them. It refreshes
+    them every 5 s while it is visible, and those of CloudWatch, the queues and the bucket every minute. It explains an item,
+    as `explain --item` does, and runs the queries of the rule file. Each answer shows its requests to DynamoDB.
+
+    Listens on 127.0.0.1 only, and reads with the credentials of this process. There is no password: other users of this
+    machine can open the page. Press Ctrl-C to stop.
+
+    \b
+    Examples:
+      projections console --stack shop --open
+      projections console --rules rules.yaml --table app --ledger app-ledger --endpoint-url http://localhost:8000
+    """
+    from projections.console.pages import failed, routes
+    from projections.console.server import Server
+
+    source = LiveSource(given, function, sources)
+    with Server(port or 0, routes(source), failed) as server:
+        if as_json:
+            print_text(json_text({"url": server.url, "place": source.place}))
+        else:
+            print_line(f"{server.url} shows {source.place}. Press Ctrl-C to stop.")
+        if open_browser:
+            click.launch(server.url)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
+
+
+class LiveSource:
+    """Reads live tables for the pages, one page at a time, so that the reads of each are counted."""
+
+    def __init__(self, given: Tables, function: str | None, sources: Sources) -> None:
+        from projections.api import load
+        from projections.inspect.graph import graph_of
+        from projections.language import loader
+        from projections.language.review import review
+        from projections.stores.dynamodb import Meter
+
+        path = find_rules(given.rules)
+        self._there: Deployed = deployed(replace(given, rules=str(path)))
+        self._chosen = self._there.rules("use")
+        if self._chosen.note:
+            print_line(f"note: {self._chosen.note}.", err=True)
+        self._meter = Meter()
+        self._live = self._there.connect(self._chosen.document, meter=self._meter)
+        self._function, self._sources = function, sources
+        self._reading = threading.Lock()
+        self._services: tuple[float, str, list[Finding]] | None = None
+        self._status: tuple[float, dict[str, Any]] | None = None
+        self.graph = graph_of(loader.load(path), path.name, review(path, path.name).findings)
+        self.program = self._live.program
+        self.queries = load(path).queries
+        self.place = self._place(given)
+
+    def _place(self, given: Tables) -> str:
+        if self._there.stack is not None:
+            return f"stack {self._there.stack.name}"
+        names = [name for logical, name in self._live.names.items() if logical in self.program.tables]
+        return f"table{'s' if len(names) > 1 else ''} {', '.join(names)} at {self._live.client.meta.endpoint_url}"
+
+    @contextmanager
+    def _counted(self) -> Iterator[list[Reads]]:
+        """Yield a list that has the reads of the block after it."""
+        from projections.console.values import Reads
+
+        with self._reading:
+            requests, units = self._meter.calls.total(), self._meter.read_units
+            found: list[Reads] = []
+            yield found
+            found.append(Reads(self._meter.calls.total() - requests, self._meter.read_units - units))
+
+    # Status
+
+    def status(self) -> dict[str, Any]:
+        with self._reading:
+            if self._status is None or monotonic() - self._status[0] > _LEDGER_SECONDS:
+                self._status = monotonic(), self._gathered()
+            return self._status[1]
+
+    def _gathered(self) -> dict[str, Any]:
+        from projections.cli.status import ledger_status, plain_finding, service_findings
+        from projections.operations import status
+        from projections.operations.backfill.progress import PHASES, Progress
+
+        now = datetime.now(UTC)
+        recorded = ledger_status(self._there, self._chosen, self._live, now)
+        if self._services is None or monotonic() - self._services[0] > _SERVICES_SECONDS:
+            found = service_findings(self._there, self._live, self._function, self._sources, now, peek=False)
+            self._services = monotonic(), _clock(now), found
+        findings = [*recorded.findings, *self._services[2]]
+        if self._chosen.note:
+            findings.insert(0, status.Finding("rule file", status.LOOK, self._chosen.note))
+        run = None
+        if any(one.subject == "backfill" and one.level != status.FINE for one in findings):
+            run = Progress(self._live.store).run()
+        of_rules: dict[str, Finding] = {}
+        for one in _ordered(findings):
+            of_rules.setdefault(one.subject.removeprefix("rule "), one)
+        return {
+            "at": _clock(now),
+            "servicesAt": self._services[1],
+            "attention": any(one.level in (status.LOOK, status.ACT) for one in findings),
+            "epoch": recorded.epoch,
+            "rules": {
+                name: _rule(recorded.rules.get(name, _UNKNOWN), of_rules.get(name)) for name in self.program.rules
+            },
+            "findings": [plain_finding(one) for one in _ordered(findings)],
+            "backfill": {"phase": run.phase, "phases": PHASES[:-1]} if run is not None and not run.done else None,
+            "reads": {"requests": self._meter.calls.total(), "units": self._meter.read_units},
+        }
+
+    # Items and queries
+
+    def item(self, key: str, *, search: bool) -> ExplainedItem:
+        from projections.console.values import ExplainedItem
+        from projections.inspect.explain.item import item_explanation
+        from projections.inspect.explain.keys import read_key
+        from projections.operations.hashes import is_hash, key_of
+
+        hashed = is_hash(key)
+        if hashed and not search:
+            raise UsageError(
+                "this is the hash of a key. To find the key, all tables are read: add &search=1 to the address, or run "
+                f"`projections hash {key}`"
+            )
+        with self._counted() as reads:
+            program, store = self._live.program, self._live.store
+            found = key_of(program, store, key) if hashed else read_key(program, key)
+            report = item_explanation(program, store, found)
+        return ExplainedItem(report, reads[0])
+
+    def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
+        from projections.access.answers import answer_to
+        from projections.access.readers import ClientReader
+        from projections.cli.printing.queries import columns_of
+        from projections.cli.queries import PAGE
+        from projections.console.values import Result
+        from projections.language.access.planner import plan
+
+        query = self.queries[name]
+        requests: list[Mapping[str, Any]] = []
+        with self._counted() as reads:
+            planned = plan(self.program.typed, query)
+            answer = answer_to(self.program, planned, given, ClientReader(self._live.store, requests.append))
+            page = answer.page(query.limit or PAGE, token)
+        table = self.program.entities[query.entities[0]].table
+        names = self.program.tables[table].key_attributes
+        keys = [_encoded(table, [item.get(name) for name in names]) for item in page.items]
+        return Result(page, requests, columns_of(self.program, query), reads[0], keys)
+
+
+def _encoded(table: str, parts: Sequence[Any]) -> str:
+    """Return the encoded key; nothing if a part is missing or binary."""
+    from projections.engine.store import ItemKey
+    from projections.language.keys import encode_key
+
+    texts = [str(part) for part in parts if isinstance(part, str | int | float) and not isinstance(part, bool)]
+    return encode_key(ItemKey(table, *texts)) if len(texts) == len(parts) else ""
+
+
+def _rule(state: str, finding: Finding | None) -> dict[str, Any]:
+    """Return the state of a rule. `freshness` is the age of its newest processed change in seconds, None if not known."""
+    from projections.engine.registry import LIVE
+    from projections.operations.status import FINE, LOOK
+
+    level = finding.level if finding is not None else FINE if state == LIVE else LOOK
+    return {
+        "state": state,
+        "level": level,
+        "says": finding.says if finding is not None else None,
+        "todo": (finding.todo or None) if finding is not None else None,
+        "freshness": None,
+    }
+
+
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that need attention first, those that are not known last."""
+    from projections.operations.status import ACT, FINE, LOOK, UNKNOWN
+
+    return sorted(findings, key=lambda one: (ACT, LOOK, FINE, UNKNOWN).index(one.level))
+
+
+def _clock(time: datetime) -> str:
+    return time.strftime("%H:%M:%S UTC")

@@ -1,0 +1,389 @@
+"""The pages of the console, and their routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from projections.access.placeholders import condition_words
+from projections.console.server import Answer, Route, json_answer
+from projections.console.values import Reads, Result, Source
+from projections.engine.registry import LIVE
+from projections.errors import UsageError
+from projections.inspect.access_patterns import WORDS, AccessPattern, access_patterns
+from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
+from projections.inspect.explain.facts import Source as Contributions
+from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.words import encoded_words, json_words, key_words, version_words
+from projections.inspect.graph import page
+from projections.inspect.graph.markup import ICONS, escape, icon
+from projections.inspect.graph.page import Frame
+from projections.language.access.questions import Query
+from projections.language.facts import EVERY, Origin, origins
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.values import plain
+from projections.operations.verify.drift import KINDS
+
+__all__ = ["failed", "routes"]
+
+_HERE = Path(__file__).parent
+_GRAPH = _HERE.parent / "inspect" / "graph"
+_INPUT = "in."
+"""Before the name of a query's parameter, which can be any name, in addresses."""
+_LONG, _CELL = 400, 60
+"""Characters of a value that are shown: in a line of its own, and in a table of items."""
+
+
+def routes(source: Source) -> Mapping[str, Route]:
+    """Return the routes of the console."""
+    return {
+        "/": lambda given, nonce: Answer(_rules(source, nonce)),
+        "/api/status": lambda given, nonce: json_answer(source.status()),
+        "/item": lambda given, nonce: Answer(_item(source, given)),
+        "/query": lambda given, nonce: Answer(_query(source, given)),
+    }
+
+
+def failed(path: str, message: str, status: int) -> Answer:
+    """Return the answer for an error, in the form of the route."""
+    if path.startswith("/api/"):
+        return json_answer({"error": message}, status)
+    form = _key_form("") if path == "/item" else ""
+    return Answer(_document("Error", path, form + _message("error", message)), status=status)
+
+
+# The frame
+
+
+def _links(path: str) -> str:
+    names = (("/", "Rules"), ("/item", "Item"), ("/query", "Queries"))
+    links = "".join(f'<a href="{to}"{" aria-current=page" if to == path else ""}>{name}</a>' for to, name in names)
+    return f'<nav class="pages">{links}</nav>\n'
+
+
+def _style() -> str:
+    return (_HERE / "page.css").read_text(encoding="utf-8")
+
+
+def _document(title: str, path: str, content: str, place: str = "") -> str:
+    where = f"<p>{escape(place)}</p>" if place else ""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>
+{(_GRAPH / "page.css").read_text(encoding="utf-8")}
+{_style()}</style>
+</head>
+<body class="sheet">
+<header class="bar">
+<div class="what"><h1>{escape(title)}</h1>{where}</div>
+{_links(path)}</header>
+<main class="content">
+{content}
+</main>
+</body>
+</html>
+"""
+
+
+def _message(level: str, text: str) -> str:
+    return f'<p class="message s-{level}" role="status">{escape(text)}</p>'
+
+
+def _reads(reads: Reads) -> str:
+    return (
+        f'<p class="reads">Read with {_count(reads.requests, "request")} to DynamoDB, {reads.units:g} read units. '
+        "Nothing was written.</p>"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+# Rules
+
+
+def _rules(source: Source, nonce: str) -> str:
+    script = (_HERE / "live.js").read_text(encoding="utf-8")
+    links = f'{_links("/")}<p class="place">{escape(source.place)}</p>\n'
+    return page(source.graph, Frame(links, _style(), script, nonce))
+
+
+# Items
+
+
+def _key_form(key: str) -> str:
+    return (
+        '<form action="/item" class="ask"><label for="key">Key</label>'
+        f'<input id="key" name="key" value="{escape(key)}" placeholder="PK=POST#p1,SK=METADATA" size="48" required '
+        'autocomplete="off" spellcheck="false"><button>Explain</button></form>'
+    )
+
+
+def _item(source: Source, given: Mapping[str, str]) -> str:
+    key = given.get("key", "").strip()
+    if not key:
+        hint = '<p class="quiet">Shows where each attribute of an item comes from, and how current it is.</p>'
+        return _document("Item", "/item", _key_form("") + hint, source.place)
+    found = source.item(key, search="search" in given)
+    report = found.report
+    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report), _reads(found.reads)]
+    return _document(key_words(report.key), "/item", "\n".join(parts), source.place)
+
+
+def _explained(program: Program, report: ItemExplanation) -> Iterator[str]:
+    yield f'<p class="lead">{_subject(report)}</p>'
+    yield _verdict(report)
+    if report.other_rules:
+        yield _message("warning", "Other rules than these are active. Run `projections backfill` to activate these.")
+    written = origins(program.typed)
+    for one in sorted(report.derived, key=lambda one: one.agrees):
+        yield _derived(one, written)
+    if report.image is not None:
+        yield _own(program, report)
+    if report.source is not None:
+        yield _contributions(report.source)
+    for left in report.left_over:
+        yield _message("warning", f"Rule {left.rule}: {KINDS[left.kind]}.")
+
+
+def _subject(report: ItemExplanation) -> str:
+    if report.image is None:
+        return "The item does not exist."
+    if report.item is None:
+        return "No entity matches this item."
+    variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
+    return f"<b>{escape(report.item.entity.name)}</b>" + (f" with {escape(variables)}" if variables else "")
+
+
+def _verdict(report: ItemExplanation) -> str:
+    if report.drifts:
+        text = f"{_count(len(report.drifts), 'difference')}. Reload before you act: a change may be pending."
+        kinds = dict.fromkeys(drift.kind for drift in report.drifts)
+        return _message("error", text) + "".join(
+            f'<p class="quiet">{escape(f"{kind}: {KINDS[kind]}.")}</p>' for kind in kinds
+        )
+    if any(one.contributions is not None and one.compared for one in report.derived):
+        text = "The item and the ledger agree. `projections verify` also compares groups with all their source items."
+        return _message("fine", text)
+    return _message("fine", "No drift.")
+
+
+def _own(program: Program, report: ItemExplanation) -> str:
+    """Return the attributes of an item that no rule writes."""
+    assert report.image is not None
+    derived = {attribute.name for one in report.derived for attribute in one.attributes}
+    keys = program.tables[report.key.table].key_attributes
+    hidden = [name for name in report.image if name.startswith(program.guard_prefix)]
+    names = [*keys, *sorted(name for name in report.image if name not in (*keys, *hidden, *derived))]
+    rows = [(name, _value(plain(report.image[name])), "key" if name in keys else "application") for name in names]
+    guards = f'<p class="quiet">{_count(len(hidden), "guard")} of rules not shown.</p>' if hidden else ""
+    return _section("Key and attributes of the application", _table(("Attribute", "Value", "From"), rows) + guards)
+
+
+def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> str:
+    target = getattr(one.rule, "into", one.rule.source).name
+    hows = written.get(target, {})
+    state = "" if one.state == LIVE else f' <span class="pill l-look">{escape(one.state)}</span>'
+    rows = [(one_.name, _shown(one_), _how(one.rule.name, one_.name, hows)) for one_ in one.attributes]
+    mark = '<span class="dot l-fine" title="no difference"></span>'
+    if not one.agrees:
+        mark = '<span class="pill l-act">differs</span>'
+    elif not one.publishes:
+        mark = '<span class="pill l-look">publishes nothing</span>'
+    parts = [_table(("Attribute", "Value", "From"), rows)] if rows else []
+    parts.append(f'<p class="fresh">{_freshness(one)}</p>')
+    if one.sources:
+        parts.append(f"<p>Sources: {', '.join(_linked(key, what) for key, what in one.sources)}</p>")
+    for text in (one.said, one.more, *one.notes):
+        parts.append(f'<p class="quiet">{escape(text)}</p>' if text else "")
+    if one.problem:
+        parts.append(_message("error", one.problem))
+    name = (
+        f'<a href="/#rule-{escape(one.rule.name)}">{escape(one.rule.name)}</a> '
+        f"<small>{escape(one.rule.kind)} of {escape(' and '.join(s.name for s in one.rule.sources))}</small>"
+    )
+    picture = icon(one.rule.kind) if one.rule.kind in ICONS else ""
+    return f'<section class="box k-{one.rule.kind}"><h2>{picture}{name}{state}{mark}</h2>{"".join(parts)}</section>'
+
+
+def _how(rule: str, attribute: str, hows: Mapping[str, Origin]) -> str:
+    origin = hows.get(attribute, hows.get(EVERY))
+    return escape(origin.how) if origin is not None and origin.rule == rule else ""
+
+
+def _freshness(one: Derived) -> str:
+    """Return how current the values of a rule are, by the versions of the guard and of the ledger or parent."""
+    if not one.publishes:
+        return "Not published."
+    counted = f" from {_count(one.contributions, 'contribution')}" if one.contributions is not None else ""
+    if one.guarded and one.known and one.at != one.known:
+        at, newest = escape(version_words(one.at)), escape(version_words(one.known))
+        return f"<b>Not current</b>: as of {at}; the newest is {newest}{counted}."
+    if one.guarded and one.known:
+        return f"Current: as of {escape(version_words(one.at))}{counted}."
+    if one.guarded:
+        return f"As of {escape(version_words(one.at))}."
+    if one.contributions is not None:
+        return f"The ledger has {_count(one.contributions, 'contribution')} as of {escape(version_words(one.known))}."
+    return "Without a version: written together with, or computed from, the item itself."
+
+
+def _linked(key: str, what: str = "") -> str:
+    about = f" ({escape(what)})" if what else ""
+    return f'<a href="/item?{escape(urlencode({"key": key}))}">{escape(encoded_words(key))}</a>{about}'
+
+
+def _contributions(one: Contributions) -> str:
+    rows = []
+    for given in one.contributions:
+        words = escape(contribution_words(given.recorded))
+        if not given.agrees:
+            words = f'<del>{words}</del> <b class="wrong">should be {escape(contribution_words(given.should))}</b>'
+        rows.append((given.rule, _linked(given.target), words + (f" ({escape(given.excuse)})" if given.excuse else "")))
+    for copied in one.copies:
+        state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
+        rows.append((copied.rule, _linked(encode_key(copied.target)), f"the copy {state}"))
+    parts = [_table(("Rule", "To", "Contribution"), rows)] if rows else ["<p>None.</p>"]
+    entry = one.entry
+    if entry is not None:
+        parts.append(f'<p class="fresh">The ledger has this item as of {escape(version_words(entry.version))}.</p>')
+        if entry.recent:
+            owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
+            parts.append(_message("warning", f"Pending publishes: {owed}"))
+        parts += [_message("error", f"Rule {rule} rejected it: {why}") for rule, why in entry.refused.items()]
+    elif one.contributions:
+        parts.append('<p class="fresh"><b>No ledger entry</b>: no record of this item was processed.</p>')
+    parts += [_message("error", f"Rule {rule}: bad input: {why}") for rule, why in one.problems]
+    return _section("Contributions of this item", "".join(parts))
+
+
+def _shown(attribute: Attribute) -> str:
+    value = _value(attribute.shown)
+    if attribute.agrees:
+        return value
+    return f'<del>{value}</del> <b class="wrong">expected {_value(attribute.expected)}</b>'
+
+
+def _value(value: Any, most: int = _LONG) -> str:
+    return f"<code>{escape(json_words(value, most))}</code>"
+
+
+def _section(title: str, content: str) -> str:
+    return f'<section class="box"><h2>{escape(title)}</h2>{content}</section>'
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = False) -> str:
+    """Return a table. With `wide`, lines do not wrap. The first cell of a row is text, the others are HTML."""
+    titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, *cells in rows
+    )
+    content = f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table class="grid{" wide" if wide else ""}">{content}</table></div>'
+
+
+# Queries
+
+
+def _query(source: Source, given: Mapping[str, str]) -> str:
+    if not source.queries:
+        text = '<p class="quiet">The rule file has no queries. Add <code>queries:</code> to it.</p>'
+        return _document("Queries", "/query", text, source.place)
+    name = given.get("name")
+    patterns = {one.query.name: one for one in access_patterns(source.program.typed, source.queries, name or None)}
+    if not name:
+        rows = [(one.query.name, *_pattern(one)) for one in patterns.values()]
+        table = _table(("Query", "Question", "Answered by", ""), rows)
+        return _document("Queries", "/query", f'<section class="box">{table}</section>', source.place)
+    pattern = patterns.get(name)
+    if pattern is None:
+        raise UsageError(f'there is no query "{name}"; there are {", ".join(source.queries)}')
+    query = pattern.query
+    values = {field: given.get(_INPUT + field, "") for field in _fields(query)}
+    parts = [f'<p class="lead">{escape(query.about)}</p>' if query.about else "", _query_form(query, values)]
+    parts.append(f'<p class="quiet">{escape(WORDS[pattern.plan.verdict])}: {_path(pattern)}</p>')
+    if "run" in given:
+        filled = {field: text for field, text in values.items() if text}
+        try:
+            result = source.query(name, filled, given.get("token") or None)
+        except UsageError as error:
+            parts.append(_message("error", str(error)))
+        else:
+            parts += _result(query, values, result)
+    return _document(f"Query {query.name}", "/query", "\n".join(parts), source.place)
+
+
+def _pattern(one: AccessPattern) -> Sequence[str]:
+    address = escape(urlencode({"name": one.query.name}))
+    form = f'<a href="/query?{address}">Run</a>' if one.answered else ""
+    return escape(one.query.about or ""), f"{escape(WORDS[one.plan.verdict])}: {_path(one)}", form
+
+
+def _path(one: AccessPattern) -> str:
+    if not one.reads:
+        return escape(one.plan.reason)
+    return "; ".join(
+        f"{escape(read.index or 'table')} <code>{escape(condition_words(read))}</code>" for read in one.reads
+    )
+
+
+def _fields(query: Query) -> Sequence[str]:
+    bounds = [f"{query.range}.{bound}" for bound in ("from", "to", "prefix")] if query.range else []
+    return [*query.parameters, *bounds]
+
+
+def _query_form(query: Query, values: Mapping[str, str]) -> str:
+    inputs = "".join(
+        f'<label>{escape(field)}<input name="{escape(_INPUT + field)}" value="{escape(value)}" autocomplete="off" '
+        f'spellcheck="false"{" required" if field in query.parameters else ""}></label>'
+        for field, value in values.items()
+    )
+    return (
+        f'<form action="/query" class="ask"><input type="hidden" name="name" value="{escape(query.name)}">'
+        f'<input type="hidden" name="run" value="1">{inputs}<button>Run</button></form>'
+    )
+
+
+def _result(query: Query, values: Mapping[str, str], result: Result) -> Iterator[str]:
+    shown = result.page
+    found = {name for item in shown.items for name in item}
+    names = [*(name for name in result.columns if name in found), *sorted(found.difference(result.columns))]
+    keys = result.keys or [""] * len(shown.items)
+    if len(shown.items) == 1:
+        (item,) = shown.items
+        table = _table(("Attribute", "Value"), [(name, _value(item[name])) for name in names])
+        table += f"<p>{_explain_link(keys[0])}</p>" if keys[0] else ""
+    else:
+        rows = [
+            [str(number), _explain_link(key), *(_value(item[name], _CELL) if name in item else "" for name in names)]
+            for number, (item, key) in enumerate(zip(shown.items, keys, strict=True), 1)
+        ]
+        table = _table(["", "", *names], rows, wide=True) if rows else "<p>No items.</p>"
+    more = ""
+    if shown.token is not None:
+        inputs = {_INPUT + field: text for field, text in values.items()}
+        address = escape(urlencode({"name": query.name, "run": "1", **inputs, "token": shown.token}))
+        more = f'<p><a class="next" href="/query?{address}">Next page</a></p>'
+    yield _section(f"{_count(len(shown.items), 'item')} of {_count(shown.scanned, 'item')} read", table + more)
+    lines = "".join(map(_request, result.requests))
+    yield f"<details><summary>{_count(len(result.requests), 'request')}</summary>{lines}</details>"
+    yield _reads(result.reads)
+
+
+def _explain_link(key: str) -> str:
+    return f'<a href="/item?{escape(urlencode({"key": key}))}">Explain</a>' if key else ""
+
+
+def _request(request: Mapping[str, Any]) -> str:
+    text = json.dumps(request, indent=2, ensure_ascii=False)
+    return f"<pre>{'GetItem' if 'Key' in request else 'Query'} " + "\n".join(map(escape, text.split("\n"))) + "</pre>"

@@ -1,0 +1,61 @@
+"""What the console shows, as its caller reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from projections.access.answers import AnswerPage
+from projections.inspect.explain.facts import ItemExplanation
+from projections.inspect.graph import Graph
+from projections.language.access.questions import Query
+from projections.language.program import Program
+
+__all__ = ["ExplainedItem", "Reads", "Result", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What an answer took: requests to DynamoDB, and the read units that it reports."""
+
+    requests: int
+    units: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedItem:
+    """The explanation of an item."""
+
+    report: ItemExplanation
+    reads: Reads
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One page of a query. `keys` has the encoded key of each item; empty for items without their key attributes."""
+
+    page: AnswerPage
+    requests: Sequence[Mapping[str, Any]]
+    columns: Sequence[str]
+    reads: Reads
+    keys: Sequence[str] = field(default=())
+
+
+class Source(Protocol):
+    """Reads what the pages show. Methods raise ProjectionsError."""
+
+    graph: Graph
+    program: Program
+    queries: Mapping[str, Query]
+    place: str
+    """The tables or the stack, for people."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of rules, backfills and queues as JSON."""
+
+    def item(self, key: str, *, search: bool) -> ExplainedItem:
+        """Explain an item. The key of a hash is searched for in all tables, with `search` only."""
+
+    def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
+        """Run a query."""

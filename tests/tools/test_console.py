@@ -1,0 +1,258 @@
+"""The console: what its server refuses, and what a person sees in a browser.
+
+With SCREENSHOTS=directory the pages are also written there as PNG.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_graph_page import CONTRAST, shot
+
+from projections.cli.console import LiveSource
+from projections.cli.options import Sources
+from projections.cli.options import Tables as Options
+from projections.console.pages import failed, routes
+from projections.console.server import Answer, Route, Server
+from projections.engine.registry import Registry
+from projections.engine.store import ItemKey, Update
+from projections.errors import Transient, UsageError
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.local.events import read
+from projections.local.replay import replay
+from projections.local.tables import EndpointTables, schemas
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[2]
+EVENTS = [one.record for one in read([str(ROOT / "events/social.json")])]
+META = ItemKey("main", "POST#p1", "METADATA")
+EVIL = "<script>document.title = 'owned'</script>\u001b\u202e"
+
+
+@contextmanager
+def served(made: dict[str, Route]) -> Iterator[Server]:
+    with Server(0, made, failed) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def asked(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, dict(answer.getheaders())
+
+
+def test_server_answers_this_machine_only_and_refuses_everything_but_get() -> None:
+    calls: list[dict[str, str]] = []
+
+    def route(given: Any, nonce: str) -> Answer:
+        calls.append(dict(given))
+        return Answer(nonce)
+
+    def broken(error: Exception) -> Route:
+        def route(given: Any, nonce: str) -> Answer:
+            raise error
+
+        return route
+
+    made = {
+        "/": route,
+        "/item": broken(UsageError("no <key>")),
+        "/api/status": broken(Transient("throttled")),
+        "/bug": broken(ValueError("x")),
+    }
+    with served(made) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        status, nonce, headers = asked(server, "/?in.name=a%20b&in.name=c")
+        assert (status, calls) == (200, [{"in.name": "c"}])
+        assert (
+            f"script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'"
+            in (headers["Content-Security-Policy"])
+        )
+        assert headers["Cache-Control"] == "no-store"
+        assert asked(server, "/")[1] != nonce
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost:1@evil.example", "", "localhost:80:80"):
+            assert asked(server, "/", Host=host)[0] == 403, host
+        for host in ("localhost", "LOCALHOST:99", "127.0.0.1:1"):
+            assert asked(server, "/", Host=host)[0] == 200, host
+        for site, expected in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+            assert asked(server, "/", Sec_Fetch_Site=site)[0] == expected
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            assert asked(server, "/", method)[0] == 501
+        assert asked(server, "/../etc/passwd")[0] == 404
+        status, text, _ = asked(server, "/item?key=x")
+        assert (status, "no &lt;key&gt;" in text) == (400, True)
+        assert asked(server, "/api/status")[:2] == (502, json.dumps({"error": "throttled"}))
+        status, text, _ = asked(server, "/bug")
+        assert (status, "internal error, please report it: ValueError: x" in text) == (500, True)
+
+
+class Sample:
+    """Tables with the sample events, under rules that are active, and the console of a rule file."""
+
+    def __init__(self, url: str, tables: EndpointTables, program: Program, path: Path) -> None:
+        self.url, self.tables, self.program, self.path = url, tables, program, path
+
+    def source(self, rules: Path | None = None) -> LiveSource:
+        names = dict(self.tables.names)
+        ledger = names.pop("ledger")
+        given = Options(
+            str(rules or ROOT / "projections/rules/social.yaml"),
+            tuple(f"{logical}={name}" for logical, name in names.items()),
+            self.url,
+            None,
+            ledger,
+        )
+        return LiveSource(given, None, Sources(None, None, None, None, "aws/lambda/"))
+
+
+@pytest.fixture
+def sample(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sample]:
+    for name in ("QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL", "STACK_NAME", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    program = Program.from_document(loads((ROOT / "projections/rules/social.yaml").read_text()).canonical())
+    with EndpointTables(dynamodb_local_url, schemas(program)) as tables:
+        replay(program, EVENTS, tables)
+        yield Sample(dynamodb_local_url, tables, program, tmp_path)
+
+
+@pytest.fixture
+def opened(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a page. Messages of the browser's console and requests to other hosts fail the test."""
+    heard: list[str] = []
+    requested: list[str] = []
+    tabs: list[Page] = []
+
+    def opened(url: str, *, scheme: Any = "light") -> Page:
+        tab = chromium.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+        tab.on("console", lambda message: heard.append(message.text))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        tab.on("request", lambda request: requested.append(request.url))
+        tab.goto(url)
+        tabs.append(tab)
+        return tab
+
+    yield opened
+    for tab in tabs:
+        tab.close()
+    assert heard == []
+    assert [url for url in requested if not url.startswith("http://127.0.0.1:")] == []
+
+
+def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
+    sample: Sample, opened: Callable[..., Page]
+) -> None:
+    text = (ROOT / "projections/rules/social.yaml").read_text()
+    source = sample.source()
+    with served(dict(routes(source))) as server:
+        tab = opened(server.url)
+        tab.wait_for_selector("#live li")
+        marks = tab.locator("#stage button[data-rule=rule-engagement] .live")
+        assert marks.get_attribute("title") == "live"
+        assert "epoch 1" in tab.locator("#live").inner_text()
+        assert "Read-only." in tab.locator(".live-foot").inner_text()
+        shot(tab, "console-rules")
+        tab.click("button.rule[data-rule=rule-engagement]")
+        assert tab.locator("#rule-engagement .live-rule").inner_text().strip() == "live"
+        tab.keyboard.press("Escape")
+        # a changed rule that is being filled
+        changed = Program.from_document(
+            loads(text.replace("likeCount: count", "likeCount: count, likers: count")).canonical()
+        )
+        Registry(changed, sample.tables.store).activate()
+        source._status = None
+        tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.wait_for_selector("#stage button[data-rule=rule-engagement] .live.pill")
+        assert marks.inner_text() == "filling"
+        assert "Needs attention" in tab.locator("#live").inner_text()
+        shot(tab, "console-filling")
+        tab.evaluate("document.getElementById('stage').classList.remove('busy')")
+        assert tab.evaluate(CONTRAST) == {}
+
+
+def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
+    sample: Sample, opened: Callable[..., Page]
+) -> None:
+    sample.tables.store.write(Update(META, set={"likeCount": {"N": "7"}, "mine": {"S": EVIL}}))
+    with served(dict(routes(sample.source()))) as server:
+        tab = opened(server.url + "item")
+        tab.fill("input[name=key]", "PK=POST#p1,SK=METADATA")
+        tab.click("text=Explain")
+        text = tab.locator("main").inner_text()
+        for part in (
+            "PostMeta with postId p1",
+            "2 differences",
+            "7 expected 2",
+            "count of Like",
+            "from 2 contributions",
+        ):
+            assert part in text, part
+        assert "\\u001b\\u202e" in text
+        assert tab.title() != "owned"
+        assert "Nothing was written." in text
+        shot(tab, "console-item")
+        assert tab.evaluate(CONTRAST) == {}
+        tab.locator(".box", has_text="postById").locator("a", has_text="USER#ada").first.click()
+        assert "Contributions of this item" in tab.locator("main").inner_text()
+        shot(tab, "console-source")
+        status, text, _ = asked(server, "/item?key=%3Cb%3E")
+        assert (status, "&lt;b&gt;&#x27; is not a key" in text) == (400, True)
+
+
+def test_a_query_is_run_from_its_form_by_pages(sample: Sample, opened: Callable[..., Page], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    text = (ROOT / "projections/rules/social.yaml").read_text()
+    rules.write_text(text.replace("order: createdAt desc, limit: 50", "order: createdAt desc, limit: 1"))
+    with served(dict(routes(sample.source(rules)))) as server:
+        tab = opened(server.url + "query")
+        shot(tab, "console-queries")
+        tab.click("a[href='/query?name=comments']")
+        tab.fill("input[name='in.postId']", "p1")
+        tab.click("button:has-text('Run')")
+        first = tab.locator("main").inner_text()
+        assert "1 item of" in first
+        assert "1 request to DynamoDB" in first
+        shot(tab, "console-query")
+        assert tab.evaluate(CONTRAST) == {}
+        tab.click("text=Next page")
+        second = tab.locator("tbody").inner_text()
+        assert second not in first
+        tab.click("text=Explain")
+        assert "Comment" in tab.locator(".lead").inner_text()
+        tab.goto(server.url + "query?name=feed&run=1&in.publishedAt.from=%3Cb%3E")
+        assert tab.locator("main b").count() == 0
+
+
+@pytest.mark.deep
+def test_nothing_is_written_and_tables_are_not_scanned_unless_asked(sample: Sample) -> None:
+    source = sample.source()
+    with served(dict(routes(source))) as server:
+        for path in (
+            "/",
+            "/api/status",
+            "/item?key=PK%3DPOST%23p1,SK%3DMETADATA",
+            "/query?name=postsOf&run=1&in.userId=ada",
+        ):
+            assert asked(server, path)[0] == 200, path
+        status, text, _ = asked(server, "/item?key=key:" + "0" * 24)
+        assert (status, "search=1" in text) == (400, True)
+    assert {*source._meter.calls} <= {"GetItem", "BatchGetItem", "Query"}
+    assert source._meter.write_units == 0
