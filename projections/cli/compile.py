@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, output_option, rules_argument, write_output
+from projections.cli.generated import force_option, json_with, write_generated
+from projections.cli.options import as_json, document_of, find_rules, output_option, rules_argument
 from projections.terminal import json_text, print_text
 
 __all__ = ["command"]
@@ -14,17 +15,21 @@ __all__ = ["command"]
 @rules_argument
 @as_json
 @output_option
-def command(file: str | None, rules: str | None, as_json: bool, output: str | None) -> None:
+@force_option
+def command(file: str | None, rules: str | None, as_json: bool, output: str | None, force: bool) -> int:
     """Print the canonical JSON of a rule file, as the deployed functions read it.
 
     Loading it requires neither pydantic nor a YAML parser. `sam build` puts it into the functions' package.
+
+    If FILE of -o is no output of this command, such as a rule file, the command shows the difference and asks before it
+    overwrites the file. Without a terminal it writes nothing; --force overwrites.
 
     \b
     Example:
       projections compile rules.yaml -o rules.json
     """
     text = json_text(document_of(find_rules(file, rules)))
-    if output:
-        write_output(output, text + "\n")
-    else:
-        print_text(text)
+    if output is not None:
+        return int(not write_generated(output, text + "\n", force=force, own=json_with("format", "projections")))
+    print_text(text)
+    return 0

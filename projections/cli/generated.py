@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from difflib import unified_diff
 from pathlib import Path
@@ -14,7 +15,7 @@ from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
 from projections.terminal import interactive, print_text
 
-__all__ = ["agreed", "force_option", "write_generated"]
+__all__ = ["agreed", "force_option", "json_with", "write_generated"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,26 +25,39 @@ def force_option(function: F) -> F:
     return click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")(function)
 
 
-def write_generated(output: str, text: str, *, force: bool) -> bool:
-    """Write a text that has a checksum, and return True.
+def write_generated(output: str, text: str, *, force: bool, own: Callable[[str], bool] = is_as_written) -> bool:
+    """Write a text that has a checksum, or that `own` recognises, and return True.
 
     If the file has no checksum or was edited since it was written, show the difference and ask; return False if the user
     declines. Raises UsageError without a terminal, and if the file cannot be written.
     """
-    if not force and not _replaceable(Path(output), text):
+    if not force and not _replaceable(Path(output), text, own):
         return False
     write_output(output, text)
     return True
 
 
-def _replaceable(path: Path, text: str) -> bool:
+def json_with(*names: str) -> Callable[[str], bool]:
+    """Return a function that recognises JSON objects with these names: the output of a command, without a checksum."""
+
+    def recognised(there: str) -> bool:
+        try:
+            document = json.loads(there)
+        except ValueError:
+            return False
+        return isinstance(document, dict) and document.keys() >= set(names)
+
+    return recognised
+
+
+def _replaceable(path: Path, text: str, own: Callable[[str], bool]) -> bool:
     if not path.is_file():
         return True  # there is none, or it is a device or a pipe
     try:
         there = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         there = ""
-    if is_as_written(there) or there == text:
+    if own(there) or there == text:
         return True
     state = "was edited since it was written" if is_generated(there) else "was not written by this command"
     return agreed(

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
-from projections.cli.options import as_json, find_rules, output_option, rules_argument, write_output
+from projections.cli.generated import force_option, json_with, write_generated
+from projections.cli.options import as_json, find_rules, output_option, rules_argument
 from projections.errors import UsageError
 from projections.terminal import count, json_text, print_line, print_text
 
 __all__ = ["command"]
 
 ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".html": "html", ".htm": "html"}
+
+COMMENTS = {"mermaid": "%% {}", "dot": "// {}", "html": "<!-- {} -->"}
 
 
 @click.command("graph")
@@ -25,16 +28,23 @@ ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot"
     help="Output format. [default: by the suffix of the output file, else mermaid]",
 )
 @output_option
-def command(file: str | None, rules: str | None, as_json: bool, form: str | None, output: str | None) -> None:
+@force_option
+def command(
+    file: str | None, rules: str | None, as_json: bool, form: str | None, output: str | None, force: bool
+) -> int:
     """Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.
 
     The HTML page requires no network, and shows the keys, conditions and cost of each rule.
+
+    If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
+    file. Without a terminal it writes nothing; --force overwrites.
 
     \b
     Examples:
       projections graph rules.yaml -o rules.html
       projections graph rules.yaml --format dot | dot -Tsvg > rules.svg
     """
+    from projections.deploy.checksum import with_checksum
     from projections.inspect.graph import dot, graph_of, mermaid, page
     from projections.language.loader import load
     from projections.language.review import review
@@ -44,12 +54,18 @@ def command(file: str | None, rules: str | None, as_json: bool, form: str | None
     path = find_rules(file, rules)
     graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
     if as_json:
-        text = json_text(graph.document()) + "\n"
+        text, comment = json_text(graph.document()) + "\n", ""
     else:
         form = form or ENDINGS.get(Path(output or "").suffix.lower(), "mermaid")
-        text = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph)
+        text, comment = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph), COMMENTS[form]
     if output is None:
         print_text(text)
-        return
-    write_output(output, text)
+        return 0
+    if comment:
+        written = write_generated(output, with_checksum(text.rstrip("\n") + "\n", comment), force=force)
+    else:
+        written = write_generated(output, text, force=force, own=json_with("title", "rules", "findings"))
+    if not written:
+        return 1
     print_line(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)
+    return 0

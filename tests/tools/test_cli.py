@@ -12,6 +12,7 @@ import pytest
 
 from projections import __version__
 from projections.cli.main import COMMANDS, main
+from projections.language.bundled import SHIPPED
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -187,6 +188,17 @@ def test_compile_prints_the_rules_of_the_deployed_function(run: Run, tmp_path: P
     target = tmp_path / "rules.json"
     assert run("compile", "social", "-o", str(target))[:2] == (0, "")
     assert json.loads(target.read_text()) == json.loads(out)
+    assert run("compile", "tags", "-o", str(target))[:2] == (0, ""), "it replaces its own output"
+
+
+def test_compile_does_not_overwrite_a_rule_file(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "rules.yaml"
+    source.write_text(text := (SHIPPED / "tags.yaml").read_text())
+    code, _, err = run("compile", str(source), "-o", str(source))
+    assert (code, source.read_text()) == (2, text)
+    assert "was not written by this command" in err
+    assert run("compile", str(source), "-o", str(source), "--force")[0] == 0
+    assert json.loads(source.read_text())["format"]
 
 
 def test_schema_is_a_json_schema(run: Run) -> None:

@@ -368,6 +368,31 @@ def test_the_command_writes_the_form_that_the_files_ending_names(
     assert capsys.readouterr() == ("", f"{target}: 9 rules of social.yaml\n")
 
 
+@pytest.mark.parametrize("name", ["a.html", "a.gv", "a.mmd"])
+def test_the_command_does_not_overwrite_an_edited_file(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / name
+    assert run("graph", "social", "-o", str(target)) == 0
+    assert run("graph", "tags", "-o", str(target)) == 0, "it replaces its own output"
+    target.write_text(edited := target.read_text().replace("\n", "\n\n", 1))
+    assert run("graph", "tags", "-o", str(target)) == 2
+    assert "was edited since it was written" in capsys.readouterr().err
+    assert target.read_text() == edited
+    assert run("graph", "tags", "-o", str(target), "--force") == 0
+    assert target.read_text() != edited
+
+
+def test_json_of_the_command_replaces_only_json_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "a.json"
+    assert [run("graph", name, "--json", "-o", str(target)) for name in ("social", "tags")] == [0, 0]
+    target.write_text("[1]")
+    assert run("graph", "tags", "--json", "-o", str(target)) == 2
+    assert "was not written by this command" in capsys.readouterr().err
+
+
 def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("graph", "social", "--json") == 0
     document = json.loads(capsys.readouterr().out)
