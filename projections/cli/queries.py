@@ -63,7 +63,7 @@ def command(
     """Show which requests answer the queries of a rule file, or run one.
 
     Without NAME, prints the table of access patterns: each query with its number, its question, and the request that
-    answers it. With NAME, prints that query in detail.
+    answers it, and each rule of the kind `rank`. With NAME, prints that query in detail.
 
     With PARAMETER=VALUE, --table or --stack, runs the query NAME, and prints its requests and one page of items. Values are
     text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix.
@@ -126,13 +126,16 @@ def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Seque
 def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int:
     from projections.cli.printing.queries import print_patterns
     from projections.inspect.access_patterns import access_patterns
+    from projections.inspect.rank_patterns import rank_patterns
     from projections.terminal import json_text, print_text
 
     found = access_patterns(rules.program.typed, rules.queries, only)
+    ranks = [*rank_patterns(rules.program.typed)] if only is None else []
     if as_json:
-        print_text(json_text({"queries": [one.document() for one in found]}))
+        more = {"ranks": [one.document() for one in ranks]} if ranks else {}
+        print_text(json_text({"queries": [one.document() for one in found], **more}))
     else:
-        print_patterns(found, rules.file, verbose=verbose)
+        print_patterns(found, rules.file, verbose=verbose, ranks=ranks)
     return int(not all(one.answered for one in found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from projections.inspect.rank_patterns import items_of_rank
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
@@ -99,7 +100,11 @@ def _rank(rule: Rank) -> Path:
     levels = rule.scale.levels
     groups = "1 group" if levels == 1 else f"{levels} groups"
     moved = f"; a changed score moves between up to {2 * levels - 1} groups" if levels > 1 else ""
-    how = f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables"
+    items = items_of_rank(rule)
+    how = (
+        f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables. To find a rank, 1 "
+        f"request reads {items} {'item' if items == 1 else 'items'} of the ledger"
+    )
     return Path("rank", how, 2 + 2 * levels, 2 * levels)
 
 

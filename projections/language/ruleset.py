@@ -61,6 +61,10 @@ class RuleSet:
         from projections.language.syntax import suggest
 
         if name not in self.queries:
+            if name in self.program.typed.rules and self.program.typed.rules[name].kind == "rank":
+                raise UsageError(
+                    f"{name} is a rule: `projections rank {name}` and `projections.ranking` read its ranks"
+                )
             hint = suggest(name, list(self.queries)) or f"; it has {', '.join(self.queries) or 'none'}"
             raise UsageError(f'{self.file} has no query "{name}"{hint}')
         return self.queries[name]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from projections.access.answers import AnswerPage
     from projections.inspect.access_patterns import AccessPattern
+    from projections.inspect.rank_patterns import RankPattern
     from projections.language.access.questions import Query
     from projections.language.program import Program
 
@@ -24,16 +25,20 @@ __all__ = ["columns_of", "page_document", "print_items", "print_page", "print_pa
 COLOURS = {"one": "green", "several": "green", "filtered": "yellow", "incomplete": "red", "none": "red"}
 
 
-def print_patterns(patterns: Sequence[AccessPattern], file: str, *, verbose: bool) -> None:
+def print_patterns(
+    patterns: Sequence[AccessPattern], file: str, *, verbose: bool, ranks: Sequence[RankPattern] = ()
+) -> None:
     """Print the table of access patterns, and below it the reasons of those without an exact answer, or all details."""
     out = console()
-    if not patterns:
-        out.print(styled("{} has no queries. Add `queries:`.", file))
-        return
     rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
     for one in patterns:
         rows += _rows(one)
-    print_grid(out, rows, indent=0)
+    rows += map(_rank, ranks)
+    if len(rows) > 1:
+        print_grid(out, rows, indent=0)
+    if not patterns:
+        out.print(styled("{} has no queries. Add `queries:`.", file))
+        return
     for one in patterns:
         if verbose or one.plan.verdict in ("filtered", "incomplete", "none"):
             _print_details(out, one, verbose=verbose)
@@ -61,6 +66,13 @@ def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
         [*zip(first if row == 0 else [""] * len(first), styles, strict=True), (path, ""), (condition, "")]
         for row, (path, condition) in enumerate(conditions)
     ]
+
+
+def _rank(one: RankPattern) -> list[tuple[str, str]]:
+    word, colour, question = WORDS["one"], COLOURS["one"], short(one.question, 48)
+    reads = f"{count(one.items, 'item')} for {one.key}"
+    texts = ("-", one.rule, question, word, "1", "ledger", reads)
+    return list(zip(texts, ("", "cyan", "dim", colour, "", "", ""), strict=True))
 
 
 def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:

@@ -22,6 +22,7 @@ from projections.inspect.design.cells import after, cell, codes, line_of, listed
 from projections.inspect.design.figures import read_capacity, write_capacity
 from projections.inspect.design.matrix import matrix_table
 from projections.inspect.design.model import Attributes, Design, Entity, Index
+from projections.inspect.rank_patterns import RankPattern, rank_patterns
 from projections.language.access.questions import Step, WritePattern
 
 __all__ = ["content"]
@@ -116,14 +117,37 @@ def _index(one: Index, several: bool) -> Sequence[Cell]:
 def _patterns(design: Design) -> Iterator[Block]:
     if not design.patterns:
         yield prose("The rule file has no queries.")
-        return
-    yield matrix_table(design.patterns)
+    else:
+        yield matrix_table(design.patterns)
+    yield from _ranks(design)
     for one in design.patterns:
         if not one.answered or one.plan.verdict == "filtered":
             yield Paragraph(line(Code(one.query.name), ": ", *line_of(one.plan.reason), "."))
             if one.proposal is not None:
                 yield Paragraph(line_of(f"To answer it exactly, {one.proposal.sentence}:"))
                 yield Listing(one.proposal.text.rstrip("\n"), "yaml")
+
+
+def _ranks(design: Design) -> Iterator[Block]:
+    found = [*rank_patterns(design.document)]
+    if found:
+        yield prose(
+            "Ranks, percentiles and counts of scores, and the score at a position. `projections rank` and the Python API "
+            "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."
+        )
+        columns = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
+        yield table(columns, map(_rank, found))
+
+
+def _rank(one: RankPattern) -> Sequence[Cell]:
+    return (
+        (line(Code(one.rule)), line(one.question)),
+        cell(Code(one.board)),
+        cell(Code(one.key)),
+        (*codes(one.inputs), line(Code(one.by), ": the score, or the position")),
+        cell(f"1 request of {one.items} {'item' if one.items == 1 else 'items'}"),
+        cell(f"{one.requests} {'request' if one.requests == 1 else 'requests'}"),
+    )
 
 
 # --- writes ---

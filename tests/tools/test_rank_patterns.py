@@ -1,0 +1,91 @@
+"""Rules of the kind `rank` among the access patterns: the table, the page, and the reads that they take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.access.ranks import Ranking
+from projections.engine.store import ItemKey
+from projections.inspect.rank_patterns import rank_patterns
+from projections.language.ranks import RankRule
+from tests.engine.world import World
+
+HEAD = """
+table: {key: [PK, SK]}
+entities:
+  Score: {key: {PK: "GAME#{game}", SK: "WEEK#{week}#{playerId}"}}
+  Board: {key: {PK: "GAME#{game}", SK: "WEEK#{week}"}}
+projections:
+"""
+RULES = """  weekly:
+    from: Score
+    description: The place of a player in a week
+    rank: {into: Board, by: won * 3 + drawn, digits: 5}
+  laps: {from: Score, rank: {into: Board, by: lap, digits: 6, decimals: 3, order: asc, shards: 4}}
+  tries: {from: Score, rank: {into: Board, by: tries, digits: 2, shards: 3}}
+"""
+
+
+@pytest.mark.parametrize("name", ["weekly", "laps", "tries"])
+def test_reads_of_a_rank_are_those_that_are_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = World(RULES, HEAD)
+    for player in range(3):
+        one.put("GAME#g", f"WEEK#1#{player}", won=player, drawn=1, lap=60 + player, tries=player)
+    one.settle()
+    reads: list[int] = []
+    get_many = one.store.get_many
+
+    def counted(keys: list[ItemKey]) -> Any:
+        reads.append(len(keys))
+        return get_many(keys)
+
+    monkeypatch.setattr(one.store, "get_many", counted)
+    rule = one.program.rules[name]
+    assert isinstance(rule, RankRule)
+    board = rule.into.target_key({"game": {"S": "g"}, "week": {"S": "1"}}.get)
+    assert board is not None
+    shown = next(found for found in rank_patterns(one.program.typed) if found.rule == name)
+    ranking = Ranking(one.store, rule, f"main|{board.partition}|{board.sort}")
+    assert ranking.rank(1).total == 3
+    assert reads == [shown.items]
+    reads.clear()
+    assert ranking.at(1) is not None
+    assert len(reads) == shown.requests
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "rules.yaml"
+    path.write_text(HEAD + RULES)
+    return str(path)
+
+
+def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) -> None:
+    code, out, _ = run("queries", file)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert code == 0
+    assert lines[1:4] == [
+        "- weekly The place of a player in a week one request 1 ledger 3 items for GAME#{game} · WEEK#{week}",
+        "- laps The rank of a score (lap) on a Board one request 1 ledger 9 items for GAME#{game} · WEEK#{week}",
+        "- tries The rank of a score (tries) on a Board one request 1 ledger 3 items for GAME#{game} · WEEK#{week}",
+    ]
+
+
+def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
+    _, out, _ = run("queries", file, "--markdown")
+    row = next(line for line in out.splitlines() if line.startswith("| `laps`<br>"))
+    assert "`game`, `week`<br>`lap`: the score, or the position" in row
+    assert row.endswith("| 1 request of 9 items | 3 requests |")
+
+
+def test_a_rank_is_no_query_to_run(run: Any, file: str) -> None:
+    code, _, err = run("queries", "--rules", file, "weekly", "game=g", "week=1")
+    assert code == 2
+    assert "weekly is a rule: `projections rank weekly` and `projections.ranking` read its ranks" in err
+
+
+def test_check_shows_the_reads_of_a_rank(run: Any, file: str) -> None:
+    assert "To find a rank, 1 request reads 9 items of the ledger." in " ".join(run("check", file)[1].split())
