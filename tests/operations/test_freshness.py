@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from emulators import ROOT
 from ruamel.yaml import YAML
 
 import projections
@@ -133,3 +137,19 @@ def test_status_warns_where_p99_exceeds_within() -> None:
     found = status.freshness(ages, {"likes": 30, "feed": 40})
     assert (found.level, found.todo.partition(".")[0]) == (status.LOOK, "p99 exceeds `within` of likes (30 s)")
     assert status.freshness(ages, {"likes": 31}).level == status.FINE
+
+
+TOLD = """
+from handlers.common import metrics, tell
+tell({"records": 2}, [], {}, (), {"likes": (3.5, 1.0)})
+metrics.flush_metrics()
+"""
+
+
+def test_the_function_writes_both_ages_as_one_metric_of_the_rule_in_seconds() -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD], cwd=ROOT, text=True, capture_output=True, check=True)
+    (line,) = [json.loads(text) for text in done.stdout.splitlines() if "_aws" in text]
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Dimensions"] == [["service"]]
+    assert {"Name": "freshness.likes", "Unit": "Seconds"} in directive["Metrics"]
+    assert (line["freshness.likes"], line["records"]) == ([3.5, 1.0], [2.0])
