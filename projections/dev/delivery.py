@@ -10,12 +10,13 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Value
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordReport
+from projections.language.facts import EVERY, Origin
 from projections.language.findings import Finding
 from projections.language.program import Program
 from projections.language.values import changed_attributes
 from projections.terminal import count
 
-__all__ = ["Delivery", "Reporter", "Totals", "Written", "is_own"]
+__all__ = ["Delivery", "Reporter", "Totals", "Written", "due_to", "is_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,14 @@ class Written:
 @dataclass(slots=True)
 class Delivery:
     """What a batch of records, or a task, did. `writes` counts those to the application's tables, of which `written` has
-    the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
+    the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes, and `due`
+    the rules to which each of them is due.
     `freshness` has, by rule, the ages in seconds of the oldest and of the newest change that it read.
     """
 
     records: Sequence[RecordReport] = ()
     own: Sequence[bool] = ()
+    due: Sequence[tuple[str, ...]] = ()
     written: list[Written] = field(default_factory=list)
     writes: int = 0
     rejected: Sequence[Rejected] = ()
@@ -98,6 +101,23 @@ class Reporter(Protocol):
     def refused(self, reason: str) -> None: ...
 
     def changed(self, difference: Difference, name: str) -> None: ...
+
+
+def due_to(program: Program, written: Mapping[str, Mapping[str, Origin]], report: RecordReport) -> tuple[str, ...]:
+    """Return the rules to which the changes of a record are due, in the order of the file: those whose values changed.
+
+    `written` has the origin of each derived attribute by entity. If only guards changed, the rules of these guards.
+    """
+    record = report.record
+    if record is None or report.entity is None:
+        return ()
+    known = written.get(report.entity, {})
+    changed = changed_attributes(record.old, record.new)
+    origins = (known.get(name, known.get(EVERY)) for name in changed if not name.startswith(program.guard_prefix))
+    found = {origin.rule for origin in origins if origin is not None}
+    if not found:
+        found = {name.removeprefix(program.guard_prefix) for name in changed}
+    return tuple(name for name in program.rules if name in found)
 
 
 def is_own(program: Program, report: RecordReport) -> bool:

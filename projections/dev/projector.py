@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.aws.connection import LEDGER, Live
 from projections.aws.wiring import THREADS
-from projections.dev.delivery import Delivery, Totals, is_own
+from projections.dev.delivery import Delivery, Totals, due_to, is_own
 from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.rejections import Rejected
@@ -16,6 +16,7 @@ from projections.engine.running import Run, at_once
 from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
+from projections.language.facts import origins
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Batch
 from projections.local.functions import Functions, LocalQueue
@@ -59,6 +60,7 @@ class Projector:
     def use(self, program: Program, store: WatchedStore) -> None:
         """Work under these rules from now on."""
         self.program, self.store = program, store
+        self._origins = origins(program.typed)
         self._functions = Functions(
             program,
             store,
@@ -110,6 +112,10 @@ class Projector:
         found = (store or self.store).taken()
         writes, reads = self.spent()
         found.records, found.own = records, [is_own(self.program, one) for one in records]
+        found.due = [
+            due_to(self.program, self._origins, one) if own else ()
+            for one, own in zip(found.records, found.own, strict=True)
+        ]
         found.rejected, self._rejected = self._rejected, []
         found.write_units, found.read_units = writes - before[0], reads - before[1]
         found.failed = failed

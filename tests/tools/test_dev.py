@@ -25,15 +25,16 @@ from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretc
 from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.active_rules import ActiveRules
-from projections.dev.delivery import is_own
+from projections.dev.delivery import due_to, is_own
 from projections.dev.followed import Followed
 from projections.dev.rules_file import RulesFile
 from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
-from projections.inspect.explain.records import record_report
+from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
+from projections.language.facts import origins
 from projections.language.keys import Image
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -164,7 +165,9 @@ def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None
         table.put("USER#b", "LIKE#POST#1")
         table.put("OTHER", "x")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 1}, lambda: running.text)
-        running.until("INSERT  Like  USER#b · LIKE#POST#1  likes", "our write", "INSERT  (no entity)  OTHER · x")
+        running.until(
+            "INSERT  Like  USER#b · LIKE#POST#1  likes", "by likes: likeCount", "INSERT  (no entity)  OTHER · x"
+        )
         assert '→ POST#1 · METADATA  title "T"  byId' in running.text
         assert "write units" in running.text
         assert re.search(r"LIKE#POST#1  likes.*, [0-9]+\.[0-9] s old", running.text)
@@ -566,7 +569,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
         "~likes": {"M": {"d": {"S": "x"}, "at": {"S": "0000.000000000000001"}, "n": {"N": "1"}}},
     }
 
-    def own(old: Image | None, new: Image | None) -> bool:
+    def report(old: Image | None, new: Image | None) -> RecordReport:
         from projections.engine.records import decode
 
         event = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
@@ -576,8 +579,19 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
             "eventSourceARN": "arn:aws:dynamodb:local:0:table/app/stream/l",
             "dynamodb": {"Keys": meta, "SequenceNumber": "1" * 21, **images},
         }
-        return is_own(known, record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables))))
+        return record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables)))
 
+    def own(old: Image | None, new: Image | None) -> bool:
+        return is_own(known, report(old, new))
+
+    def due(old: Image | None, new: Image | None) -> tuple[str, ...]:
+        return due_to(known, origins(known.typed), report(old, new))
+
+    assert due(None, copy) == ("byId",)
+    assert due(copy, counted) == ("likes",)
+    assert due(counted, {**counted, "title": {"S": "U"}, "~byId": {"M": {}}}) == ("byId",)
+    assert due(counted, {**counted, "~likes": {"M": {}}}) == ("likes",), "only its guard"
+    assert due(counted, None) == ("byId", "likes")
     assert own(None, copy)
     assert own(copy, counted)
     assert not own(counted, {**counted, "likeCount": {"N": "9"}}), "that was somebody else, and is put right"

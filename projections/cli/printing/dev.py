@@ -64,10 +64,10 @@ class Printer:
             return
         echoes = 0
         alone = len(delivery.records) == 1
-        for report, own in zip(delivery.records, delivery.own, strict=True):
+        for report, own, due in zip(delivery.records, delivery.own, delivery.due, strict=True):
             echoes += own
             if not own or echoes <= MOST_ECHOES:
-                self._record(report, own, delivery if alone else None)
+                self._record(report, own, due, delivery if alone else None)
         if echoes > MOST_ECHOES:
             self._out.print(styled("          [dim]and {} more of the rules' own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
@@ -102,8 +102,8 @@ class Printer:
             reason=reason,
         )
 
-    def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
-        """Print a record, with its cost if it was delivered alone."""
+    def _record(self, report: RecordReport, own: bool, due: Sequence[str], alone: Delivery | None) -> None:
+        """Print a record, with the rules that it is due to and those that it concerns, and its cost if it came alone."""
         record = report.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
@@ -114,9 +114,10 @@ class Printer:
         line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
-            line += styled("  [dim]our write: {}[/]", _changed(record.old, record.new, self._prefix))
+            by = ", ".join(due) or "a rule"
+            line += styled("  [dim]by {}: {}[/]", by, _changed(record.old, record.new, self._prefix))
         if rules:
-            line += styled("  [cyan]{}[/]", ", ".join(rules))
+            line += styled("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
         elif not own and report.entity is not None and not (alone and alone.written):
             line += styled("  [dim]nothing to do[/]")
         elif not own and report.nearest:
@@ -138,7 +139,7 @@ class Printer:
         return ", ".join(parts)
 
     def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
-        for report, own in zip(delivery.records, delivery.own, strict=True):
+        for report, own, due in zip(delivery.records, delivery.own, delivery.due, strict=True):
             record = report.record
             self._line(
                 {
@@ -148,6 +149,7 @@ class Printer:
                     "table": record.key.table if record else None,
                     "key": _key(record.key) if record else None,
                     "ownWrite": own,
+                    "dueTo": list(due),
                     "rules": {rule.rule: rule.effect for rule in report.rules if rule.effect},
                     "flaw": report.flaw,
                 }
