@@ -91,7 +91,7 @@ class _Attempt:
         path, query = self.path, self.query
         partition = tuple(self._partition(part) for part in path.partition)
         if sum(isinstance(fan, Periods) for key in partition for fan in key.fans) > 1:
-            raise _FailureError("the partition key has two times", PARTITION)
+            raise _FailureError("the partition key has periods of two attributes", PARTITION)
         if query.consistent and path.index is not None and not path.local:
             raise _FailureError(f"{path.index} is a global index, which has no consistent reads", CONSISTENCY)
         if query.consistent and path.rule is not None:
@@ -270,8 +270,9 @@ class _Attempt:
             if direction is None:
                 raise _FailureError(f"{self.path.name} does not sort by {name}: {reason}", ORDER)
             return descending ^ (direction < 0), sort
-        now = "sorts by nothing" if sort is None or sort.focus is None else f"sorts by {sort.focus}"
-        raise _FailureError(f"{self.path.name} {now}, not by {name}", ORDER)
+        if sort is None or sort.focus is None:
+            raise _FailureError(f"{self.path.name} does not sort by {name}", ORDER)
+        raise _FailureError(f"{self.path.name} sorts by {sort.focus}, not by {name}", ORDER)
 
     def _direction(self, sort: SortRange, focus: Field) -> tuple[int | None, str]:
         """Return 1 if a key sorts as its focus does, -1 for the other way round; None with the reason if neither."""
@@ -287,7 +288,7 @@ class _Attempt:
                 self.assumes[f"{focus.name} has the same number of digits on all items"] = None
             return (1 if names == ["pad"] else -1), ""
         if names:
-            return None, f"{focus} has another order"
+            return None, f"{focus} does not keep its order"
         patterns = (*self.known.patterns, *self.path.conditions)
         compared = any(compares_as_number(pattern, focus.name) for pattern in patterns)
         if compared or is_number(self.document, self.entity, focus.name):

@@ -170,7 +170,7 @@ PADDED_NUMBER = Kind(
     "padded-number",
     ("warning",),
     summary="A key attribute of type N is made of a padded number.",
-    why="A key attribute of type N accepts a number only in one form, without leading zeros. Padded text is bad input.",
+    why="In the key of a target, a number has no leading zeros, as DynamoDB returns it. Padded text is bad input.",
     fix="Remove the pipe. Keys of type N sort by value.",
     example="""\
 table: {key: {PK: S, rank: N}}
