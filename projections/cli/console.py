@@ -95,6 +95,7 @@ class LiveSource:
         self._function, self._sources = function, sources
         self._reading = threading.Lock()
         self._services: tuple[float, str, list[Finding]] | None = None
+        self._ages: Mapping[str, tuple[float, float]] = {}
         self._status: tuple[float, dict[str, Any]] | None = None
         self.graph = graph_of(loader.load(path), path.name, review(path, path.name).findings)
         self.program = self._live.program
@@ -127,15 +128,16 @@ class LiveSource:
             return self._status[1]
 
     def _gathered(self) -> dict[str, Any]:
-        from projections.cli.status import ledger_status, plain_finding, service_findings
+        from projections.cli.status import ledger_status, limits, plain_finding, rule_ages, service_findings
         from projections.operations import status
         from projections.operations.backfill.progress import PHASES, Progress
 
         now = datetime.now(UTC)
         recorded = ledger_status(self._there, self._chosen, self._live, now)
         if self._services is None or monotonic() - self._services[0] > _SERVICES_SECONDS:
-            found = service_findings(self._there, self._live, self._function, self._sources, now, peek=False)
-            self._services = monotonic(), _clock(now), found
+            ages = rule_ages(self._there, self._live, now)
+            found = service_findings(self._there, self._live, self._function, self._sources, now, ages, peek=False)
+            self._services, self._ages = (monotonic(), _clock(now), found), ages
         findings = [*recorded.findings, *self._services[2]]
         if self._chosen.note:
             findings.insert(0, status.Finding("rule file", status.LOOK, self._chosen.note))
@@ -145,13 +147,17 @@ class LiveSource:
         of_rules: dict[str, Finding] = {}
         for one in _ordered(findings):
             of_rules.setdefault(one.subject.removeprefix("rule "), one)
+        within = limits(self.program)
         return {
             "at": _clock(now),
             "servicesAt": self._services[1],
             "attention": any(one.level in (status.LOOK, status.ACT) for one in findings),
             "epoch": recorded.epoch,
             "rules": {
-                name: _rule(recorded.rules.get(name, _UNKNOWN), of_rules.get(name)) for name in self.program.rules
+                name: _rule(
+                    recorded.rules.get(name, _UNKNOWN), of_rules.get(name), self._ages.get(name), within.get(name)
+                )
+                for name in self.program.rules
             },
             "findings": [plain_finding(one) for one in _ordered(findings)],
             "backfill": {"phase": run.phase, "phases": PHASES[:-1]} if run is not None and not run.done else None,
@@ -168,10 +174,7 @@ class LiveSource:
 
         hashed = is_hash(key)
         if hashed and not search:
-            raise UsageError(
-                "this is the hash of a key. To find the key, all tables are read: add &search=1 to the address, or run "
-                f"`projections hash {key}`"
-            )
+            raise UsageError("this is the hash of a key. To find its key, all tables are read")
         with self._counted() as reads:
             program, store = self._live.program, self._live.store
             found = key_of(program, store, key) if hashed else read_key(program, key)
@@ -207,18 +210,23 @@ def _encoded(table: str, parts: Sequence[Any]) -> str:
     return encode_key(ItemKey(table, *texts)) if len(texts) == len(parts) else ""
 
 
-def _rule(state: str, finding: Finding | None) -> dict[str, Any]:
-    """Return the state of a rule. `freshness` is the age of its newest processed change in seconds, None if not known."""
+def _rule(
+    state: str, finding: Finding | None, ages: tuple[float, float] | None, within: float | None
+) -> dict[str, Any]:
+    """Return the state of a rule. `freshness` has p50 and p99 of the age of changes in seconds; null if not known."""
     from projections.engine.registry import LIVE
     from projections.operations.status import FINE, LOOK
 
+    late = ages is not None and within is not None and ages[1] > within
     level = finding.level if finding is not None else FINE if state == LIVE else LOOK
     return {
         "state": state,
-        "level": level,
+        "level": LOOK if late and level == FINE else level,
         "says": finding.says if finding is not None else None,
         "todo": (finding.todo or None) if finding is not None else None,
-        "freshness": None,
+        "freshness": {"p50": ages[0], "p99": ages[1]} if ages is not None else None,
+        "within": within,
+        "late": late,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,9 +18,10 @@ from projections.terminal import console, json_text, print_line, print_text, sty
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
+    from projections.language.program import Program
     from projections.operations.status import Finding, LedgerStatus
 
-__all__ = ["command", "ledger_status", "plain_finding", "service_findings"]
+__all__ = ["command", "ledger_status", "limits", "plain_finding", "rule_ages", "service_findings"]
 
 _PEEK_SECONDS = 1
 """How long messages that are read here stay invisible to other consumers."""
@@ -61,7 +62,7 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)
     findings += recorded.findings
-    findings += service_findings(there, live, function, sources, now)
+    findings += service_findings(there, live, function, sources, now, rule_ages(there, live, now))
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {
@@ -89,34 +90,60 @@ def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) ->
 
 
 def service_findings(
-    there: Deployed, live: Live, function: str | None, sources: Sources, now: datetime, *, peek: bool = True
+    there: Deployed,
+    live: Live,
+    function: str | None,
+    sources: Sources,
+    now: datetime,
+    ages: Mapping[str, tuple[float, float]],
+    *,
+    peek: bool = True,
 ) -> list[Finding]:
-    """Return what Lambda, CloudWatch, the queues and the bucket report.
+    """Return what Lambda, CloudWatch, the queues and the bucket report. `ages` are those of `rule_ages`.
 
     `peek` also receives messages of the quarantine to name causes: other consumers do not see them for a second.
     """
     stack = there.stack.name if there.stack else None
     return [
-        *_functions(there, live, there.name(function, "StreamFunctionName"), stack, now),
+        *_functions(there, live, there.name(function, "StreamFunctionName"), stack, now, ages),
         *_sources(there, live, sources, stack, peek),
     ]
 
 
+def rule_ages(there: Deployed, live: Live, now: datetime) -> dict[str, tuple[float, float]]:
+    """Return p50 and p99 of the age of changes when rules had read them, in seconds; empty if they are not known."""
+    from projections.aws.metrics import freshness
+
+    if there.stack is None:
+        return {}
+    try:
+        return freshness(there.client("cloudwatch"), there.stack.name, list(live.program.rules), now)
+    except StoreError:  # `lag` reports that CloudWatch does not answer
+        return {}
+
+
+def limits(program: Program) -> dict[str, float]:
+    """Return `within` of the rules that have it, in seconds."""
+    return {name: one["within"] for name, one in program.about.items() if "within" in one}
+
+
 def _functions(
-    there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime
+    there: Deployed,
+    live: Live,
+    function: str | None,
+    stack: str | None,
+    now: datetime,
+    ages: Mapping[str, tuple[float, float]],
 ) -> Iterator[Finding]:
     """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
-    from projections.aws.metrics import freshness, iterator_age, throttle_events
+    from projections.aws.metrics import iterator_age, throttle_events
     from projections.operations import status
 
     yield from _streams(there, live, function, stack, now)
     yield _asked("lag", function, lambda name: status.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
 
-    if stack:
-        with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
-            if ages := freshness(there.client("cloudwatch"), stack, list(live.program.rules), now):
-                about = live.program.about
-                yield status.freshness(ages, {name: one["within"] for name, one in about.items() if "within" in one})
+    if ages:
+        yield status.freshness(ages, limits(live.program))
 
     def throttling(name: str) -> Finding:
         schemas = live.program.tables

@@ -15,15 +15,20 @@
   status.after(foot);
   let before = "";
 
-  const sentence = (rule) => {
-    const fresh = typeof rule.freshness === "number" ? `${rule.freshness.toFixed(1)} s behind` : "";
-    return [rule.state, fresh].filter(Boolean).join(", ");
+  const seconds = (number) => `${number < 10 ? number.toFixed(1) : Math.round(number)} s`;
+  const fresh = (rule) => {
+    if (!rule.freshness) return "";
+    const { p50, p99 } = rule.freshness;
+    const limit = rule.within === null ? "" : rule.late ? `, more than within: ${rule.within} s` : `, within ${rule.within} s`;
+    return `changes were ${seconds(p50)} old when the rule had read them (p99: ${seconds(p99)}${limit})`;
   };
+  const sentence = (rule) => [rule.state, fresh(rule)].filter(Boolean).join("; ");
   const beside = (name, rule) => {
     for (const box of document.querySelectorAll(`#stage button[data-rule="${CSS.escape("rule-" + name)}"]`)) {
       box.querySelector(".live")?.remove();
-      const quiet = rule.level === "fine" && rule.state === "live";
-      const mark = make("span", `live ${quiet ? "dot" : "pill"} l-${rule.level}`, quiet ? "" : rule.state);
+      const quiet = rule.state === "live" && !rule.freshness && rule.level === "fine";
+      const text = rule.state === "live" && rule.freshness ? seconds(rule.freshness.p50) : rule.state;
+      const mark = make("span", `live ${quiet ? "dot" : "pill"} l-${rule.level}`, quiet ? "" : text);
       mark.title = sentence(rule);
       box.append(mark);
     }

@@ -26,6 +26,7 @@ from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.values import plain
+from projections.operations.hashes import is_hash
 from projections.operations.verify.drift import KINDS
 
 __all__ = ["failed", "routes"]
@@ -133,6 +134,11 @@ def _item(source: Source, given: Mapping[str, str]) -> str:
     if not key:
         hint = '<p class="quiet">Shows where each attribute of an item comes from, and how current it is.</p>'
         return _document("Item", "/item", _key_form("") + hint, source.place)
+    if is_hash(key) and "search" not in given:
+        address = escape(urlencode({"key": key, "search": "1"}))
+        text = "This is the hash of a key. To find the item, the console has to scan all tables."
+        link = f'<p><a href="/item?{address}">Read all tables</a></p>'
+        return _document("Item", "/item", _key_form(key) + _message("warning", text) + link, source.place)
     found = source.item(key, search="search" in given)
     report = found.report
     parts = [_key_form(encode_key(report.key)), *_explained(source.program, report), _reads(found.reads)]
@@ -229,7 +235,8 @@ def _freshness(one: Derived) -> str:
         at, newest = escape(version_words(one.at)), escape(version_words(one.known))
         return f"<b>Not current</b>: as of {at}; the newest is {newest}{counted}."
     if one.guarded and one.known:
-        return f"Current: as of {escape(version_words(one.at))}{counted}."
+        current = "Current" if one.agrees else "Its version is the newest"
+        return f"{current}: as of {escape(version_words(one.at))}{counted}."
     if one.guarded:
         return f"As of {escape(version_words(one.at))}."
     if one.contributions is not None:

@@ -10,10 +10,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from place import Place
 from test_graph_page import CONTRAST, shot
 
 from projections.cli.console import LiveSource
@@ -29,6 +31,7 @@ from projections.language.program import Program
 from projections.local.events import read
 from projections.local.replay import replay
 from projections.local.tables import EndpointTables, schemas
+from projections.operations.backfill.progress import Progress, Run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -158,7 +161,7 @@ def opened(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
-    sample: Sample, opened: Callable[..., Page]
+    sample: Sample, opened: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (ROOT / "projections/rules/social.yaml").read_text()
     source = sample.source()
@@ -178,11 +181,20 @@ def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
             loads(text.replace("likeCount: count", "likeCount: count, likers: count")).canonical()
         )
         Registry(changed, sample.tables.store).activate()
-        source._status = None
+        run = Run("r", changed.fingerprint, 2, (), (), ("main",), 1, "entries", datetime.now(UTC).isoformat())
+        assert Progress(sample.tables.store).begin(run, None)
+        monkeypatch.setattr("projections.cli.status.rule_ages", lambda *given: {"postById": (0.42, 31.0)})
+        source._status = source._services = None
         tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         tab.wait_for_selector("#stage button[data-rule=rule-engagement] .live.pill")
         assert marks.inner_text() == "filling"
         assert "Needs attention" in tab.locator("#live").inner_text()
+        assert tab.locator("#live .steps .now").inner_text() == "entries"
+        assert tab.locator("#live .steps .past").all_inner_texts() == ["items"]
+        copied = tab.locator("#stage button[data-rule=rule-postById] .live")
+        assert copied.inner_text() == "0.4 s"
+        said = copied.get_attribute("title")
+        assert said == "live; changes were 0.4 s old when the rule had read them (p99: 31 s)"
         shot(tab, "console-filling")
         tab.evaluate("document.getElementById('stage').classList.remove('busy')")
         assert tab.evaluate(CONTRAST) == {}
@@ -252,7 +264,33 @@ def test_nothing_is_written_and_tables_are_not_scanned_unless_asked(sample: Samp
             "/query?name=postsOf&run=1&in.userId=ada",
         ):
             assert asked(server, path)[0] == 200, path
-        status, text, _ = asked(server, "/item?key=key:" + "0" * 24)
-        assert (status, "search=1" in text) == (400, True)
+        assert "search=1" in asked(server, "/item?key=key:" + "0" * 24)[1]
+        with pytest.raises(UsageError, match="all tables are read"):
+            source.item("key:" + "0" * 24, search=False)
     assert {*source._meter.calls} <= {"GetItem", "BatchGetItem", "Query"}
     assert source._meter.write_units == 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_a_stack_shows_its_quarantine_and_receives_none_of_its_messages(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
+    name, _ = place.stack()
+    given = Options(str(place.file), (), None, None, None, name)
+    source = LiveSource(given, None, Sources(place.quarantine, None, None, None, "aws/lambda/"))
+    found = source.status()
+    (quarantine,) = [one for one in found["findings"] if one["subject"] == "quarantine"]
+    assert (source.place, quarantine["value"], found["attention"]) == (f"stack {name}", 1, True)
+    assert {one["state"] for one in found["rules"].values()} == {"live"}
+    (message,) = place.sqs.receive_message(QueueUrl=place.quarantine, AttributeNames=["All"])["Messages"]
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+    monkeypatch.setattr(Server, "serve_forever", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    code, said = place.run("console", "--stack", name)
+    assert (code, said["place"]) == (0, f"stack {name}")
+    assert said["url"].startswith("http://127.0.0.1:")
+    with Server(0, {}, failed) as other:
+        port = str(other.server_address[1])
+        code, _, err = place.say("console", "--stack", name, "--port", port)
+        assert (code, f"port {port}: Address already in use. Pass another --port" in err) == (2, True)
