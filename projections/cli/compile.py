@@ -21,7 +21,7 @@ def command(file: str | None, rules: str | None, as_json: bool, output: str | No
 
     Loading it requires neither pydantic nor a YAML parser. `sam build` puts it into the functions' package.
 
-    If FILE of -o is no output of this command, such as a rule file, the command shows the difference and asks before it
+    If FILE of -o was not written by this command, such as a rule file, the command shows the difference and asks before it
     overwrites the file. Without a terminal it writes nothing; --force overwrites.
 
     \b
