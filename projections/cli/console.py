@@ -47,9 +47,10 @@ def command(
 ) -> int:
     """Serve a local, read-only page on live tables.
 
-    The page draws the rules as `projections graph` does, and shows the findings of `projections status` beside them. While it
-    is visible, it reads the ledger every 5 seconds, and CloudWatch, the queues and the bucket every minute. It also explains
-    an item, as `explain --item` does, and runs the queries of the rule file. Each answer shows its requests to DynamoDB.
+    The page draws the rules as `projections graph` does, and shows the findings of `projections status` beside them. While
+    it is visible, it reads the ledger every 5 seconds, and CloudWatch, the queues and the bucket every minute. It also
+    explains an item, as `explain --item` does, and runs the queries of the rule file. Each answer shows its requests to
+    DynamoDB.
 
     Listens on 127.0.0.1 only, and reads with the credentials of this process. There is no password: other users of this
     machine can open the page. Press Ctrl-C to stop.
