@@ -8,7 +8,8 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -33,11 +34,13 @@ class Document:
     text: str
     start: int
     value: Any
+    ends: Sequence[int]
+    """The positions of the ends of lines: counting them for each of many values takes quadratic time."""
 
     def place(self, offset: int) -> str:
         """Return file, line and column of a position in the text."""
-        line = self.text.count("\n", 0, offset) + 1
-        return f"{self.file}:{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
+        line = bisect_left(self.ends, offset)
+        return f"{self.file}:{line + 1}:{offset - (self.ends[line - 1] if line else -1)}"
 
     def exact(self, offset: int) -> Any:
         """Return the value at a position, with all digits of its numbers."""
@@ -118,9 +121,9 @@ def text_of(path: str) -> str:
 
 def parsed(file: str, text: str) -> Iterator[Document]:
     """Yield the JSON values of a text. Raises UsageError with the place of what is not JSON."""
-    position = _skip(text, 0)
+    position, ends = _skip(text, 0), [found.start() for found in re.finditer("\n", text)]
     while position < len(text):
-        document = Document(file, text, position, None)
+        document = Document(file, text, position, None, ends)
         try:
             value, end = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
@@ -131,7 +134,7 @@ def parsed(file: str, text: str) -> Iterator[Document]:
             raise _unusable(document) from None
         if _deep(value):
             raise _unusable(document)
-        yield Document(file, text, position, value)
+        yield Document(file, text, position, value, ends)
         position = _skip(text, end)
 
 
