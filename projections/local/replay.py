@@ -23,7 +23,7 @@ from projections.local.tables import LEDGER, MemoryTables, Tables, stream_label
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
+__all__ = ["Failure", "Replay", "logical_names", "own_attributes", "replay", "seeds"]
 
 ROUNDS = 40
 """The maximum of rounds of a replay. A round takes a change from one rule to a rule that reads its result."""
@@ -115,7 +115,7 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
     for key, record in newest.items():
         if record["eventName"] == "REMOVE":
             continue
-        own = _own(program, key, record["dynamodb"]["NewImage"])
+        own = own_attributes(program, key, record["dynamodb"]["NewImage"])
         if own is not None:
             found.append((key.table, own))
     return found
@@ -133,7 +133,7 @@ def _key(program: Program, table: str, record: Record) -> ItemKey | None:
     return key
 
 
-def _own(program: Program, key: ItemKey, image: Image) -> Image | None:
+def own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:
     """Return the attributes of an item that the application wrote; None if there are none.
 
     A recorded value of a rule with `once` stays: today's values cannot give it again.

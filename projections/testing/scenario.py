@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from projections.api import ask
+from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
-from projections.errors import UsageError
+from projections.errors import BadInput, UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet
 from projections.language.selection import selected
 from projections.language.values import plain_item
+from projections.local.events import read
 from projections.local.items import key_of, wire_item
+from projections.local.replay import logical_names, own_attributes
 from projections.local.steps import Application, Item, Key
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import LEGEND, Comparison, Difference
@@ -107,6 +111,35 @@ class Scenario:
         [{'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 1, 'stars': 0}]
         """
         self._application.expire(key, table)
+        return self
+
+    def play(self, *files: str | Path) -> Scenario:
+        """Do the writes of event files, which may have recorded stream events, exports or steps: see Event files.
+
+        Of a recorded item, the attributes that the application wrote are put. Items that only rules create are left out.
+
+        >>> from pathlib import Path
+        >>> _ = Path("likes.yaml").write_text("[{PK: POST#p1, SK: METADATA}, {PK: POST#p1, SK: LIKE#ann}]")
+        >>> projections.play("likes.yaml").item(["POST#p1", "METADATA"])["likeCount"]
+        1
+        """
+        recorded = read([str(file) for file in files], self.program)
+        names = logical_names(self.program, [one.record for one in recorded])
+        for one in recorded:
+            try:
+                record = decode(one.record, names, self.program.tables)
+            except BadInput as error:
+                raise UsageError(f"{one.place}: {error}") from None
+            image = record.old if record.new is None else record.new
+            item = self.program.recognise(record.key, image or {})
+            if item is not None and item.entity.owned_by_rules:
+                continue
+            if record.new is None:
+                self._store.remove(record.key, record.expired)
+                self._written.remove(record.key)
+            else:
+                own = own_attributes(self.program, record.key, record.new)
+                self._application.put(record.new if own is None else own, record.key.table)
         return self
 
     def do(self, step: Mapping[str, Any]) -> Scenario:

@@ -19,7 +19,10 @@ EXAMPLES = {block.heading: block for block in BLOCKS if block.language == "pycon
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_a_method_prints_what_the_page_shows(name: str) -> None:
+def test_the_example_of_a_method_prints_what_the_page_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     block, said = EXAMPLES[name], list[str]()
     names = {"projections": Scenario(RULES)}
     test = doctest.DocTestParser().get_doctest(block.text, names, name, "docs/testing.md", block.line)

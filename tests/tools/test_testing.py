@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -370,6 +372,28 @@ def test_values_are_compared_as_dynamodb_has_them(scenario: Scenario) -> None:
     )
     with pytest.raises(AssertionError, match=r'- n: "1"\n  \+ n: 1'):
         scenario.then({"PK": "x", "SK": "2", "n": "1"})
+
+
+def test_recorded_events_are_played_without_what_rules_wrote(scenario: Scenario, tmp_path: Path) -> None:
+    """Of items that only rules create nothing is put, nothing of them is deleted, and expired items expire."""
+    written = Scenario(scenario.rules)
+    records: list[Any] = []
+    deliver = written.store.on_record
+    assert deliver is not None
+    written.store.on_record = lambda table, record: (records.append(record), deliver(table, record))[1]
+    like = {"PK": "USER#b", "SK": "LIKE#POST#1", "ttl": 1}
+    written.given({"PK": "USER#a", "SK": "POST#1", "title": "T", "at": "2025-05-01"}, like)
+    written.given({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"}, {"PK": "no", "SK": "entity"}).expire(like)
+    comment = {"PK": "POST#1", "SK": "COMMENT#1", "userId": "a", "GSI1PK": "AUTHOR#a"}
+    written.given(comment).update(comment, remove=["userId"]).delete(["no", "entity"]).settle()
+    assert {"MONTH#2025-05", "POST#1"} <= {record["dynamodb"]["Keys"]["PK"]["S"] for record in records}
+    (tmp_path / "events.json").write_text(json.dumps(records))
+    scenario.play(tmp_path / "events.json")
+    assert scenario.items() == written.items()
+    scenario.then({"PK": "POST#1", "SK": "METADATA", "likeCount": 1}, partial=True)
+    (tmp_path / "bad.json").write_text(json.dumps({**records[0], "eventSource": "aws:sqs"}))
+    with pytest.raises(UsageError, match=r"bad.json:1:1: "):
+        scenario.play(tmp_path / "bad.json")
 
 
 def test_a_list_or_map_that_differs_shows_its_parts(scenario: Scenario) -> None:
