@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import output_option, program_of, rules_option, write_output
+from projections.cli.options import as_json, output_option, program_of, rules_option, write_output
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
 
@@ -19,6 +19,7 @@ __all__ = ["command"]
 @click.command("events")
 @click.argument("files", nargs=-1, required=True, metavar="FILES…")
 @rules_option
+@as_json
 @click.option(
     "--table",
     "tables",
@@ -27,7 +28,9 @@ __all__ = ["command"]
     help="Name this table in the records; repeat it for each of `tables:`.",
 )
 @output_option
-def command(files: tuple[str, ...], rules: str | None, tables: tuple[str, ...], output: str | None) -> None:
+def command(
+    files: tuple[str, ...], rules: str | None, as_json: bool, tables: tuple[str, ...], output: str | None
+) -> None:
     """Make stream events from plain items, table exports or other events.
 
     Prints one Lambda event with the records of all FILES. FILES are event files as for `replay`; - is standard input. For
