@@ -180,7 +180,7 @@ class LiveSource:
             program, store = self._live.program, self._live.store
             found = key_of(program, store, key) if hashed else read_key(program, key)
             report = item_explanation(program, store, found)
-        return ExplainedItem(report, reads[0])
+        return ExplainedItem(report, reads[0], self._ages)
 
     def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
         from projections.access.answers import answer_to

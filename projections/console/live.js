@@ -8,6 +8,12 @@
     if (text !== undefined) one.textContent = text;
     return one;
   };
+  // A text with commands between backticks.
+  const prose = (tag, name, text) => {
+    const one = make(tag, name);
+    text.split("`").forEach((part, index) => one.append(index % 2 ? make("code", "", part) : part));
+    return one;
+  };
   const overview = document.getElementById("overview");
   const status = make("div"), foot = make("p", "live-foot", "Reading the state…");
   status.id = "live";
@@ -39,8 +45,8 @@
     const line = make("p");
     line.append(make("span", `dot l-${rule.level}`), " " + sentence(rule));
     part.append(line);
-    if (rule.says) part.append(make("p", "", rule.says));
-    if (rule.todo) part.append(make("p", "quiet", rule.todo));
+    if (rule.says) part.append(prose("p", "", rule.says));
+    if (rule.todo) part.append(prose("p", "quiet", rule.todo));
     panel.querySelector("h2").after(part);
   };
   const backfill = (run) => {
@@ -70,7 +76,7 @@
         steps.style.gridColumn = "2";
         row.append(steps);
       }
-      if (one.todo) row.append(make("span", "todo", one.todo));
+      if (one.todo) row.append(prose("span", "todo", one.todo));
       list.append(row);
     }
     status.append(list);

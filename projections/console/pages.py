@@ -19,7 +19,7 @@ from projections.inspect.explain.facts import Source as Contributions
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import encoded_words, json_words, key_words, version_words
 from projections.inspect.graph import page
-from projections.inspect.graph.markup import ICONS, escape, icon
+from projections.inspect.graph.markup import ICONS, escape, icon, prose
 from projections.inspect.graph.page import Frame
 from projections.language.access.questions import Query
 from projections.language.facts import EVERY, Origin, origins
@@ -95,7 +95,7 @@ def _document(title: str, path: str, content: str, place: str = "") -> str:
 
 
 def _message(level: str, text: str) -> str:
-    return f'<p class="message s-{level}" role="status">{escape(text)}</p>'
+    return f'<p class="message s-{level}" role="status">{prose(text)}</p>'
 
 
 def _reads(reads: Reads) -> str:
@@ -141,18 +141,18 @@ def _item(source: Source, given: Mapping[str, str]) -> str:
         return _document("Item", "/item", _key_form(key) + _message("warning", text) + link, source.place)
     found = source.item(key, search="search" in given)
     report = found.report
-    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report), _reads(found.reads)]
+    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report, found.ages), _reads(found.reads)]
     return _document(key_words(report.key), "/item", "\n".join(parts), source.place)
 
 
-def _explained(program: Program, report: ItemExplanation) -> Iterator[str]:
+def _explained(program: Program, report: ItemExplanation, ages: Mapping[str, tuple[float, float]]) -> Iterator[str]:
     yield f'<p class="lead">{_subject(report)}</p>'
     yield _verdict(report)
     if report.other_rules:
         yield _message("warning", "Other rules than these are active. Run `projections backfill` to activate these.")
     written = origins(program.typed)
     for one in sorted(report.derived, key=lambda one: one.agrees):
-        yield _derived(one, written)
+        yield _derived(one, written, ages.get(one.rule.name))
     if report.image is not None:
         yield _own(program, report)
     if report.source is not None:
@@ -195,7 +195,7 @@ def _own(program: Program, report: ItemExplanation) -> str:
     return _section("Key and attributes of the application", _table(("Attribute", "Value", "From"), rows) + guards)
 
 
-def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> str:
+def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
     state = "" if one.state == LIVE else f' <span class="pill l-look">{escape(one.state)}</span>'
@@ -207,10 +207,13 @@ def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> str:
         mark = '<span class="pill l-look">publishes nothing</span>'
     parts = [_table(("Attribute", "Value", "From"), rows)] if rows else []
     parts.append(f'<p class="fresh">{_freshness(one)}</p>')
+    if ages is not None:
+        text = f"In 15 minutes, changes were {ages[0]:.1f} s old when this rule had read them (p99: {ages[1]:.1f} s)."
+        parts.append(f'<p class="quiet">{text}</p>')
     if one.sources:
         parts.append(f"<p>Sources: {', '.join(_linked(key, what) for key, what in one.sources)}</p>")
     for text in (one.said, one.more, *one.notes):
-        parts.append(f'<p class="quiet">{escape(text)}</p>' if text else "")
+        parts.append(f'<p class="quiet">{prose(text)}</p>' if text else "")
     if one.problem:
         parts.append(_message("error", one.problem))
     name = (

@@ -204,7 +204,9 @@ def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
     sample: Sample, opened: Callable[..., Page]
 ) -> None:
     sample.tables.store.write(Update(META, set={"likeCount": {"N": "7"}, "mine": {"S": EVIL}}))
-    with served(dict(routes(sample.source()))) as server:
+    source = sample.source()
+    source._ages = {"engagement": (0.42, 31.0)}
+    with served(dict(routes(source))) as server:
         tab = opened(server.url + "item")
         tab.fill("input[name=key]", "PK=POST#p1,SK=METADATA")
         tab.click("text=Explain")
