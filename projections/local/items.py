@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from projections.engine.records import is_value
 from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import UsageError
 from projections.language.program import Program
@@ -22,6 +23,12 @@ def wire_item(item: object, what: str) -> Image:
     if not isinstance(item, Mapping):
         raise UsageError(f"{what}: an item is a mapping of attributes, this is {_shown(item)}")
     if item and all(_is_wire(value) for value in item.values()):
+        for name, value in item.items():
+            if not is_value({"M": {name: dict(value)}}):
+                raise UsageError(
+                    f"{what}: {name} is {_shown(value)}, not a value of DynamoDB; if all attributes have types, numbers are "
+                    'text: {"N": "1"}'
+                )
         return dict(item)
     found = {}
     for name, value in item.items():

@@ -19,7 +19,7 @@ from projections.errors import InvalidRequest, UsageError
 from projections.language.mistakes import Location, Mistake
 from projections.language.program import Program
 from projections.language.syntax import suggest
-from projections.local.items import key_of, key_words, wire_item
+from projections.local.items import key_of, key_words, value_words, wire_item
 from projections.stores.memory import MemoryStore
 
 __all__ = ["STEP", "STEPS", "Application", "Item", "Key", "step_mistakes"]
@@ -146,7 +146,11 @@ class Application:
 
     def require(self, key: ItemKey, what: str) -> None:
         """Raise UsageError if an item does not exist."""
-        if self._stores[0].get(key) is None:
+        try:
+            found = self._stores[0].get(key)
+        except InvalidRequest as error:
+            raise UsageError(f"{what}: {error}") from None
+        if found is None:
             raise UsageError(f"{what} {self.name(key)}: there is no such item")
 
     def table(self, name: str | None, what: str) -> str:
@@ -176,16 +180,8 @@ def _image(item: object, what: str) -> Image:
     image = wire_item(item, what)
     for name, value in image.items():
         if not is_value({"M": {name: value}}):
-            raise UsageError(
-                f"{what}: {name} is {_shown(value)}, not a value of DynamoDB; as all attributes have types, "
-                'numbers are text: {"N": "1"}'
-            )
+            raise UsageError(f"{what}: {name} cannot be stored in DynamoDB: {value_words(value, 60)}")
     return image
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _beside_key(key: Key, names: Sequence[str]) -> Image:
