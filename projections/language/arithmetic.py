@@ -4,7 +4,7 @@
     term       = factor, {("*" | "/"), factor}
     factor     = "-", factor | number | path | function, "(", arguments, ")" | "(", expression, ")"
 
-All arithmetic is decimal and exact: a result of more digits than DynamoDB holds is bad input. Only a quotient is rounded,
+All arithmetic is decimal. Sums, differences and products are exact; a quotient, and the result of an expression, are rounded
 half-even to 38 digits. An expression has no value if a value that it needs is missing, even if another one is wrong, and
 none if it divides by zero.
 
@@ -46,8 +46,14 @@ _PLACES = re.compile(r"-?[0-9]{1,4}(?![\w.])")
 _STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
 _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
 
-_WIDE = decimal.Context(prec=300, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
-_QUOTIENT = decimal.Context(prec=38, rounding=ROUND_HALF_EVEN, Emin=-999, Emax=999)
+_STEPS = decimal.Context(
+    prec=1000,
+    Emin=-9999,
+    Emax=9999,
+    traps=[decimal.Inexact, decimal.Overflow, decimal.Subnormal, decimal.InvalidOperation],
+)
+_WIDE = decimal.Context(prec=1000, rounding=ROUND_HALF_EVEN, Emin=-9999, Emax=9999)
+_QUOTIENT = decimal.Context(prec=38, rounding=ROUND_HALF_EVEN, Emin=-9999, Emax=9999)
 
 
 class Factor(NamedTuple):
@@ -171,7 +177,10 @@ class Expression:
             found = number(resolve)
             if isinstance(found, BadInput):
                 raise found
-            return found
+            try:
+                return None if found is None else _fit(found)
+            except decimal.DecimalException:
+                raise _too_long(text) from None
 
         return evaluate
 
@@ -311,18 +320,35 @@ def _compile_product(text: str, factors: list[Factor], constant: Decimal) -> Cal
             if value is None:
                 return None
             found.append((path, from_text, value))
+        numbers = [
+            Decimal(value["N"]) if "N" in value else _read(text, path, from_text, value)
+            for path, from_text, value in found
+        ]
         product = constant
         try:
-            for path, from_text, value in found:
-                number = value.get("N")
-                product = multiply(
-                    product, Decimal(number) if number is not None else _read(text, path, from_text, value)
-                )
+            for number in numbers:
+                product = multiply(product, number)
         except decimal.DecimalException:
-            raise _too_long(text) from None
+            return _wide_product(text, constant, numbers)
         return product
 
     return evaluate
+
+
+def _wide_product(text: str, constant: Decimal, numbers: list[Decimal]) -> Decimal:
+    """Return a product of more digits than a DynamoDB number has. Raises BadInput."""
+    product = constant
+    try:
+        for number in numbers:
+            product = _STEPS.multiply(product, number)
+        return _fit(product)
+    except decimal.DecimalException:
+        raise _too_long(text) from None
+
+
+def _fit(result: Decimal) -> Decimal:
+    """Return the DynamoDB number of a result. Raises DecimalException if its magnitude is beyond those."""
+    return EXACT.plus(_QUOTIENT.plus(result))
 
 
 def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
@@ -381,20 +407,20 @@ def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
 def _applied(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
     match node.name:
         case "+":
-            return lambda values: EXACT.add(values[0], values[1])
+            return lambda values: _STEPS.add(values[0], values[1])
         case "-":
-            return lambda values: EXACT.subtract(values[0], values[1])
+            return lambda values: _STEPS.subtract(values[0], values[1])
         case "*":
-            return lambda values: EXACT.multiply(values[0], values[1])
+            return lambda values: _STEPS.multiply(values[0], values[1])
         case "/":
-            return lambda values: EXACT.plus(_QUOTIENT.divide(values[0], values[1])) if values[1] else None
+            return lambda values: _QUOTIENT.divide(values[0], values[1]) if values[1] else None
         case "negate":
-            return lambda values: EXACT.minus(values[0])
+            return lambda values: _STEPS.minus(values[0])
         case "abs":
-            return lambda values: EXACT.abs(values[0])
+            return lambda values: _STEPS.abs(values[0])
         case "round":
             step = Decimal(1).scaleb(-node.places)
-            return lambda values: EXACT.plus(_rounded(values[0], step))
+            return lambda values: _rounded(values[0], step)
     return min if node.name == "min" else max
 
 
@@ -434,7 +460,12 @@ def _compile_value(text: str, node: Node) -> Callable[[Resolver], Value | BadInp
 
     def evaluate(resolve: Resolver) -> Value | BadInput | None:
         found = number(resolve)
-        return found if found is None or isinstance(found, BadInput) else {"N": number_text(found)}
+        if found is None or isinstance(found, BadInput):
+            return found
+        try:
+            return {"N": number_text(_fit(found))}
+        except decimal.DecimalException:
+            return _too_long(text)
 
     return evaluate
 

@@ -206,7 +206,7 @@ def test_no_concurrency_is_reserved_unless_asked_for_and_never_less_than_the_wor
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
-    assert len(body["widgets"]) == 8
+    assert len(body["widgets"]) == 9
 
 
 # What must agree with the rules.

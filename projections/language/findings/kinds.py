@@ -322,11 +322,10 @@ projections:
 UNROUNDED_QUOTIENT = Kind(
     "unrounded-quotient",
     ("warning",),
-    summary="A quotient can have more digits than the calculation accepts.",
+    summary="A quotient can have more digits than a sum or a score accepts.",
     why="A quotient such as 1 / 3 has 38 digits, the maximum of DynamoDB. `sum` and `avg` accept at most 10 digits after "
-    "the decimal point, so that totals are exact, and `rank` as many as `decimals`. With `+`, `-` and `*`, the result can "
-    "have more than 38 digits, even within `round`. Such numbers are bad input.",
-    fix="Round each quotient before it is added, multiplied or ranked: `sum(round(minutes / 60, 4))`.",
+    "the decimal point, so that totals are exact, and `rank` as many as `decimals`. Other numbers are bad input.",
+    fix="Round the value: `sum(round(minutes / 60, 4))`.",
     example="""\
 projections:
   rated: {from: Like, aggregate: {into: Meta, set: {rate: sum(stars / votes)}}}

@@ -1,7 +1,7 @@
-"""Quotients with more digits than a sum, a score or a further calculation takes.
+"""Quotients with more digits than a sum or a score takes.
 
 A quotient is rounded to 38 significant digits, as many as DynamoDB stores. So one that does not come out even is too long
-for `sum`, `avg` and `rank`, and a calculation with it can have more than 38 digits.
+for `sum`, `avg` and `rank`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
-from projections.language.attribute_sources import attribute_source
 from projections.language.contribution import DIGITS_AFTER
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
@@ -21,26 +20,22 @@ from projections.language.findings.reads import expression_place, offset_of
 from projections.language.measures import ROUNDED, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection
-from projections.language.shapes import attribute_map, computed_cases
-from projections.language.templates import Template
+from projections.language.shapes import computed_cases
 from projections.language.values import number_text
 
 __all__ = ["quotients"]
-
-_NOTHING = "contributes nothing to the rule"
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
     """An expression in a rule. `form` is the text or the measure that it is in.
 
-    `limit` is what cannot take a quotient as it is; `effect`, what happens on bad input.
+    `limit` is what cannot take a quotient as it is.
     """
 
     place: Location
     form: Any
     node: Node
-    effect: str
     limit: str = ""
 
 
@@ -51,7 +46,7 @@ def quotients(facts: Facts) -> Iterator[Remark]:
         if rule.compute is not None:
             of_entity = computed.setdefault(rule.source, {})
             for attribute, form in rule.compute.set.items():
-                if any(_unrounded(use.node, ()) for use in _of_cases(form, ())):
+                if any(_unrounded(node, ()) for node in _of_cases(form)):
                     of_entity[attribute] = name
     for name, rule in facts.projections.items():
         rules = {attribute: by for source in rule.sources for attribute, by in computed.get(source, {}).items()}
@@ -68,48 +63,27 @@ def _uses(name: str, rule: Projection) -> Iterator[_Use]:
                 at = expression_place(form, (*place, "set", attribute))
                 most = f"{measure.function} takes at most {DIGITS_AFTER} digits after the decimal point"
                 limit = most if measure.function in ROUNDED else ""
-                yield _Use(at, form, measure.expression.node, _NOTHING, limit)
+                yield _Use(at, form, measure.expression.node, limit)
     elif rule.rank is not None:
         places = rule.rank.decimals
         limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
-        yield _Use((*place, "by"), rule.rank.by, Expression.parse(rule.rank.by).node, _NOTHING, limit)
-    elif rule.compute is not None:
-        for attribute, cases in rule.compute.set.items():
-            yield from _of_cases(cases, (*place, "set", attribute))
-    elif (action := rule.copy_ or rule.embed or rule.top or rule.latest) is not None:
-        for attribute, text in _sources(action.attributes).items():
-            source = attribute_source(text)
-            nodes = _in_braces(source) if isinstance(source, Template) else [source.node]
-            for node in nodes:
-                yield _Use((*place, "attributes", attribute), text, node, "has no such attribute")
+        yield _Use((*place, "by"), rule.rank.by, Expression.parse(rule.rank.by).node, limit)
 
 
-def _sources(form: Any) -> dict[str, str]:
-    return {} if form == "all" else attribute_map(form)
-
-
-def _of_cases(form: Any, place: Location) -> Iterator[_Use]:
-    for inner, _, kind, content in computed_cases(form):
+def _of_cases(form: Any) -> Iterator[Node]:
+    """Yield the expressions among the cases of a computed attribute."""
+    for _, _, kind, content in computed_cases(form):
         if kind == "expression":
-            yield _Use((*place, *inner), content, Expression.parse(content, "value").node, "has no such attribute")
-        for node in _in_braces(Template.parse(content)) if kind == "template" else ():
-            yield _Use((*place, *inner), content, node, "has no such attribute")
-
-
-def _in_braces(template: Template) -> list[Node]:
-    return [field.expression.node for field in template.fields if field.expression is not None]
+            yield Expression.parse(content, "value").node
 
 
 def _remarks(use: _Use, computed: dict[str, str]) -> Iterator[Remark]:
     found = _unrounded(use.node, computed) if use.limit else None
-    why = f"{use.limit}. Other numbers are bad input: the item {use.effect}"
-    if found is None:
-        sign, found = next(_calculated(use.node, computed), ("", None))
-        why = f"with `{sign}` it can exceed DynamoDB's 38 digits. Then it is bad input: the item {use.effect}"
     if found is None:
         return
     by = computed.get(found.path) if isinstance(found, Factor) else None
     shown = _words(found) or "the quotient"
+    why = f"{use.limit}. Other numbers are bad input: the item contributes nothing to the rule"
     reason = f"{f'{shown}, which rule {by} computes,' if by else shown} can have 38 digits, and {why}"
     instead = f"round it in rule {by}" if by else "round the quotient first"
     example = f": round({shown}, 4)" if _words(found) and not by else ""
@@ -128,20 +102,6 @@ def _unrounded(node: Node, computed: Collection[str]) -> Node | None:
     return next((found for inner in node.inner if (found := _unrounded(inner, computed)) is not None), None)
 
 
-def _calculated(node: Node, computed: Collection[str]) -> Iterator[tuple[str, Node]]:
-    """Yield the quotients that are added, subtracted or multiplied without rounding, with the sign."""
-    if not isinstance(node, Operation):
-        return
-    for inner in node.inner:
-        yield from _calculated(inner, computed)
-    scaled = node.name == "*" and any(_is_power_of_ten(inner) for inner in node.inner)
-    if node.name in ("+", "-", "*") and not scaled:
-        for inner in node.inner:
-            found = _unrounded(inner, computed)
-            if found is not None:
-                yield node.name, found
-
-
 def _comes_out_even(divisor: Node) -> bool:
     """Return whether a division by this constant adds few digits: its only prime factors are 2 and 5, as in 100 or 8."""
     if not isinstance(divisor, Constant) or not isinstance(divisor.value, Decimal) or not divisor.value:
@@ -151,11 +111,6 @@ def _comes_out_even(divisor: Node) -> bool:
         while number % prime == 0:
             number //= prime
     return number == 1
-
-
-def _is_power_of_ten(node: Node) -> bool:
-    number = node.value if isinstance(node, Constant) else None
-    return isinstance(number, Decimal) and number.normalize().as_tuple().digits == (1,)
 
 
 def _words(node: Node) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 
 from projections.language.keys import Value
 from projections.testing.oracle.scope import Scope
@@ -37,15 +37,22 @@ class Expression:
 
     @classmethod
     def parse(cls, source: str) -> Expression:
-        reader = _Reader([token[1] for token in _TOKEN.finditer(source)])
+        tokens = [token[1] for token in _TOKEN.finditer(source)]
+        reader = _Reader(tokens)
         return cls(reader.expression(0), reader.kinds == {"text"})
 
     def value(self, scope: Scope) -> Value:
         """The value in wire form. Raises Missing and Unfit."""
         try:
-            return self.compute(scope)
+            found = self.compute(scope)
         except _Clash as clash:
             raise Unfit(str(clash)) from None
+        if "N" not in found:
+            return found
+        result = _DIVISION.plus(Decimal(found["N"]))
+        if not storable(result):
+            raise Unfit(f"beyond 38 digits: {result}")
+        return {"N": plain(result)}
 
     def number(self, scope: Scope) -> Decimal:
         """The value as a number. Raises Missing and Unfit."""
@@ -166,10 +173,10 @@ def _calculated(apply: Callable[[list[Decimal]], Decimal], inner: Sequence[_Comp
                 wrong.append(unfit)
         if wrong:
             raise wrong[0]
-        result = apply(values)
-        if not storable(result):
-            raise Unfit(f"beyond 38 digits: {result}")
-        return {"N": plain(result)}
+        try:
+            return {"N": plain(apply(values))}
+        except Inexact:
+            raise Unfit("beyond 1000 digits") from None
 
     return value
 
