@@ -8,7 +8,8 @@ one write makes all of it: `check` refuses rules that depend on their own result
 each time, as long as the stored item lacks it: the first time it may have read what another rule is about to change.
 
 If DynamoDB refuses the write, for example because the item would be too large, each rule writes what follows from the stored
-item alone: a rule that cannot write does not stop the others.
+item alone: a rule that cannot write does not stop the others. Rules with `once` write last, and only what the whole write
+had: otherwise they would set for good what follows from a value that is about to change, or that was refused.
 """
 
 from __future__ import annotations
@@ -134,8 +135,15 @@ def _write_apart(items: ApplicationItems, whole: IndexWrite, error: InvalidReque
     item, rules = whole.apart
     done: list[bool] = []
     refused: list[tuple[str, InvalidRequest]] = []
-    for rule in rules:
+    for rule in sorted(rules, key=lambda one: not one.removes):
         write = _write([rule], item, index_attributes(rule, item)[0], whole.sequences)
+        if not rule.removes:  # it sets attributes once
+            due = {name: whole.values[name] for name in rule.owned() if name in whole.values}
+            if due != (write.values if write is not None else {}):
+                write = None  # it reads what was refused: the value that it would set now would stay
+                if due:
+                    refused.append((rule.name, error))
+                    done.append(False)
         if write is None:
             continue
         again = write.values == whole.values  # it was refused just now

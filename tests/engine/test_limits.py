@@ -246,6 +246,31 @@ def test_a_computed_attribute_that_does_not_fit_does_not_stop_other_rules_of_its
     assert scene.item("NOTE#1", "N") == {**right, "text": "short", "again": "short"}
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["once first", "once last"])
+@pytest.mark.parametrize("fits", [True, False], ids=["another rule does not fit", "what it reads does not fit"])
+def test_value_set_once_does_not_follow_from_what_is_not_written_yet(first: bool, fits: bool) -> None:
+    """Each rule writes alone. What a rule with `once` sets stays for ever, so it waits for what it reads."""
+    size, again = ("length / 2", "text") if fits else ("text", "length")
+    once = '  final: {from: Note, compute: {set: {final: "coalesce(bytes, 0)"}, once: true}}\n'
+    if not fits:
+        once = "  final: {from: Note, compute: {set: {final: '{bytes|default(none)|truncate(5)}'}, once: true}}\n"
+    others = f"  size: {{from: Note, compute: {{set: {{bytes: {size}}}}}}}\n"
+    others += f"  again: {{from: Note, compute: {{set: {{again: {again}}}}}}}\n"
+    scene = Scene(once + others if first else others + once, WIDE)
+    scene.put("NOTE#1", "N", length=8, text="x" * (ITEM_BYTES // 2))
+    scene.settle()
+    note = scene.item("NOTE#1", "N") or {}
+    if fits:
+        assert (note["final"], note["bytes"], "again" in note) == (4, 4, False)
+        assert {rule for rule, _ in rejected(scene)} == {"again"}
+        return
+    assert (note["again"], "bytes" in note, "final" in note) == (8, False, False)
+    assert {rule for rule, _ in rejected(scene)} == {"size", "final"}
+    scene.put("NOTE#1", "N", **{**{k: v for k, v in note.items() if k not in ("PK", "SK")}, "text": "short"})
+    scene.settle()
+    assert (scene.item("NOTE#1", "N") or {})["final"] == "short"
+
+
 def test_an_index_key_that_is_too_long_does_not_stop_computed_attributes() -> None:
     world = World(BESIDE, WIDE)
     world.put("NOTE#1", "N", kind="k" * 3_000, length=8, text="y")
