@@ -153,6 +153,9 @@ class ItemReader:
             return None
         if not found:
             return "the function has no event source mapping"
+        if (name := self._session.names.get(table)) is not None:  # others may read the streams of other tables
+            part = f"table/{name.rpartition('table/')[2]}/stream/"
+            found = [one for one in found if part in str(one.get("EventSourceArn"))] or found
         off = [str(one.get("State")) for one in found if one.get("State") not in _ENABLED]
         return f"the event source mapping is {off[0]}" if len(off) == len(found) else None
 

@@ -7,6 +7,7 @@ client, plain values for a store. The readers work with images.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
 from projections.engine.store import Image, ItemKey, Schema, Value
@@ -34,13 +35,14 @@ class Snapshots(Protocol):
 
 
 class Session(NamedTuple):
-    """Reads, and the conversions between images and the caller's form."""
+    """Reads, the conversions between images and the caller's form, and the tables' names in DynamoDB (a store has none)."""
 
     reads: Snapshots
     schemas: Mapping[str, Schema]
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]
     ledger: bool
+    names: Mapping[str, str] = MappingProxyType({})
 
     def key(self, given: Any) -> ItemKey:
         """Return the key that a caller gives: a mapping, or a pair of a table's logical name and a mapping.
@@ -116,7 +118,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     real = {**names, LEDGER: ledger} if ledger is not None else dict(names)
     schemas = {name: schema for name, schema in schemas.items() if name in real}
     store = DynamoDBStore(client, real, schemas, foreign=True)
-    return Session(store, schemas, image, shown, ledger is not None)
+    return Session(store, schemas, image, shown, ledger is not None, names)
 
 
 def _plain_image(attributes: Mapping[str, Any]) -> Image:

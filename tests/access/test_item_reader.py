@@ -11,6 +11,7 @@ import pytest
 
 import projections
 from projections.access.item_reader import ItemReader
+from projections.access.sessions import session_of
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
 from projections.engine.registry import LIVE, Registry
@@ -51,8 +52,6 @@ class ReadScene:
         self.world = World(body, head + "projections:\n", **settings)
         self.seconds = 0.0
         self.on_sleep: list[Callable[[], object]] = []
-        from projections.access.sessions import session_of
-
         self.session = session_of(self.world.program, self.world.store, None, None)
         self.reader = ItemReader(self.world.program, self.session, clock=lambda: self.seconds, sleep=self._sleep)
 
@@ -175,6 +174,24 @@ def test_a_wait_reports_a_stopped_stream(scene: ReadScene, mappings: list[dict[s
     reader = ItemReader(scene.world.program, scene.session, mappings=lambda: mappings, sleep=lambda seconds: None)
     ended = reader.wait(BOB, timeout=0)
     assert (ended.state, ended.reasons[0]) == (("stopped", reason) if reason else ("late", ended.reasons[0]))
+
+
+@pytest.mark.parametrize("name", ["posts", "arn:aws:dynamodb:eu-west-1:1:table/posts"])
+@pytest.mark.parametrize(
+    ("posts", "users", "state"), [("Disabled", "Enabled", "stopped"), ("Enabled", "Disabled", "late")]
+)
+def test_a_wait_asks_for_the_stream_of_the_table_of_the_item(
+    scene: ReadScene, name: str, posts: str, users: str, state: str
+) -> None:
+    mappings = [
+        {"State": of, "EventSourceArn": f"arn:aws:dynamodb:eu-west-1:1:table/{table}/stream/2026-01-01T00:00:00.000"}
+        for table, of in (("posts", posts), ("users-posts", users))
+    ]
+    scene.put(BOB)
+    names = session_of(scene.world.program, boto3.client("dynamodb", "eu-west-1"), name, None).names
+    session = scene.session._replace(names=names)
+    reader = ItemReader(scene.world.program, session, mappings=lambda: mappings, sleep=lambda seconds: None)
+    assert reader.wait(BOB, timeout=0).state == state
 
 
 def test_a_wait_for_an_item_that_rules_cannot_use_is_quarantined(scene: ReadScene) -> None:
