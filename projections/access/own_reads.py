@@ -25,6 +25,7 @@ from projections.engine.application import ApplicationItems
 from projections.engine.delta import WIDE, generation_of
 from projections.engine.groups import Group
 from projections.engine.guards import Guards
+from projections.engine.indexes import index_write
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
@@ -142,7 +143,15 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
 
 
 def _contributed(program: Program, key: ItemKey, image: Image | None) -> Mapping[str, Mapping[str, Contributed]]:
-    return program.contributions(program.recognise(key, image)).contributions if image is not None else {}
+    """Return what an item contributes, with the attributes that rules set on it from its own, set already or not."""
+    item = program.recognise(key, image) if image is not None else None
+    if item is None:
+        return {}
+    write, _ = index_write(program, item)
+    if write is not None:
+        after = {**item.image, **write.values}
+        item = program.recognise(key, {name: value for name, value in after.items() if value is not None})
+    return program.contributions(item).contributions
 
 
 def _reason(

@@ -95,6 +95,31 @@ def test_own_writes_are_in_counts_sums_and_averages_and_other_attributes_are_nam
     assert (again["likeCount"], again["stars"], again["shownLikes"], again["best"]) == (2, 3, 1, 4)
 
 
+def test_an_own_item_contributes_what_rules_compute_on_it_before_they_have_set_it() -> None:
+    scene = ReadScene("""
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+projections:
+  worth: {from: Like, aggregate: {into: Post, set: {worth: sum(fourfold)}}}
+  fourfold: {from: Like, compute: {set: {fourfold: "twofold * 2"}}}
+  twofold: {from: Like, compute: {set: {twofold: "stars * 2"}}}
+""")
+    scene.put(POST)
+    scene.put(BOB, stars=1)
+    scene.world.settle()
+    for stars in (3, 5):
+        scene.put(BOB, stars=stars, twofold=2, fourfold=4)
+        item = scene.reader.read(POST, own=[BOB])
+        assert item is not None
+        assert (item["worth"], item.corrected) == (4 * stars, ("worth",))
+        scene.world.settle()
+        settled = scene.reader.read(POST)
+        assert settled is not None
+        assert settled["worth"] == 4 * stars
+
+
 def test_an_own_item_that_expires_with_keep_corrects_nothing(scene: ReadScene) -> None:
     visit = {"PK": "POST#p1", "SK": "VISIT#1"}
     scene.put(visit)
