@@ -27,7 +27,7 @@ entities:
   Tag: {key: {PK: "TAG#{tag}", SK: T}}
 projections:
 """
-MOST = 1.3
+MOST = 1.6
 """How much longer a change may take in a batch of ten times as many."""
 
 ROUNDS = 4
@@ -154,6 +154,7 @@ def test_many_pieces_of_work_are_few_for_the_threads() -> None:
     assert handed == [0, 1, 64, 64, 64]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("time_left", [0.2, 0.8])
 @pytest.mark.parametrize("refused", [("write_each",), ("transact",), ("write_each", "write", "transact"), ()])
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_functions_of_ranks_are_named_in_the_summary() -> None:
     }
 
 
+@pytest.mark.deep
 def test_a_module_with_ranks_passes_ruff_and_mypy(tmp_path: Path) -> None:
     for waits in (False, True):
         (tmp_path / f"access{waits}.py").write_text(client_of(RULES, "rules.yaml", waits=waits).text, encoding="utf-8")

@@ -9,6 +9,8 @@ from projections.language.program import LEDGER_SCHEMA as LEDGER
 from projections.operations.redaction import key_hash, read_secret
 from projections.stores.dynamodb import DynamoDBStore
 
+pytestmark = pytest.mark.deep  # a whole deployment for each test
+
 LIKE = "main|USER#ann@example.org|LIKE#1"
 
 
