@@ -85,6 +85,7 @@ def test_ten_times_as_many_changes_of_as_many_targets_take_ten_times_as_long() -
     assert growth(lambda number: processed(liked(number)), 1000, 10_000) <= MOST
 
 
+@pytest.mark.deep
 def test_ten_times_as_many_documents_of_30_tags_take_ten_times_as_long() -> None:
     assert growth(lambda number: processed(documents(number)), 60, 600) <= MOST
 

@@ -135,6 +135,7 @@ def test_modules_pass_ruff(modules: Path) -> None:
     run(["ruff", "check", "--isolated", "--no-cache", str(modules)])
 
 
+@pytest.mark.deep
 def test_modules_pass_mypy_strict(modules: Path) -> None:
     run(["mypy", "--strict", "--config-file=", f"--cache-dir={modules / 'cache'}", str(modules)])
 

@@ -85,6 +85,7 @@ len(done)
 """
 
 
+@pytest.mark.deep
 def test_a_users_script_is_checked_by_mypy(tmp_path: Path) -> None:
     """As strictly as mypy can: what is right passes, and each wrong use is reported."""
     (tmp_path / "right.py").write_text(SCRIPT)

@@ -91,6 +91,7 @@ def remaining(place: Place, who: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.deep
 def test_the_steps_leave_nothing_of_a_person(place: Place) -> None:
     hers = lived(place)
     assert len(naming(scanned(place, place.table))) > len(hers)  # and what is derived
@@ -139,6 +140,7 @@ def test_the_steps_leave_nothing_of_a_person(place: Place) -> None:
     assert place.run("verify", "--patience", "0")[0] == 0
 
 
+@pytest.mark.deep
 def test_a_person_who_comes_back_after_the_erasure_counts_from_the_start(place: Place) -> None:
     """What is deleted from the ledger by hand orders nothing that can still come."""
     hers = lived(place)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
 
@@ -330,6 +331,7 @@ def understood(rules: Mapping[str, Any]) -> dict[str, Any]:
 
 @examples(200)
 @given(rule_files(), histories())
+@pytest.mark.deep
 def test_what_is_stored_is_what_the_items_say(rules: Mapping[str, Any], history: Sequence[Op]) -> None:
     story = Story(understood(rules))
     for op in history:
@@ -357,6 +359,7 @@ def test_twice_equals_once(rules: Mapping[str, Any], history: Sequence[Op], size
 
 @examples(90)
 @given(rule_files(), plain_histories(), st.lists(st.integers(0, 1000), min_size=3, max_size=3))
+@pytest.mark.deep
 def test_any_split_into_batches_ends_the_same(
     rules: Mapping[str, Any], history: Sequence[Op], seeds: Sequence[int]
 ) -> None:

@@ -308,6 +308,7 @@ def test_a_batch_in_which_everything_happens_is_exactly_right() -> None:
 
 
 @pytest.mark.parametrize("error", [Transient("throttled"), LOST], ids=["refused", "answer lost"])
+@pytest.mark.deep
 def test_one_failure_of_any_call_is_overcome(error: StoreError) -> None:
     """Tried again at once, or reported; an answer that was lost counts nothing twice."""
     for number in range(1, calls() + 1):
@@ -319,6 +320,7 @@ def test_one_failure_of_any_call_is_overcome(error: StoreError) -> None:
 
 
 @pytest.mark.parametrize("error", [Transient("throttled"), LOST], ids=["refused", "answer lost"])
+@pytest.mark.deep
 def test_a_store_that_fails_from_any_call_on_is_reported_and_caught_up_with(error: StoreError) -> None:
     for number in range(1, calls() + 1):
         delivery = Delivery()
@@ -425,6 +427,7 @@ def test_an_item_that_dynamodb_refuses_is_quarantined_and_all_else_is_applied(re
             assert one.key, (key, one)
 
 
+@pytest.mark.deep
 def test_one_refusal_of_any_call_loses_nothing() -> None:
     """If DynamoDB refuses a call once, its effects are applied later or reported."""
     for number in range(1, calls() + 1):
@@ -436,6 +439,7 @@ def test_one_refusal_of_any_call_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [Transient("no answer"), Misconfigured("no queue"), InvalidRequest("too large")])
+@pytest.mark.deep
 def test_what_the_quarantine_does_not_take_comes_again(error: StoreError) -> None:
     """Nothing is dropped silently: with neither the item nor the quarantine writable, the record is reported."""
     for key in touched():
@@ -457,6 +461,7 @@ def test_what_the_quarantine_does_not_take_comes_again(error: StoreError) -> Non
 # Misconfigured.
 
 
+@pytest.mark.deep
 def test_no_permission_at_any_call_fails_the_batch_loudly() -> None:
     """It raises, so that Lambda counts an error and delivers the whole batch again once somebody has acted."""
     for number in range(1, calls() + 1):

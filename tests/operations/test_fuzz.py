@@ -503,6 +503,7 @@ def strange_items(chance: random.Random) -> tuple[int, int, int]:
     return written, rejected, 0
 
 
+@pytest.mark.deep
 def test_strange_items_converge_to_the_oracle(capsys: Any) -> None:
     started = time.monotonic()
     results = replayable(strange_items, EVENTS - EVENTS * 2 // 3, 500_000)

@@ -123,6 +123,7 @@ def test_a_push_to_many_children_comes_to_its_end() -> None:
     assert (deployed.rejected, deployed.queue.dropped) == ([], [])
 
 
+@pytest.mark.deep
 def test_a_function_that_may_not_call_itself_leaves_children_behind() -> None:
     deployed = Deployed(recursive_loop="Terminate")
     deployed.rename()

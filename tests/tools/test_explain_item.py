@@ -361,6 +361,7 @@ def wired(live: Tables, monkeypatch: pytest.MonkeyPatch) -> EndpointTables:
     return live
 
 
+@pytest.mark.deep
 def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -> None:
     arguments = ("explain", "--rules", "social", "--endpoint-url", wired.endpoint_url, "--item")
     code, out, err = run(*arguments, "PK=POST#p1,SK=METADATA")
@@ -377,6 +378,7 @@ def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -
     assert document["source"]["contributions"][0]["recorded"] == {"n": 1}
 
 
+@pytest.mark.deep
 def test_drift_of_an_item_is_a_finding(run: Run, wired: EndpointTables) -> None:
     wired.store.write(Update(META, set={"likeCount": {"N": "40"}}))
     arguments = ("--rules", "social", "--endpoint-url", wired.endpoint_url)
@@ -390,6 +392,7 @@ def test_drift_of_an_item_is_a_finding(run: Run, wired: EndpointTables) -> None:
         wired.store.write(Update(META, set={"likeCount": {"N": "2"}}))
 
 
+@pytest.mark.deep
 def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Program, wired: EndpointTables) -> None:
     meter = Meter()
     dynamodb = client("dynamodb", wired.endpoint_url)
@@ -402,6 +405,7 @@ def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Progr
         assert meter.calls["BatchGetItem"] <= 3
 
 
+@pytest.mark.deep
 def test_a_table_that_is_not_there_is_wrong_usage(run: Run, wired: EndpointTables) -> None:
     code, _, err = run(
         "explain",

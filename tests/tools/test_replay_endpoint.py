@@ -32,6 +32,7 @@ def tables_at(url: str) -> set[str]:
     return set(client("dynamodb", url).list_tables()["TableNames"])
 
 
+@pytest.mark.deep
 def test_seeds_stay_out_of_the_stream_and_changes_are_in_it_as_lambda_has_them(url: str) -> None:
     program = Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
     key = ItemKey("main", "USER#a", "PROFILE")
