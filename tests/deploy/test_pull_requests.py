@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from emulators import ROOT
 from ruamel.yaml import YAML
+from sources import copy_sources
 
 pytestmark = pytest.mark.deep
 
@@ -167,12 +167,7 @@ def test_pre_commit_refuses_a_mistake(tmp_path: Path) -> None:
     if not uv.exists():
         (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("uv is not installed")
     package = tmp_path / "package"
-    listed = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
-    names = subprocess.run(listed, cwd=ROOT, text=True, capture_output=True, check=True).stdout.split("\0")
-    for name in filter(None, names):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
-            (package / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, package / name)
+    copy_sources(package, but=("tests/", "docs/"))
     repository = Repository(tmp_path, EXAMPLE, EXAMPLE.replace("from: Order", "from: Ordre", 1))
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "--message", "all"]):

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto import mock_aws
@@ -15,7 +15,7 @@ from place import Place
 from projections.cli.main import main
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 
 def unavailable(what: str) -> None:
@@ -49,6 +49,32 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-sync", *quiet])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def watched(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a page. Messages of the console, and requests that leave the disk or this machine, fail the test."""
+    heard: list[str] = []
+    requested: list[str] = []
+    tabs: list[Page] = []
+
+    def opened(url: str, *, scheme: Any = "light", width: int = 1440, height: int = 900) -> Page:
+        local = "file:" if url.startswith("file:") else "http://127.0.0.1:"
+        tab = chromium.new_page(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        tab.on("console", lambda message: heard.append(message.text))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        tab.on("request", lambda asked: None if asked.url.startswith(local) else requested.append(asked.url))
+        tab.goto(url)
+        tabs.append(tab)
+        return tab
+
+    yield opened
+    for tab in tabs:
+        tab.close()
+    assert heard == []
+    assert requested == []
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ from projections.local.tables import EndpointTables, schemas
 from projections.operations.backfill.progress import Progress, Run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 EVENTS = [one.record for one in read([str(ROOT / "events/social.json")])]
@@ -137,36 +137,13 @@ def sample(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         yield Sample(dynamodb_local_url, tables, program, tmp_path)
 
 
-@pytest.fixture
-def opened(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens a page. Messages of the browser's console and requests to other hosts fail the test."""
-    heard: list[str] = []
-    requested: list[str] = []
-    tabs: list[Page] = []
-
-    def opened(url: str, *, scheme: Any = "light") -> Page:
-        tab = chromium.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
-        tab.on("console", lambda message: heard.append(message.text))
-        tab.on("pageerror", lambda error: heard.append(str(error)))
-        tab.on("request", lambda request: requested.append(request.url))
-        tab.goto(url)
-        tabs.append(tab)
-        return tab
-
-    yield opened
-    for tab in tabs:
-        tab.close()
-    assert heard == []
-    assert [url for url in requested if not url.startswith("http://127.0.0.1:")] == []
-
-
 def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
-    sample: Sample, opened: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+    sample: Sample, watched: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (ROOT / "projections/rules/social.yaml").read_text()
     source = sample.source()
     with served(dict(routes(source))) as server:
-        tab = opened(server.url)
+        tab = watched(server.url)
         tab.wait_for_selector("#live li")
         marks = tab.locator("#stage button[data-rule=rule-engagement] .live")
         assert marks.get_attribute("title") == "live"
@@ -201,13 +178,13 @@ def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
 
 
 def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
-    sample: Sample, opened: Callable[..., Page]
+    sample: Sample, watched: Callable[..., Page]
 ) -> None:
     sample.tables.store.write(Update(META, set={"likeCount": {"N": "7"}, "mine": {"S": EVIL}}))
     source = sample.source()
     source._ages = {"engagement": (0.42, 31.0)}
     with served(dict(routes(source))) as server:
-        tab = opened(server.url + "item")
+        tab = watched(server.url + "item")
         tab.fill("input[name=key]", "PK=POST#p1,SK=METADATA")
         tab.click("text=Explain")
         text = tab.locator("main").inner_text()
@@ -231,12 +208,12 @@ def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
         assert (status, "&lt;b&gt;&#x27; is not a key" in text) == (400, True)
 
 
-def test_a_query_is_run_from_its_form_by_pages(sample: Sample, opened: Callable[..., Page], tmp_path: Path) -> None:
+def test_a_query_is_run_from_its_form_by_pages(sample: Sample, watched: Callable[..., Page], tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     text = (ROOT / "projections/rules/social.yaml").read_text()
     rules.write_text(text.replace("order: createdAt desc, limit: 50", "order: createdAt desc, limit: 1"))
     with served(dict(routes(sample.source(rules)))) as server:
-        tab = opened(server.url + "query")
+        tab = watched(server.url + "query")
         shot(tab, "console-queries")
         tab.click("a[href='/query?name=comments']")
         tab.fill("input[name='in.postId']", "p1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from projections.language.loader import loads
 from projections.language.review import reviewed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
@@ -35,30 +35,15 @@ def graph(name: str) -> Graph:
 
 
 @pytest.fixture
-def opened(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Opens a graph's page from a file. Whatever the console says, or the page asks the network for, fails the test."""
-    heard: list[str] = []
-    asked: list[str] = []
-    tabs: list[Page] = []
+def opened(watched: Callable[..., Page], tmp_path: Path) -> Callable[..., Page]:
+    """Opens a graph's page from a file."""
 
-    def opened(name: str, *, scheme: Any = "light", width: int = 1440, height: int = 900, at: str = "") -> Page:
+    def opened(name: str, *, at: str = "", **view: Any) -> Page:
         path = tmp_path / f"{name}.html"
         path.write_text(page(graph(name)), encoding="utf-8")
-        tab = chromium.new_page(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
-        )
-        tab.on("console", lambda message: heard.append(message.text))
-        tab.on("pageerror", lambda error: heard.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(path.as_uri() + at)
-        tabs.append(tab)
-        return tab
+        return watched(path.as_uri() + at, **view)
 
-    yield opened
-    for tab in tabs:
-        tab.close()
-    assert heard == []
-    assert [url for url in asked if not url.startswith("file:")] == []
+    return opened
 
 
 def shot(tab: Page, name: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sources import copy_sources
 
 from projections.cli.main import COMMANDS
 
@@ -52,12 +53,7 @@ class Installed:
 
 def built(directory: Path) -> dict[str, Path]:
     """Name → wheel and sdist, made by `make dist` from a copy of this repository's files."""
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, directory / name)
+    copy_sources(directory)
     (directory / ".venv").symlink_to(Path(sys.executable).parents[1])
     made = subprocess.run(
         ["make", "-s", "-o", ".venv/.ready", "dist"],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
@@ -35,46 +34,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Page]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.fail("chromium is not on PATH") if os.environ.get("REQUIRE_EMULATORS") else pytest.skip("no chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield browser.new_page()
-        browser.close()
-
-
-def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, tab: Page) -> None:
-    failed: list[str] = []
-    tab.on("request", lambda request: None if request.url.startswith("file:") else failed.append(request.url))
-    tab.on("pageerror", lambda error: failed.append(str(error)))
+def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, watched: Callable[..., Page]) -> None:
+    tab = watched((site / "index.html").as_uri())
     for page in sorted((ROOT / "docs").rglob("*.md")):
         name = page.relative_to(ROOT / "docs").as_posix().replace("README.md", "index.md").replace(".md", ".html")
         tab.goto((site / name).as_uri())
         heading = page.read_text().splitlines()[0].removeprefix("# ")
         assert (tab.text_content("h1") or "").replace("¶", "").strip() == heading.replace("`", "")
-    assert failed == []
 
 
-def test_diagrams_are_drawn(site: Path, tab: Page) -> None:
-    tab.goto((site / "how-it-works.html").as_uri())
+def test_diagrams_are_drawn(site: Path, watched: Callable[..., Page]) -> None:
+    tab = watched((site / "how-it-works.html").as_uri())
     tab.wait_for_function("document.querySelectorAll('div.mermaid').length === 2", timeout=20_000)
     assert tab.query_selector_all("pre.mermaid") == []
 
 
-def test_the_search_finds_a_section(site: Path, tab: Page) -> None:
-    tab.goto((site / "index.html").as_uri())
+def test_the_search_finds_a_section(site: Path, watched: Callable[..., Page]) -> None:
+    tab = watched((site / "index.html").as_uri())
     tab.click(".md-search__input")
     tab.keyboard.type("percentile")
     tab.wait_for_selector(".md-search-result__item a[href*='rules.html']", state="attached", timeout=20_000)
 
 
-def test_links_to_code_lead_to_the_code(site: Path, tab: Page) -> None:
-    tab.goto((site / "walk.html").as_uri())
+def test_links_to_code_lead_to_the_code(site: Path, watched: Callable[..., Page]) -> None:
+    tab = watched((site / "walk.html").as_uri())
     link = tab.query_selector("a[href*='projections/engine/plan.py']")
     assert link is not None
     link.click()
