@@ -128,19 +128,21 @@ def print_replay(
     from projections.language.facts import creators, origins
 
     out = console()
+    reports = _reports(replay, program) if verbose or brief else []
     if verbose:
-        _print_records(out, _reports(replay, program))
+        _print_records(out, reports)
     if brief:
-        _print_events(out, _reports(replay, program))
+        _print_events(out, reports)
     written, created = origins(program.typed), creators(program.typed)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
     shown = [one for one in items if one.origins or internal or one.creator]
-    for one in _examples(shown) if brief else shown:
+    printed = _examples(shown) if brief else shown
+    for one in printed:
         _print_item(out, program, one, internal=internal, derived_only=brief)
-    removed = sorted(set(replay.before) - set(replay.after))
-    for key in () if brief else removed:
-        out.print(styled("[red]- {}[/]  removed", key_words(key)))
-    if brief and shown:
+    if not brief:
+        for key in sorted(set(replay.before) - set(replay.after)):
+            out.print(styled("[red]- {}[/]  removed", key_words(key)))
+    elif shown:
         out.print(
             styled(
                 "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
@@ -159,13 +161,8 @@ def print_replay(
         print_items(out, asking.items, columns_of(program, asking.query))
     untouched = Counter(one.entity for one in items if not (one.origins or internal or one.creator))
     _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
-    if brief and len(shown) > len(_examples(shown)):
-        out.print(
-            styled(
-                "[dim]{} not shown. Without --brief, all are printed.[/]",
-                count(len(shown) - len(_examples(shown)), "item"),
-            )
-        )
+    if hidden := len(shown) - len(printed):
+        out.print(styled("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
     _print_unused(out, _unused(replay, program))
 
 
