@@ -184,14 +184,20 @@ def test_the_sdist_installs_with_each_extra(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_command_runs_from_the_wheel_without_an_installation(distributions: dict[str, Path], project: Path) -> None:
-    """What `pipx run` does: an environment that exists for one command."""
+def test_pipx_runs_the_command_from_the_wheel(distributions: dict[str, Path], project: Path, tmp_path: Path) -> None:
     (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
-    command = [str(UV), "tool", "run", "--quiet", "--python", sys.executable, "--from", str(wheel), "projections"]
+    pipx = [str(UV), "tool", "run", "--quiet", "--python", sys.executable, "--from", "pipx>=1.7,<2", "pipx"]
     done = subprocess.run(
-        [*command, "check"], cwd=project, env=CLEAN, text=True, capture_output=True, timeout=300, check=False
+        [*pipx, "run", "--quiet", "--spec", str(wheel), "projections", "check"],
+        cwd=project,
+        env=CLEAN | {"PIPX_HOME": str(tmp_path)},  # its cache would hold the wheel of another run
+        text=True,
+        capture_output=True,
+        timeout=300,
+        check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert "✓ rules.yaml: " in done.stdout
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
