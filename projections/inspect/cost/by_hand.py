@@ -9,6 +9,7 @@ a rehearsal in which each event comes alone, without what only the ledger needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import fsum
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import plan
@@ -82,7 +83,7 @@ def _look_up(program: Program, batch: Batch, cost: ByHand) -> None:
         assert isinstance(rule, EmbedRule)
         asked = [request.read_units for request in batch.requests if _finds_children(request)]
         passes = 2 if rule.children.index is not None else 1
-        cost.read_units += sum(asked) / passes / len(batch.plan.pushes)
+        cost.read_units += fsum(asked) / passes / len(batch.plan.pushes)
 
 
 def _finds_children(request: Request) -> bool:

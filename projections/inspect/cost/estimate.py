@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from projections.aws.wiring import THREADS
@@ -65,7 +66,7 @@ class Way:
     @property
     def per_event(self) -> float:
         """Dollars."""
-        return sum(self.dollars.values())
+        return fsum(self.dollars.values())
 
     def document(self, events_per_second: float) -> dict[str, Any]:
         return {
@@ -214,8 +215,8 @@ def milliseconds(batch: BatchCost, records: float, assumed: Assumptions) -> floa
     for term in batch.terms:
         if term.what != "transaction":
             calls[term.what] = calls.get(term.what, 0.0) + term.count * term.calls
-    waiting += sum(max(min(1.0, number), number / THREADS) for number in calls.values()) * assumed.call_ms
-    computing = records * RECORD_CPU_MS + batch.actions * ACTION_CPU_MS + sum(calls.values()) * CALL_CPU_MS
+    waiting += fsum(max(min(1.0, number), number / THREADS) for number in calls.values()) * assumed.call_ms
+    computing = records * RECORD_CPU_MS + batch.actions * ACTION_CPU_MS + fsum(calls.values()) * CALL_CPU_MS
     return INVOCATION_MS + waiting + computing * CORE_MB / min(assumed.memory_mb, CORE_MB)
 
 

@@ -119,7 +119,7 @@ class Workload:
 
     @property
     def events_per_second(self) -> float:
-        return sum(self.rates.values())
+        return math.fsum(self.rates.values())
 
 
 def named_numbers(given: Sequence[str], known: Iterable[str], option: str, *, least: float = 0.0) -> dict[str, float]:
@@ -217,15 +217,16 @@ def read_workload(program: Program, total: float | None, given: Sequence[str]) -
     if total is None and not rates:
         raise UsageError("no rate: pass --events-per-second N, --rate ENTITY=N, or both")
     if total is not None:
-        rest = total - sum(rates.values())
+        given = math.fsum(rates.values())
+        rest = total - given
         named = {flow.entity for flow in rates}
         others = [name for name in _read_entities(program) if name not in named]
         if rest < -1e-9:
-            raise UsageError(f"the rates add up to {sum(rates.values()):g}, more than --events-per-second {total:g}")
+            raise UsageError(f"the rates add up to {given:g}, more than --events-per-second {total:g}")
         if rest > 1e-9:
             if not others:
                 raise UsageError(
-                    f"the rates add up to {sum(rates.values()):g} of {total:g} events, and there is no other entity that "
+                    f"the rates add up to {given:g} of {total:g} events, and there is no other entity that "
                     "rules read; leave out --events-per-second, or raise a rate"
                 )
             rates |= {Flow(name, INSERT): rest / len(others) for name in others}
