@@ -1,0 +1,255 @@
+"""docs/how-to: every page is a task. Its rules are checked, its cases played, and its commands run.
+
+A block whose first line is `# NAME`, a file name, is that file. Other YAML is a case under `rules.yaml` as it is there.
+Commands on files run here. Commands on a deployment run on MiniStack, where `sam deploy` deploys the page's `rules.yaml`.
+Lines of a text block are printed by the commands above it in this order; `…` stands for any lines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from guide import DOCS, ROOT, said
+from place import Place
+from ruamel.yaml import YAML
+from test_operations_page import PARAMETERS, operation
+
+sys.path.append(str(ROOT / "tests/deploy"))
+
+from runbook import Block, page_blocks
+
+import projections
+from projections.cli.main import COMMANDS, main
+from projections.testing.cases import Case
+from projections.testing.scenario import Scenario
+
+HOME = DOCS / "how-to"
+PAGES = {page.stem: page.read_text() for page in sorted(HOME.glob("*.md")) if page.name != "README.md"}
+LIVE = {name for name, page in PAGES.items() if "--stack" in page}
+MOST_LINES = 80
+
+FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
+
+
+def lines_of(block: Block) -> list[str]:
+    """Return the commands of a block, each on one line."""
+    return block.text.replace("\\\n", " ").splitlines()
+
+
+@dataclass
+class Reader:
+    """Somebody who follows a page in a directory. `run` runs a command and returns its exit code and output."""
+
+    place: Path
+    run: Callable[[list[str]], tuple[int, str]]
+    printed: str = ""
+
+    def follow(self, name: str) -> None:
+        for block in page_blocks(PAGES[name]):
+            if found := FILE.match(block.text):
+                file = self.place / found[1]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(block.text)
+                if block.language == "yaml" and "projections:" in block.text:
+                    assert said(block.text) == [], "the rules of a page have no findings"
+            elif block.language == "yaml":
+                rules = projections.load(self.place / "rules.yaml")
+                Case(name, 0, YAML(typ="safe").load(block.text)).play(Scenario(rules))
+            elif block.language == "sh" and not block.not_run:
+                self.printed = "".join(map(self._command, lines_of(block)))
+            elif block.language == "text":
+                assert in_order(block.text, self.printed), self.printed
+
+    def _command(self, line: str) -> str:
+        may_fail = line.endswith(" || true")
+        line, _, file = line.removesuffix(" || true").partition(" > ")
+        code, printed = self.run(shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line)))
+        assert code == 0 or (may_fail and code == 1), f"{line} ends with {code}:\n{printed}"
+        if file:
+            (self.place / file).write_text(printed)
+        return printed
+
+
+def in_order(shown: str, printed: str) -> bool:
+    """Whether a text has these parts, which lines with `…` separate, in this order."""
+    at = 0
+    text = "\n".join(line.rstrip() for line in printed.splitlines())
+    for part in re.split(r"^…\n", shown, flags=re.MULTILINE):
+        at = text.find(part.rstrip("\n"), at)
+        if at < 0:
+            return False
+    return True
+
+
+def programs(words: list[str], place: Path) -> tuple[int, str]:
+    """Run a program that is neither this package nor a deployment."""
+    words = [sys.executable, *words[1:]] if words[0] == "python" else words
+    done = subprocess.run(words, cwd=place, text=True, capture_output=True, check=False, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in LIVE])
+def test_a_page_shows_what_its_commands_print(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(words: list[str]) -> tuple[int, str]:
+        if words[0] != "projections":
+            return programs(words, tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            main(words[1:])
+        assert isinstance(ended.value.code, int)
+        said = capsys.readouterr()
+        return ended.value.code, said.out + said.err
+
+    Reader(tmp_path, run).follow(name)
+
+
+# --- pages on a deployment
+
+
+def likes(place: Place) -> None:
+    """A post with likes of Ann and Ben, and one of Cem that no function heard of."""
+    place.deliver(
+        place.put("POST#p1", "METADATA", title="Notes"),
+        place.put("POST#p1", "LIKE#ann", stars=5),
+        place.put("POST#p1", "LIKE#ben", stars=4),
+    )
+
+
+def unheard(place: Place) -> None:
+    likes(place)
+    place.put("POST#p1", "LIKE#cem", stars=3)
+
+
+def older(place: Place) -> None:
+    place.put("POST#p1", "METADATA", title="Notes", likeCount=7)
+    place.put("POST#p1", "LIKE#ann", stars=5)
+    place.put("POST#p1", "LIKE#ben", stars=4)
+
+
+def rejected(place: Place) -> None:
+    likes(place)
+    place.deliver(place.put("POST#p1", "LIKE#cem", stars="five"))
+
+
+PLAIN = """# rules.yaml
+table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
+entities:
+  Post: { key: { PK: "POST#{postId}", SK: METADATA } }
+  Like: { key: { PK: "POST#{postId}", SK: "LIKE#{userId}" } }
+projections:
+  likes: { from: Like, aggregate: { into: Post, set: { likeCount: count } } }
+"""
+STARS = PLAIN.replace("likeCount: count", "likeCount: count, stars: sum(stars)")
+
+BEFORE: dict[str, tuple[str, Callable[[Place], None]]] = {
+    "add-a-rule": (PLAIN, likes),
+    "change-a-rule": (
+        PLAIN + "  stars: { from: Like, aggregate: { into: Post, set: { starCount: sum(stars) } } }\n",
+        likes,
+    ),
+    "handle-a-bad-record": (STARS, rejected),
+    "repair-wrong-values": (PLAIN, unheard),
+    "replace-a-handler": (PLAIN.replace("from: Like", "from: Like, mode: shadow"), older),
+    "roll-back": (PLAIN, likes),
+}
+"""The deployed rules and what happened before somebody reads a page."""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", sorted(LIVE))
+def test_a_page_about_a_deployment_shows_what_its_commands_print(
+    name: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules, happened = BEFORE[name]
+    stack, outputs = place.stack()
+    place.environ["QUARANTINE_QUEUE_URL"] = outputs["QuarantineQueueUrl"]
+    place.deploy(rules)
+    happened(place)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RULES")
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "rules.yaml").write_text(rules)
+
+    def run(words: list[str]) -> tuple[int, str]:
+        if words[:2] == ["sam", "deploy"]:
+            place.deploy((tmp_path / "rules.yaml").read_text())
+            monkeypatch.delenv("RULES")
+        if words[0] in ("sam", "aws", "git"):
+            return 0, ""
+        if words[0] != "projections":
+            return programs(words, tmp_path)
+        words = [stack if word == "shop" else word for word in words]
+        more = {"verify": ["--patience", "0"], "backfill": ["--wait", "0"]}.get(words[1], [])
+        code, out, err = place.say(*words[1:], *more)
+        return code, out + err
+
+    Reader(tmp_path, run).follow(name)
+    assert place.right()
+
+
+def test_what_happened_before_is_known_for_each_page_about_a_deployment() -> None:
+    assert BEFORE.keys() == LIVE
+
+
+# --- every page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_have_the_options_that_a_page_gives_them(name: str) -> None:
+    for block in page_blocks(PAGES[name]):
+        for line in lines_of(block) if block.language == "sh" else []:
+            line = re.sub(r" > \S+$", "", re.sub(r"^([A-Z_]+=\S+ )+", "", line.removesuffix(" || true")))
+            program, *words = shlex.split(line.partition(" | ")[0])
+            if program == "projections":
+                assert words[0] in COMMANDS
+                command = importlib.import_module(f"projections.cli.{words[0]}").command
+                command.make_context(words[0], words[1:], help_option_names=["-h", "--help"])
+            elif program == "aws":
+                _known_to_aws(words)
+            elif program == "sam":
+                given = {word.partition("=")[0] for word in words if re.match(r"[A-Z]\w+=", word)}
+                assert given <= PARAMETERS.keys() | {name for name in given if name.startswith("Existing")}
+                assert words[0] in ("build", "deploy", "delete", "local")
+            else:
+                assert program in ("cp", "git", "python", "sed"), line
+
+
+def _known_to_aws(words: list[str]) -> None:
+    """Fail if the AWS command line has no such operation or parameters."""
+    service, name, *rest = words
+    service = {"s3api": "s3"}.get(service, service)
+    known = {re.sub(r"(?<!^)(?=[A-Z])", "-", one).lower() for one in operation(service, name).input_shape.members}
+    given = {re.sub(r"^--(no-)?", "", word) for word in rest if word.startswith("--")}
+    assert given - {"query", "output"} <= {one.replace("u-u-i-d", "uuid") for one in known}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_short_and_has_commands(name: str) -> None:
+    blocks = page_blocks(PAGES[name])
+    assert len(PAGES[name].splitlines()) <= MOST_LINES
+    assert any(block.language in ("sh", "python") for block in blocks)
+
+
+def test_the_index_lists_every_page_by_its_title() -> None:
+    index = (HOME / "README.md").read_text()
+    titles = {name: page.splitlines()[0].removeprefix("# ") for name, page in PAGES.items()}
+    assert [name for name, title in titles.items() if f"[{title}]({name}.md)" not in index] == []
+    assert set(re.findall(r"\(([\w-]+)\.md\)", index)) == titles.keys()
+
+
+def test_lines_stand_in_their_order() -> None:
+    assert in_order("b\n…\nd\n", "a\nb \nc\nd\n")
+    assert not in_order("d\n…\nb\n", "a\nb\nc\nd\n")
+    assert not in_order("b\nd\n", "a\nb\nc\nd\n")
