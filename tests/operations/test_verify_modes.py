@@ -237,6 +237,14 @@ def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> Non
     assert "group" not in found
 
 
+def test_a_sample_reports_no_differences_of_groups_of_ranks() -> None:
+    world = World("  ranks: {from: Like, rank: {into: Post, by: stars, digits: 4}}")
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, stars=40)
+    world.settle()
+    assert list(sampled(world, 1).drifts()) == []
+
+
 @pytest.mark.parametrize("former", ["USER#1|LIKE#0", "USER#4|LIKE#1", "USER#99|LIKE#1"])
 def test_repair_of_a_sample_keeps_a_copy_whose_valid_guard_names_another_source(former: str) -> None:
     key = ItemKey("main", "SEEN#3#1", "X")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from projections.engine.copies import copies_of
 from projections.engine.ledger_items import CLOSED, REBUILDING
 from projections.engine.store import Image, ItemKey
-from projections.language.keys import encode_key
+from projections.language.keys import encode_key, is_range
 from projections.operations.verify.scope import Scope
 
 __all__ = [
@@ -136,7 +136,7 @@ def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
             yield Subject(SOURCE, "", source_of(image))
         elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
             rule, target = group_of(image)
-            if rule in scope.published:
+            if rule in scope.published and not is_range(target):
                 yield Subject(TARGET, rule, target)
             if rule in scope.grouped and REBUILDING in image:
                 yield Subject(REBUILD, rule, target)
