@@ -217,16 +217,16 @@ def read_workload(program: Program, total: float | None, given: Sequence[str]) -
     if total is None and not rates:
         raise UsageError("no rate: pass --events-per-second N, --rate ENTITY=N, or both")
     if total is not None:
-        given = math.fsum(rates.values())
-        rest = total - given
+        stated = math.fsum(rates.values())
+        rest = total - stated
         named = {flow.entity for flow in rates}
         others = [name for name in _read_entities(program) if name not in named]
         if rest < -1e-9:
-            raise UsageError(f"the rates add up to {given:g}, more than --events-per-second {total:g}")
+            raise UsageError(f"the rates add up to {stated:g}, more than --events-per-second {total:g}")
         if rest > 1e-9:
             if not others:
                 raise UsageError(
-                    f"the rates add up to {given:g} of {total:g} events, and there is no other entity that "
+                    f"the rates add up to {stated:g} of {total:g} events, and there is no other entity that "
                     "rules read; leave out --events-per-second, or raise a rate"
                 )
             rates |= {Flow(name, INSERT): rest / len(others) for name in others}
