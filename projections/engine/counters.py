@@ -25,11 +25,7 @@ COUNTS = (
     "cut",
     "internal",
 )
-"""Records delivered, and those no rule cares about; source items whose contributions were applied, were found applied, or
-failed; transactions tried; targets published; copies written; items whose index attributes were written; targets healed;
-items from which the values of an entity they left were removed; children updated by a push, and by a pull; records
-rejected; lists published without the elements that exceed their size limit; unexpected exceptions: mistakes of this
-program."""
+"""What an invocation counts. `inspect.metrics` describes each."""
 
 
 class Counters:

@@ -1,4 +1,4 @@
-"""docs/operations.md, "Erase a person": its steps, where tables, queues and a bucket hold data of a person."""
+"""docs/how-to/erase-a-person.md: its steps, where tables, queues and a bucket hold data of a person."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from guide import DOCS, blocks
 from place import Place
 
 PAGE = (DOCS / "operations.md").read_text()
+STEPS = (DOCS / "how-to/erase-a-person.md").read_text()
 ANN = "ann@example.org"
 RULES = """
 table:
@@ -70,7 +71,7 @@ def naming(items: list[Any]) -> list[Any]:
 def command(words: str) -> dict[str, str]:
     """The options of a command of the page, by their names."""
     (line,) = [
-        line for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()
+        line for block in blocks(STEPS) if block.language == "sh" for line in block.text.splitlines()
         if line.startswith(f"aws {words}")
     ]  # fmt: skip
     given = shlex.split(line)

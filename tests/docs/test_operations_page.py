@@ -1,4 +1,4 @@
-"""docs/operations.md: its commands run, it knows every alarm, parameter and metric, and what it advises works."""
+"""docs/operations.md: its commands run, it knows every alarm and parameter, and what it advises works."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ from projections.deploy.template import sam_template
 from projections.engine.processor import OUTDATED, Processor
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.operations.audit import AuditHandler
-from projections.operations.pacing import Pacer
-from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
@@ -74,24 +71,6 @@ def test_every_parameter_is_there_with_its_default() -> None:
     shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
     assert PARAMETERS.keys() - TEMPLATE["Parameters"].keys() == {"TrafficShift"}
     assert shown == {name: str(one.get("Default", "")) for name, one in PARAMETERS.items()}
-
-
-def test_every_metric_is_there() -> None:
-    stage = Stage()
-    told: list[Mapping[str, float]] = []
-    outcome = Processor(stage.program, stage.store, tables={}).process([], remaining=lambda: 60.0)
-    stage.fill()
-    AuditHandler(
-        stage.program, stage.store, observe=lambda audited: told.append(audited.counts), sleep=lambda seconds: None
-    ).handle({}, lambda: 60.0)
-    WorkerHandler(
-        stage.program, stage.store, send=lambda *task: None, quarantine=lambda rejected: None, pacer=Pacer(500),
-        observe=lambda work: told.append(work.counts),
-    ).handle({"Records": []}, lambda: 60.0)  # fmt: skip
-    known = {"failures", "throttled", *outcome.counts, *(name for counts in told for name in counts)}
-    assert sorted(tick(row[0])[0] for row in rows("Metrics")) == sorted(known)
-    dashboard = str(TEMPLATE["Resources"]["Dashboard"])
-    assert set(re.findall(r'"Projections", "(\w+)"', dashboard)) <= known
 
 
 @pytest.mark.parametrize(("role", "actions"), [(tick(role)[0], tick(actions)) for role, actions in rows("Permissions")])
