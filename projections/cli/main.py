@@ -36,6 +36,7 @@ COMMANDS = {
     "init": "Create a project: rules, events, tests and a SAM template.",
     "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "model": "Write a rule file as a data model of NoSQL Workbench.",
+    "package": "Build the functions' package as an archive, for deployments without SAM.",
     "queries": "Show which requests answer the queries of a rule file, or run one.",
     "rank": "Print the rank of a score, or the score at a position or percentile of a board.",
     "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
@@ -43,7 +44,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Test rules under redelivery, reordering, crashes and external writes.",
     "status": "Show the state of rules, backfills and queues, and what needs to be done.",
-    "template": "Write the SAM template for a rule file, or a JSON manifest for other tools.",
+    "template": "Write the SAM template for a rule file, or files for CloudFormation, CDK or Terraform.",
     "verify": "Compare stored values with the rules; --repair corrects differences.",
 }
 """The commands and their help. Command x is the function `command` in `projections.cli.x`."""

@@ -31,10 +31,21 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["sam", "manifest", "manifest-schema"]),
+    type=click.Choice(
+        ["sam", "cloudformation", "terraform", "cdk", "cdk-typescript", "manifest", "manifest-schema"],
+    ),
     default="sam",
     show_default=True,
-    help="manifest: the same information as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
+    help="cloudformation: the same resources without SAM's transform; terraform: a module that deploys that template; "
+    "cdk: that template with values for its parameters, as CDK constructs include it; cdk-typescript: the CDK construct; "
+    "manifest: a description as JSON, for other tools; manifest-schema: its JSON Schema.",
+)
+@click.option(
+    "--set",
+    "given",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="With --format cdk: the value of a parameter. Without VALUE, the parameter remains; its value must not be empty.",
 )
 @as_json
 @output_option
@@ -45,11 +56,12 @@ def command(
     existing: bool,
     gradual: bool,
     form: str,
+    given: tuple[str, ...],
     as_json: bool,
     output: str | None,
     force: bool,
 ) -> int:
-    """Write the SAM template for a rule file, or a JSON manifest for other tools.
+    """Write the SAM template for a rule file, or files for CloudFormation, CDK or Terraform.
 
     The template has tables with the keys and indexes of the rules (or parameters for existing tables), the ledger, queues,
     functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
@@ -65,23 +77,44 @@ def command(
     """
     if gradual and (as_json or form != "sam"):
         raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format and --json")
-    if form == "manifest-schema":
-        text = _schema()
+    if given and form != "cdk":
+        raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
+    if form in _SAME_FOR_ALL_RULES:
+        text = _SAME_FOR_ALL_RULES[form]()
     else:
         from projections.deploy.needs import Deployment
 
         deployment = Deployment(_shown(find_rules(file, rules)), program_of(file, rules), existing, gradual)
-        text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
+        text = _manifest(deployment) if as_json else _text(form, deployment, given)
     if output is None:
         print_text(text)
         return 0
     return 0 if write_generated(output, text, force=force) else 1
 
 
-def _sam(deployment: Deployment) -> str:
-    from projections.deploy.template import sam_template
+def _text(form: str, deployment: Deployment, given: tuple[str, ...]) -> str:
+    if form == "manifest":
+        return _manifest(deployment)
+    if form == "sam":
+        from projections.deploy.template import sam_template
 
-    return sam_template(deployment)
+        return sam_template(deployment)
+    if form == "terraform":
+        from projections.deploy.terraform import terraform_module
+
+        return terraform_module(deployment)
+    return _plain(deployment, given, form == "cdk")
+
+
+def _plain(deployment: Deployment, given: tuple[str, ...], valued: bool) -> str:
+    from projections.deploy.checksum import signed
+    from projections.deploy.plain import cloudformation_template, with_values
+
+    template = cloudformation_template(deployment)
+    if valued:
+        split = (text.partition("=") for text in given)
+        template = with_values(template, {name: value if equals else None for name, equals, value in split})
+    return signed(json_text(template) + "\n")
 
 
 def _manifest(deployment: Deployment) -> str:
@@ -97,6 +130,16 @@ def _schema() -> str:
 
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": UNSIGNED}
     return signed(json_text({**dialect, **Manifest.model_json_schema()}) + "\n")
+
+
+def _typescript() -> str:
+    from projections.deploy.cdk import TYPESCRIPT
+    from projections.deploy.checksum import with_checksum
+
+    return with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
+
+
+_SAME_FOR_ALL_RULES = {"manifest-schema": _schema, "cdk-typescript": _typescript}
 
 
 def _shown(path: Path) -> str:

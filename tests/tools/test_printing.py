@@ -275,11 +275,13 @@ FILES: dict[str, Scene] = {
         [str(path / "rules.yaml"), "-o", str(path / "m.json")],
         [EVIL],
     ],
+    "package": lambda place, path: [[rules(path / "b.yaml", projections={EVIL: {"from": EVIL}})], [EVIL]],
     "schema": lambda place, path: [[]],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
     "template": lambda place, path: [
         [str(path / "rules.yaml")],
-        [str(path / "rules.yaml"), "--format", "manifest"],
+        *([str(path / "rules.yaml"), "--format", form] for form in ("manifest", "cloudformation", "cdk", "terraform")),
+        [str(path / "rules.yaml"), "--format", "cdk", "--set", f"{EVIL}={EVIL}", "--set", f"Redact={EVIL}"],
         [
             rules(
                 path / "k.yaml",
