@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import find_rules, rules_argument
-from projections.terminal import print_line
+from projections.cli.options import as_json, find_rules, rules_argument
+from projections.terminal import json_text, print_line, print_text
 
 __all__ = ["command"]
 
@@ -20,7 +20,8 @@ __all__ = ["command"]
     metavar="FILE",
     help="The archive. An existing file is overwritten.",
 )
-def command(file: str | None, rules: str | None, output: str) -> int:
+@as_json
+def command(file: str | None, rules: str | None, output: str, as_json: bool) -> int:
     """Build the functions' package as an archive, for deployments without SAM.
 
     It has the library, the entry points, the compiled rules and the locked dependencies. The command requires make, and
@@ -35,6 +36,9 @@ def command(file: str | None, rules: str | None, output: str) -> int:
     from projections.deploy.archive import write_archive
 
     size, remarks = write_archive(find_rules(file, rules), output)
+    if as_json:
+        print_text(json_text({"file": output, "bytes": size, "notes": remarks.splitlines()}))
+        return 0
     for line in remarks.splitlines():
         print_line(f"note: {line}", err=True)
     print_line(f"{output}: {size / 1e6:.1f} MB")
