@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from projections.access.own_reads import own_read, without_guards
@@ -15,7 +17,7 @@ from projections.access.waiting import Look, look_at
 from projections.engine.store import ItemKey
 from projections.errors import TransactionCancelled, Transient, UsageError
 from projections.language.keys import encode_key
-from projections.language.program import Program
+from projections.language.program import Program, writing
 
 __all__ = ["ItemReader", "Key", "ReadItem", "WaitState", "Waited", "item_reader"]
 
@@ -32,7 +34,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _MOST_CONFLICTS = 8
 """Transactions with which a read may conflict before it fails."""
 
+_KEYS_AT_ONCE = 100
+"""Keys that one request of a wait reads."""
+
 _ENABLED = frozenset(("Enabled", "Enabling", "Creating", "Updating"))
+
+
+class _TimeIsUp(Exception):
+    """A wait may send no further request."""
 
 
 class ReadItem(dict[str, Any]):
@@ -61,7 +70,8 @@ class Waited:
     - `stopped`: Lambda does not read the stream. Only with `aws_lambda` and `function`.
     - `unknown`: the ledger does not show it. `reasons` has why.
 
-    `not_covered` names rules of this item of which the answer says nothing: those that embed it, for example.
+    `not_covered` names rules of this item of which the answer says nothing: those that embed it in children that `wait` was
+    not given, for example.
     """
 
     state: WaitState
@@ -83,7 +93,7 @@ class ItemReader:
         program: Program,
         session: Session,
         *,
-        mappings: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+        mappings: Callable[[], Iterable[Sequence[Mapping[str, Any]]]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -102,7 +112,7 @@ class ItemReader:
         Misconfigured.
         """
         place = self._session.key(key)
-        sources = [self._session.key(one) for one in own]
+        sources = [self._session.key(one, f"own[{number}]") for number, one in enumerate(_listed(own, "own"))]
         if not sources:
             image = self._session.reads.get(place)
             return None if image is None else ReadItem(self._session.shown(without_guards(self._program, image)))
@@ -116,40 +126,83 @@ class ItemReader:
         """Return an item that the caller has read, for example with a query, without guards."""
         return {name: value for name, value in item.items() if not name.startswith(self._program.guard_prefix)}
 
-    def wait(self, source: Key, timeout: float = 5.0) -> Waited:
+    def wait(self, source: Key, timeout: float = 5.0, *, children: Iterable[Key] = ()) -> Waited:
         """Wait until the targets of a source item show it as it is, at most `timeout` seconds, and return how this ended.
 
-        Call it after a write. It covers the rules that read the item: not rules that read what these write, not the lag of
-        indexes, and not the children of a parent that is embedded. It looks at least once. Each look takes up to four
-        requests. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
+        Call it after a write. It covers the rules that read the item: not rules that read what these write, and not the lag
+        of indexes. Of the children that embed the item, it covers those in `children`. It looks at least once. Each look
+        takes up to four requests. With a timeout of 0 it looks once; otherwise no request begins after the timeout. A
+        failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")
+        _check_timeout(timeout)
         key = self._session.key(source)
         if not self._program.entities_at(key):
             raise UsageError(f"no entity of the rules has the key {encode_key(key)}")
+        named = self._children(key, children)
         began, pause = self._clock(), _FIRST_PAUSE
+        end = began + timeout if timeout else math.inf
+        look, stopped, asked = Look(missing=(f"no look ended within {timeout:g} s",)), None, False
         while True:
+            started = self._clock()
             try:
-                look = self._run(look_at(self._program, key))
+                look = self._run(look_at(self._program, key, named), end)
+            except _TimeIsUp:
+                break
             except Transient as error:
                 look = Look(missing=(str(error),))
-            passed = self._clock() - began
-            state, reasons = _judged(look)
-            if state != "late" or passed >= timeout:
+            took, passed = self._clock() - started, self._clock() - began
+            if _judged(look)[0] != "late":
                 break
-            self._sleep(min(pause, max(0.0, timeout - passed)))
+            if not asked and 2 * passed >= timeout:
+                asked, stopped = True, self._stopped(key.table, end)
+                passed = self._clock() - began
+            left = timeout - passed - min(_FIRST_PAUSE, took)  # so that the last look may end in time
+            if left <= 0:
+                break
+            self._sleep(min(pause, left))
             pause = min(_LONGEST_PAUSE, 2 * pause)
-        if state == "late" and (stopped := self._stopped(key.table)):
+        state, reasons = _judged(look)
+        if state == "late" and stopped is not None:
             state, reasons = "stopped", (stopped,)
-        return Waited(state, reasons, passed, look.not_covered)
+        return Waited(state, reasons, self._clock() - began, look.not_covered)
 
-    def _stopped(self, table: str) -> str | None:
-        """Return why Lambda does not read the stream of a table; None if it does, or if this is not known."""
+    def _children(self, source: ItemKey, children: Iterable[Key]) -> list[ItemKey]:
+        """Return the keys of children. Raises UsageError if no rule embeds the source item in them."""
+        sources = self._program.entities_at(source)
+        rules = [rule for rule in writing(self._program.embeds.values()) if rule.source in sources]
+        found = []
+        for number, one in enumerate(_listed(children, "children")):
+            key = self._session.key(one, f"children[{number}]")
+            if not any(rule.into in self._program.entities_at(key) for rule in rules):
+                into = ", ".join(dict.fromkeys(rule.into.name for rule in rules))
+                hint = f"Pass keys of {into}" if into else "Leave out `children`"
+                raise UsageError(
+                    f"children[{number}]: no rule embeds {encode_key(source)} in {encode_key(key)}. {hint}"
+                )
+            found.append(key)
+        return list(dict.fromkeys(found))
+
+    def _pause(self, end: float, seconds: float = 0.0) -> None:
+        """Sleep before a request of a wait. Raises _TimeIsUp if it may not begin any more."""
+        left = end - self._clock()
+        if left < 0:
+            raise _TimeIsUp
+        if seconds:
+            self._sleep(min(seconds, left))
+            self._pause(end)
+
+    def _stopped(self, table: str, end: float) -> str | None:
+        """Return why Lambda does not read the stream of a table; None if it does, or if this is not known at the end."""
         if self._mappings is None:
             return None
+        found: list[Mapping[str, Any]] = []
         try:
-            found = list(self._mappings())
-        except Transient:
+            self._pause(end)
+            for page in self._mappings():
+                found += page
+                self._pause(end)
+        except (Transient, _TimeIsUp):
             return None
         if not found:
             return "the function has no event source mapping"
@@ -163,17 +216,25 @@ class ItemReader:
         if not self._session.ledger:
             raise UsageError(f"`{what}` reads the ledger. Pass ledger=NAME to `projections.reader`")
 
-    def _run(self, steps: Steps[T]) -> T:
-        """Make the requests of a protocol."""
-        reads = self._session.reads
+    def _run(self, steps: Steps[T], end: float = math.inf) -> T:
+        """Make the requests of a protocol. Raises _TimeIsUp if one would begin after the end."""
+        pause = partial(self._pause, end)
         try:
             needed = next(steps)
             while True:
-                read = self._together if needed.together else reads.get_many
-                needed = steps.send(read(list(needed.keys)))
-        except StopIteration as end:
-            value: T = end.value
+                keys = list(needed.keys)
+                found = self._together(keys) if needed.together else self._many(keys, pause)
+                needed = steps.send(found)
+        except StopIteration as ended:
+            value: T = ended.value
             return value
+
+    def _many(self, keys: list[ItemKey], pause: Callable[..., None]) -> Mapping[ItemKey, Any]:
+        found: dict[ItemKey, Any] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            pause()
+            found |= self._session.get_many(keys[start : start + _KEYS_AT_ONCE], pause)
+        return found
 
     def _together(self, keys: list[ItemKey]) -> Mapping[ItemKey, Any]:
         """Read items in one transaction. A commit of the functions may cancel it, and is over after milliseconds."""
@@ -184,6 +245,19 @@ class ItemReader:
                 problem = error
                 self._sleep(random.uniform(0, 0.02 * 2**attempt))
         raise Transient(f"TransactGetItems: {problem}")
+
+
+def _listed(keys: Iterable[Key], what: str) -> Iterable[Key]:
+    """Raises UsageError."""
+    if not isinstance(keys, Iterable) or isinstance(keys, Mapping | str):
+        raise UsageError(f"{what} is {keys!r}. Pass a list of keys: {what}=[…]")
+    return keys
+
+
+def _check_timeout(timeout: object) -> None:
+    """Raises UsageError."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
+        raise UsageError(f"the timeout of `wait` is {timeout!r}. Pass a number of seconds, at least 0")
 
 
 def _judged(look: Look) -> tuple[WaitState, tuple[str, ...]]:
@@ -212,9 +286,9 @@ def item_reader(
     if aws_lambda is not None and function is not None:
         name = function
 
-        def mappings() -> Iterable[Mapping[str, Any]]:
-            from projections.aws.functions import event_source_mappings
+        def mappings() -> Iterable[Sequence[Mapping[str, Any]]]:
+            from projections.aws.functions import pages_of_mappings
 
-            return event_source_mappings(aws_lambda, name, [])
+            return pages_of_mappings(aws_lambda, name)
 
     return ItemReader(program, session_of(program, dynamodb, tables, ledger), mappings=mappings)

@@ -11,6 +11,9 @@ value of the target instead of the totals of the group, contributions are missin
 
 Other sources contribute what is committed. The registry is read with the groups: while a rule fills, not everything has
 contributed to its groups yet.
+
+If the item does not exist yet, and the source items make rules create it, all of this is read again with the groups of the
+other rules into it: the functions set their values, such as zeros, as soon as they see the new item.
 """
 
 from __future__ import annotations
@@ -73,9 +76,21 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
     """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
     own = list(dict.fromkeys(own))
     rules = _rules_between(program, key, own)
+    found, created = yield from _read(program, key, own, rules, [])
+    if created and (others := _others_into(program, key, rules)):
+        found, _ = yield from _read(program, key, own, rules, others)
+    return found
+
+
+def _read(
+    program: Program, key: ItemKey, own: Sequence[ItemKey], rules: Sequence[Rule], others: Sequence[LedgerRule]
+) -> Steps[tuple[OwnRead, bool]]:
+    """Read an item, and return whether it does not exist yet. `others` are the rules to which the own items do not
+    contribute, whose values it gets when it is created.
+    """
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     text = encode_key(key)
-    reads = GroupReads(program, [(rule.name, text) for rule in recorded])
+    reads = GroupReads(program, [(rule.name, text) for rule in (*recorded, *others)])
     entries = {one: entry_key(encode_key(one)) for one in own}
     if (number := 1 + len(entries) + len(reads.keys())) > MOST_TOGETHER:
         raise UsageError(
@@ -102,27 +117,36 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
             uncorrected |= dict.fromkeys(rule.owned(image), f"{rule.name} is a rule of the kind {rule.kind}")
             continue
         target = (rule.name, text)
-        reason = _reason(rule, registry, groups[target], [one.of(target) for one in sources], sources)
+        reason = _reason(program, rule, registry, groups[target], [one.of(target) for one in sources], sources)
         if reason is not None:
             uncorrected |= dict.fromkeys(rule.owned(image), reason)
             continue
         totals = _totals(groups[target], [one.of(target) for one in sources])
         numbers[rule.name] = totals.n
-        if image is None and totals.n > 0 and rule.creates:
+        if image is None and totals.n > 0 and rule.creates and not rule.claimed:
             created = {**rule.into.schema.wire(key), **rule.created_with}
-        found, others = _values(rule, totals)
+        found, left = _values(rule, totals)
         values |= found
-        uncorrected |= others
+        uncorrected |= left
     if image is None and not created:
-        return OwnRead(None, (), {})
+        return OwnRead(None, (), {}), False
     if image is not None and _is_emptied(program, key, image, registry, numbers):
-        return OwnRead(None, (), {})
+        return OwnRead(None, (), {}), False
     shown = dict(without_guards(program, image)) if image is not None else dict(created)
+    for rule in others if image is None else ():
+        group = groups[rule.name, text]
+        if registry is None or registry.state(rule) != LIVE or group.withheld:
+            continue  # the functions publish nothing
+        found, left = _values(rule, group.totals)
+        if group.totals.n == 0:
+            found, left = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
+        shown |= {name: value for name, value in found.items() if value is not None}
+        uncorrected |= left
     for name, value in values.items():
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
-    return OwnRead(shown, tuple(sorted(values)), uncorrected)
+    return OwnRead(shown, tuple(sorted(values)), uncorrected), image is None
 
 
 def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> list[Rule]:
@@ -142,6 +166,15 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
     ]
 
 
+def _others_into(program: Program, key: ItemKey, rules: Sequence[Rule]) -> list[LedgerRule]:
+    """Return the other rules that publish to an item as soon as it exists."""
+    return [
+        rule
+        for rule in writing(program.recorded.values())
+        if rule.writes_items and not rule.claimed and rule.into in program.entities_at(key) and rule not in rules
+    ]
+
+
 def _contributed(program: Program, key: ItemKey, image: Image | None) -> Mapping[str, Mapping[str, Contributed]]:
     """Return what an item contributes, with the attributes that rules set on it from its own, set already or not."""
     item = program.recognise(key, image) if image is not None else None
@@ -155,6 +188,7 @@ def _contributed(program: Program, key: ItemKey, image: Image | None) -> Mapping
 
 
 def _reason(
+    program: Program,
     rule: LedgerRule,
     registry: RegistrySnapshot | None,
     group: Group,
@@ -164,6 +198,11 @@ def _reason(
     """Return why the totals of a rule cannot be corrected; None if they can."""
     if registry is None or registry.state(rule) != LIVE:
         return f"{rule.name} is not live"
+    for source in rule.sources:
+        for other in program.item_rules.get(source.name, ()):  # another version would set other values
+            known = registry.active.get(other.name)
+            if known is None or known.fingerprint != other.fingerprint:
+                return f"{other.name}, which sets attributes of a {source.name}, is not active in this form"
     if rule.expired == "keep":
         return f"{rule.name} keeps what has expired, and an item does not show whether one under its key has expired"
     if group.withheld:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
+from projections.engine.records import is_value
 from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import UsageError
-from projections.language.keys import key_text
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, key_text
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.sizes import size as size_of
 from projections.language.values import plain_item, wire
 from projections.stores.wire import received, sent
 
@@ -38,43 +40,53 @@ class Session(NamedTuple):
     """Reads, the conversions between images and the caller's form, and the tables' names in DynamoDB (a store has none)."""
 
     reads: Snapshots
+    get_many: Callable[[Sequence[ItemKey], Callable[[float], None]], Mapping[ItemKey, Image]]
+    """Reads as `reads.get_many` does, with a function that sleeps before a request is repeated. It may raise."""
     schemas: Mapping[str, Schema]
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]
     ledger: bool
     names: Mapping[str, str] = MappingProxyType({})
 
-    def key(self, given: Any) -> ItemKey:
+    def key(self, given: Any, what: str = "the key") -> ItemKey:
         """Return the key that a caller gives: a mapping, or a pair of a table's logical name and a mapping.
 
-        The mapping may have other attributes, so that an item that was just written can be passed. Raises UsageError.
+        The mapping may have other attributes, so that an item that was just written can be passed. `what` names the argument
+        in messages. Raises UsageError.
         """
         table, attributes = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
         own = [name for name in self.schemas if name != LEDGER]
         if table is None:
             if len(own) > 1:
-                raise UsageError(f"the rules have the tables {', '.join(own)}. Pass the key as (table, key)")
+                raise UsageError(f"the rules have the tables {', '.join(own)}. Pass {what} as (table, key)")
             table = own[0]
         if table not in own:
-            raise UsageError(f"the rules have no table {table!r}; they have {', '.join(own)}")
+            raise UsageError(f"{what}: the rules have no table {table!r}; they have {', '.join(own)}")
         schema = self.schemas[table]
         if not isinstance(attributes, Mapping):
-            raise UsageError(f"the key is {attributes!r}. It is a mapping with {', '.join(schema.key_attributes)}")
+            raise UsageError(f"{what} is {attributes!r}. It is a mapping with {', '.join(schema.key_attributes)}")
         missing = [name for name in schema.key_attributes if name not in attributes]
         if missing:
-            raise UsageError(f"the key has no {', '.join(missing)}")
+            raise UsageError(f"{what} has no {', '.join(missing)}")
         try:
             image = self.image({name: attributes[name] for name in schema.key_attributes})
-        except UsageError:
-            raise
+        except UsageError as error:
+            raise UsageError(f"{what}: {error}") from None
         except Exception as error:  # of boto3's serializer, or of `wire`
-            raise UsageError(f"the key has a value that DynamoDB cannot store: {error}") from None
+            raise UsageError(f"{what} has a value that DynamoDB cannot store: {error}") from None
         texts = []
-        for name, kind in (schema.partition, *([schema.sort] if schema.sort is not None else [])):
+        parts = [(schema.partition, PARTITION_KEY_BYTES), *([(schema.sort, SORT_KEY_BYTES)] if schema.sort else [])]
+        for (name, kind), most in parts:
             held = image[name]
             if not isinstance(held, Mapping) or kind not in held:
                 found = next(iter(held), "none") if isinstance(held, Mapping) else type(held).__name__
-                raise UsageError(f"the key attribute {name} is of type {kind}, and the value is of type {found}")
+                raise UsageError(f"{what}: {name} is of type {kind}, and the value is of type {found}")
+            if not is_value(held):
+                raise UsageError(f"{what}: {name} is {held[kind]!r}, which DynamoDB cannot store as type {kind}")
+            if not held[kind]:
+                raise UsageError(f"{what}: {name} is empty, and no item has an empty key. Pass the key of an item")
+            if kind != "N" and (size := size_of(held)) > most:
+                raise UsageError(f"{what}: {name} has {size} bytes, and no item has a key of more than {most}")
             texts.append(key_text(kind, held[kind]))
         return ItemKey(table, *texts)
 
@@ -85,7 +97,9 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     if hasattr(dynamodb, "get_together"):
         if tables is not None or ledger is not None:
             raise UsageError("a store has its tables. Pass no names of tables")
-        return Session(dynamodb, schemas, _plain_image, plain_item, ledger=True)
+        return Session(
+            dynamodb, lambda keys, pause: dynamodb.get_many(keys), schemas, _plain_image, plain_item, ledger=True
+        )
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]
     client: Any
@@ -102,7 +116,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
         client = _ResourceClient(meta.client, python)
         image, shown = python.image, python.shown
     elif hasattr(dynamodb, "transact_get_items"):
-        client, image, shown = dynamodb, received, sent
+        client, image, shown = dynamodb, _typed_image, sent
     else:
         raise UsageError(
             f"expected a boto3 table, resource or client of DynamoDB, or a store, found {type(dynamodb).__name__}"
@@ -118,11 +132,18 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     real = {**names, LEDGER: ledger} if ledger is not None else dict(names)
     schemas = {name: schema for name, schema in schemas.items() if name in real}
     store = DynamoDBStore(client, real, schemas, foreign=True)
-    return Session(store, schemas, image, shown, ledger is not None, names)
+    return Session(store, store.get_many, schemas, image, shown, ledger is not None, names)
 
 
 def _plain_image(attributes: Mapping[str, Any]) -> Image:
     return {name: cast("Value", wire(value)) for name, value in attributes.items()}
+
+
+def _typed_image(attributes: Mapping[str, Any]) -> Image:
+    for name, value in attributes.items():
+        if not isinstance(value, Mapping):
+            raise UsageError(f'{name} is {value!r}, without a type. With a client of boto3, pass {{"S": …}}')
+    return received(attributes)
 
 
 class _PythonValues:

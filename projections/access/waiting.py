@@ -3,14 +3,15 @@
 The reads are in the order in which a change travels: the source item, its entry, the groups, the targets. If the entry says
 what the item contributes, the groups that are read later include it. If the guard of a target, which is read last, is at
 least as new as its group, the target shows it. A group that is read before the entry may lack the contribution, and a guard
-that is as new as that group proves nothing.
+that is as new as that group proves nothing. Children that the caller names are read with the targets: they show the item if
+they have its guard and the values that it gives them.
 
 An item that was changed and changed back is found processed although records of both changes may be on their way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +24,7 @@ from projections.engine.registry import FILLING, LIVE, REGISTRY, SHADOW, Registr
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.contribution import Contributions
+from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program, writing
@@ -60,8 +62,11 @@ class _Found:
         return Look(*map(tuple, (self.missing, self.filling, self.quarantined, self.unknown, self.not_covered)))
 
 
-def look_at(program: Program, key: ItemKey) -> Steps[Look]:
-    """Read how far the rules have processed a source item. Raises Transient."""
+def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) -> Steps[Look]:
+    """Read how far the rules have processed a source item, and whether these items have what embeds take from it.
+
+    Raises Transient.
+    """
     source = encode_key(key)
     image = (yield Needed([key])).get(key)
     at = entry_key(source)
@@ -79,7 +84,7 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
         known = registry.active.get(rule.name)
         if known is None or known.fingerprint != rule.fingerprint:
             found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
-        if rule.kind == "embed":
+        if isinstance(rule, EmbedRule) and not any(rule.into in program.entities_at(child) for child in children):
             found.not_covered[rule.name] = None
     if found.unknown:
         return found.look()
@@ -99,7 +104,7 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     if targets:
         reads = GroupReads(program, targets)
         groups = reads.groups((yield from again(reads, [], together=False)))
-    wanted = dict.fromkeys([*(decode_key(target) for _, target in targets), *copies])
+    wanted = dict.fromkeys([*(decode_key(target) for _, target in targets), *copies, *children])
     shown = (yield Needed(list(wanted))) if wanted else {}
     guards = Guards(program, registry.ledger)
     for name, target in targets:
@@ -110,6 +115,10 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
             found.missing[f"{name}: the group of {target} is being rebuilt"] = None
         else:
             _compare_target(program, guards, rule, place, shown.get(place), group.at, found)
+    for place in children:
+        for rule in rules:
+            if isinstance(rule, EmbedRule) and rule.into in program.entities_at(place):
+                _compare_child(program, guards, rule, key, item, place, shown.get(place), found)
     for place, (name, expected) in copies.items():
         _compare_copy(program, guards, program.guarded_copies[name], key, place, expected, shown.get(place), found)
     return found.look()
@@ -224,6 +233,69 @@ def _compare_target(
     guard = guards.read(rule.name, key, image)
     if guard is None or guard.at < at:
         found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+
+
+def _compare_child(
+    program: Program,
+    guards: Guards,
+    rule: EmbedRule,
+    source: ItemKey,
+    parent: Item | None,
+    key: ItemKey,
+    image: Image | None,
+    found: _Found,
+) -> None:
+    """Compare what a child has with what its parent gives it."""
+    child = program.recognise(key, image) if image is not None else None
+    if child is None or child.entity is not rule.into:
+        found.missing[f"{rule.name}: there is no {rule.into.name} {encode_key(key)}"] = None
+        return
+    if parent is None or parent.entity is not rule.source:
+        if rule.on_delete == "keep":  # the ledger has what it gave last
+            found.not_covered[rule.name] = None
+            return
+        parent = None
+    guard = guards.read(rule.name, key, image)
+    try:
+        if isinstance(rule, ListEmbedRule):
+            references = rule.references(child) or []
+            refers = any(one.key == source for one in references)
+            shows = _lists(rule, child, references, source, parent)
+        else:
+            refers = rule.reference(child) == source
+            values, texts = rule.offered(parent)
+            given = values if values and rule.belongs(child, texts) else {}
+            shows = guard is not None and guard.by == encode_key(source)
+            shows = shows and all(same(child.image.get(name), given.get(name)) for name in rule.owned())
+    except BadInput as problem:
+        found.quarantined[f"{rule.name}: {problem}"] = None
+        return
+    if not refers:
+        found.unknown[f"{rule.name}: {encode_key(key)} does not reference the item"] = None
+    elif guard is None or not shows:
+        found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+
+
+def _lists(
+    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
+) -> bool:
+    """Return whether the list of a child has what this parent gives it."""
+    value = child.image.get(rule.list_name)
+    if value is None or not value.keys() & {"L", "M"}:
+        return False
+    ((_, held),) = value.items()
+    for one in references:
+        if one.key != source:
+            continue
+        expected, _ = rule.listed([one], [rule.given(child, one, parent)])
+        ((_, elements),) = expected.items()
+        if not elements:  # a missing parent is left out
+            names = held if rule.as_map else [element.get("M", {}).get(rule.id_name) for element in held]
+            return (one.text if rule.as_map else one.value) not in names
+        if rule.as_map:
+            return one.text in held and same(held[one.text], elements[one.text])
+        return any(same(element, elements[0]) for element in held)
+    return False
 
 
 def _compare_copy(

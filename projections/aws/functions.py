@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from botocore.utils import get_environ_proxies
 
 from projections.errors import Misconfigured, Transient
 
-__all__ = ["event_source_mappings", "packaged_file"]
+__all__ = ["event_source_mappings", "packaged_file", "pages_of_mappings"]
 
 _ROOT = "/var/task"
 """The directory into which Lambda unpacks the package."""
@@ -79,6 +79,25 @@ def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
     return list(found.values())
+
+
+def pages_of_mappings(aws_lambda: Any, function: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Yield the mappings that feed a function, one list for each request; some lists may be empty.
+
+    If Lambda lists none under its name, they may be those of an alias or version: all mappings in the Region are read.
+    Raises Transient if Lambda does not answer.
+    """
+    some = False
+    try:
+        for question in ({"FunctionName": function}, {}):
+            for page in aws_lambda.get_paginator("list_event_source_mappings").paginate(**question):
+                found = [one for one in page["EventSourceMappings"] if _name(one["FunctionArn"]) == _name(function)]
+                some = some or bool(found)
+                yield found
+            if some:
+                return
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
 
 
 def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

@@ -25,12 +25,14 @@ from projections.language.values import plain, wire
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import expected
 
-DOCUMENT = loads("""
+RULES = """
 table: {key: [PK, SK]}
 entities:
   Shop: {key: {PK: "SHOP#{shopId}", SK: META}}
   Product: {key: {PK: "PRODUCT#{sku}", SK: STATS}, derived: true}
   Order: {key: {PK: "SHOP#{shopId}", SK: "ORDER#{orderId}"}}
+  Review: {key: {PK: "PRODUCT#{sku}", SK: "REVIEW#{userId}"}}
+  Parcel: {key: {PK: "ORDER#{orderId}", SK: "PARCEL#{parcelId}"}}
 projections:
   orders: {from: Order, aggregate: {into: Shop, set: {orders: count, paid: {sum: total, where: {status: [paid]}}}}}
   ratings:
@@ -43,13 +45,25 @@ projections:
     bind: {sku: "{sku.sku}"}
     aggregate: {into: Product, set: {sold: sum(sku.qty), orders: count}}
   bySku: {from: Order, where: {status: [paid]}, each: {sku: skus}, aggregate: {into: Product, set: {paidOrders: count}}}
-""").canonical()  # fmt: skip
+"""  # fmt: skip
+MORE = """
+  reviews: {from: Review, aggregate: {into: Product, set: {reviews: count}}}
+  parcels:
+    from: Order
+    embed:
+      into: Parcel
+      match: {shopId: "{shopId}", orderId: "{orderId}"}
+      attributes: {orderStatus: status, orderTotal: total}
+      on_delete: remove
+"""
+DOCUMENT, WITH_MORE = loads(RULES).canonical(), loads(RULES + MORE).canonical()
 PROGRAM = Program.from_document(DOCUMENT)
 SHOP = ItemKey("main", "SHOP#1", "META")
 OWN = (ItemKey("main", "SHOP#1", "ORDER#1"), ItemKey("main", "SHOP#1", "ORDER#2"))
 TARGETS = (SHOP, *(ItemKey("main", f"PRODUCT#{sku}", "STATS") for sku in "ab"))
+PARCELS = {key: ItemKey("main", str(key.sort), "PARCEL#1") for key in OWN}
 CORRECTED = ("orders", "paid", "rating", "sold", "paidOrders")
-NAMES = (*CORRECTED, "best")
+NAMES = (*CORRECTED, "best", "orderStatus", "orderTotal")
 
 _MOST_STEPS = 400
 
@@ -85,16 +99,24 @@ for _name in ("get", "get_many", "query", "write", "transact", "write_each"):
 
 
 class ReadHistory:
-    """One history. `problems` has each answer that is wrong, `reads` the number of answers by kind."""
+    """One history. `problems` has each answer that is wrong, `reads` the number of answers by kind.
 
-    def __init__(self, seed: int, defect: Defect = lambda steps: steps, *, apart: bool = False) -> None:
+    With `more`, another rule creates items that are read, and waits are for children, too.
+    """
+
+    def __init__(
+        self, seed: int, defect: Defect = lambda steps: steps, *, apart: bool = False, more: bool = False
+    ) -> None:
+        self._document = WITH_MORE if more else DOCUMENT
+        self._program = Program.from_document(self._document)
+        self._more = more
         self._rng = Random(seed)
         self._defect = defect
         self._apart = apart
         self.problems: list[str] = []
         self.reads = {"own": 0, "reached": 0, "late": 0}
-        self._store = Tables({**PROGRAM.tables, "ledger": LEDGER_SCHEMA}, streams=["main"])
-        Registry(PROGRAM, self._store, LIVE).read_or_create()
+        self._store = Tables({**self._program.tables, "ledger": LEDGER_SCHEMA}, streams=["main"])
+        Registry(self._program, self._store, LIVE).read_or_create()
         self._states: list[Mapping[ItemKey, Image]] = []
         self._contributed: list[tuple[ItemKey, object, int]] = []
         self._position = 0
@@ -105,6 +127,8 @@ class ReadHistory:
     def play(self) -> ReadHistory:
         rng, store = self._rng, self._store
         store.put("main", {"PK": {"S": "SHOP#1"}, "SK": {"S": "META"}, "name": {"S": "Corner"}})
+        for parcel in PARCELS.values() if self._more else ():
+            store.put("main", {**self._program.tables["main"].wire(parcel), "shopId": {"S": "1"}})
         for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
             self._put(ItemKey("main", "SHOP#1", f"ORDER#{order}"))
         for key in OWN:
@@ -134,7 +158,7 @@ class ReadHistory:
         rng = self._rng
         skus = [sku for sku in "ab" if rng.random() < 0.5]
         self._store.put("main", {
-            **PROGRAM.tables["main"].wire(key),
+            **self._program.tables["main"].wire(key),
             "status": {"S": rng.choice(("paid", "open"))},
             "total": wire(rng.randrange(1, 10**6)),
             "skus": wire(skus),
@@ -153,12 +177,15 @@ class ReadHistory:
 
     def _contributions(self, key: ItemKey) -> object:
         image = MemoryStore.get(self._store, key)
-        return PROGRAM.contributions(PROGRAM.recognise(key, image) if image is not None else None).contributions
+        return self._program.contributions(
+            self._program.recognise(key, image) if image is not None else None
+        ).contributions
 
     def _remember(self) -> None:
         """Keep what the oracle derives from the items as they are."""
-        found = expected(DOCUMENT, {"main": self._store.items("main")})
-        self._states.append({key: found.items[key] for key in TARGETS if key in found.items})
+        found = expected(self._document, {"main": self._store.items("main")})
+        some = (*TARGETS, *PARCELS.values())
+        self._states.append({key: found.items[key] for key in some if key in found.items})
 
     # The functions
 
@@ -174,7 +201,7 @@ class ReadHistory:
         if not records:
             return
         processor = Processor(
-            PROGRAM, self._store, tables={"main": "main"}, quarantine=lambda rejected: None,
+            self._program, self._store, tables={"main": "main"}, quarantine=lambda rejected: None,
             clock=lambda: 1_700_000_000.0, sleep=lambda seconds: None,
         )  # fmt: skip
         self._depth += 1
@@ -235,23 +262,29 @@ class ReadHistory:
     def _own(self) -> Iterator[None]:
         target = self._rng.choice(TARGETS)
         states: dict[ItemKey, int] = {}
+        exists = True
 
         def seen(needed: Needed) -> None:
+            nonlocal exists
+            if target in needed.keys:
+                exists = MemoryStore.get(self._store, target) is not None
             for key in needed.keys:
                 if key in OWN:
                     states[key] = len(self._states) - 1
 
-        answer: OwnRead = yield from self._drive(own_read(PROGRAM, target, OWN), seen)
+        answer: OwnRead = yield from self._drive(own_read(self._program, target, OWN), seen)
         if len(set(states.values())) > 1:
             return  # the sources are of two moments, of which no state of the oracle is
         self.reads["own"] += 1
         right = self._states[states[OWN[0]]].get(target)
-        names = [name for name in CORRECTED if name not in answer.uncorrected]
+        others = () if exists else ("reviews",)  # which the functions set once the item exists
+        names = [name for name in (*CORRECTED, *others) if name not in answer.uncorrected]
         if _values(answer.image, names) != _values(right, names):
             self.problems.append(f"own: {target} is {_values(answer.image, names)}, not {_values(right, names)}")
 
     def _look(self) -> Iterator[None]:
         source = self._rng.choice(OWN)
+        children = [PARCELS[source]] if self._more else []
         began: list[int] = []
         shown: dict[ItemKey, tuple[int, Image | None]] = {}
         done = self._position
@@ -260,14 +293,14 @@ class ReadHistory:
             if source in needed.keys:
                 began.append(len(self._states) - 1)
 
-        look: Look = yield from self._drive(look_at(PROGRAM, source), seen)
+        look: Look = yield from self._drive(look_at(self._program, source, children), seen)
         if any((look.missing, look.filling, look.quarantined, look.unknown)):
             self.reads["late"] += 1
             return
         if self._is_ambiguous(source, began[0], done):
             return
         self.reads["reached"] += 1
-        for target in TARGETS:
+        for target in (*TARGETS, *children):
             shown[target] = len(self._states) - 1, MemoryStore.get(self._store, target)
         for target, (end, image) in shown.items():
             for name in NAMES:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 import pytest
+from botocore.stub import Stubber
 
 import projections
-from projections.access.item_reader import ItemReader
+from projections.access.item_reader import ItemReader, item_reader
 from projections.access.sessions import session_of
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
@@ -196,7 +198,7 @@ def test_a_wait_that_takes_too_long_says_what_is_missing(scene: ReadScene) -> No
 )
 def test_a_wait_reports_a_stopped_stream(scene: ReadScene, mappings: list[dict[str, str]], reason: str | None) -> None:
     scene.put(BOB)
-    reader = ItemReader(scene.world.program, scene.session, mappings=lambda: mappings, sleep=lambda seconds: None)
+    reader = ItemReader(scene.world.program, scene.session, mappings=lambda: [mappings], sleep=lambda seconds: None)
     ended = reader.wait(BOB, timeout=0)
     assert (ended.state, ended.reasons[0]) == (("stopped", reason) if reason else ("late", ended.reasons[0]))
 
@@ -215,7 +217,7 @@ def test_a_wait_asks_for_the_stream_of_the_table_of_the_item(
     scene.put(BOB)
     names = session_of(scene.world.program, boto3.client("dynamodb", "eu-west-1"), name, None).names
     session = scene.session._replace(names=names)
-    reader = ItemReader(scene.world.program, session, mappings=lambda: mappings, sleep=lambda seconds: None)
+    reader = ItemReader(scene.world.program, session, mappings=lambda: [mappings], sleep=lambda seconds: None)
     assert reader.wait(BOB, timeout=0).state == state
 
 
@@ -282,7 +284,17 @@ def test_groups_that_were_rebuilt_are_followed(scene: ReadScene) -> None:
     ("work", "message"),
     [
         (lambda r: r.read({"PK": "POST#p1"}), "the key has no SK"),
-        (lambda r: r.read({"PK": "POST#p1", "SK": 1}), "SK is of type S, and the value is of type N"),
+        (lambda r: r.read({"PK": "POST#p1", "SK": 1}), "the key: SK is of type S, and the value is of type N"),
+        (
+            lambda r: r.read({"PK": "", "SK": "META"}),
+            "the key: PK is empty, and no item has an empty key. Pass the key",
+        ),
+        (lambda r: r.read({"PK": "p", "SK": "é" * 513}), "SK has 1026 bytes, and no item has a key of more than 1024"),
+        (lambda r: r.read({"PK": "\ud800", "SK": "META"}), "PK is .*, which DynamoDB cannot store as type S"),
+        (lambda r: r.read(POST, own=BOB), r"own is {'PK'.*}. Pass a list of keys: own=\[…\]"),
+        (lambda r: r.read(POST, own=None), "own is None. Pass a list of keys"),
+        (lambda r: r.read(POST, own=[BOB, {"PK": "p"}]), r"own\[1\] has no SK"),
+        (lambda r: r.wait({"PK": "", "SK": "LIKE#x"}), "PK is empty"),
         (lambda r: r.read({"PK": "POST#p1", "SK": object()}), "cannot store"),
         (lambda r: r.read("POST#p1"), "It is a mapping with PK, SK"),
         (lambda r: r.read(("orders", POST)), "no table 'orders'; they have main"),
@@ -388,3 +400,281 @@ def test_the_client_of_the_application_stays_as_it_is(live: Any) -> None:
     missing = projections.reader(rules, own, tables="reader-none")
     with pytest.raises(projections.Misconfigured, match="reader-none"):
         missing.read(wired(POST))
+
+
+# A wait keeps its timeout
+
+
+class SlowReads:
+    """A session whose reads take time by a clock of their own, and which records when each began."""
+
+    def __init__(self, scene: ReadScene, seconds: float, failure: Exception | None = None) -> None:
+        self.now, self.began = 0.0, list[float]()
+        self._scene, self._seconds, self._failure = scene, seconds, failure
+        self.session = scene.session._replace(get_many=self._get_many)
+
+    def reader(self, **settings: Any) -> ItemReader:
+        return ItemReader(self._scene.world.program, self.session, clock=lambda: self.now, sleep=self.sleep, **settings)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _get_many(self, keys: Any, pause: Any) -> Any:
+        self.began.append(self.now)
+        self.now += self._seconds
+        if self._failure is not None:
+            raise self._failure
+        return self._scene.session.reads.get_many(keys)
+
+
+@pytest.mark.parametrize("timeout", [0.3, 1, 5])
+@pytest.mark.parametrize("seconds", [0.004, 0.2, 3])
+def test_no_request_of_a_wait_begins_after_its_timeout(scene: ReadScene, timeout: float, seconds: float) -> None:
+    scene.put(BOB)
+    slow = SlowReads(scene, seconds)
+    ended = slow.reader().wait(BOB, timeout)
+    assert ended.state == "late"
+    assert max(slow.began) <= timeout
+    assert ended.seconds <= timeout + seconds
+    assert ended.seconds == slow.now
+    if seconds == 3:
+        assert ended.reasons == (f"no look ended within {timeout:g} s",) or timeout == 5
+    elif seconds == 0.004:  # the last look is not wasted
+        assert slow.began[-2] > timeout - 0.02
+
+
+def test_a_wait_of_no_time_looks_once_however_long_that_takes(scene: ReadScene) -> None:
+    slow = SlowReads(scene, 3)
+    assert slow.reader().wait({**POST, "SK": "LIKE#ann"}, timeout=0).state == "reached"
+    assert len(slow.began) == 4
+
+
+def test_a_wait_asks_lambda_once_after_half_of_its_time_and_not_after_its_timeout(scene: ReadScene) -> None:
+    scene.put(BOB)
+    asked: list[float] = []
+    for seconds, expected in ((0.004, "stopped"), (1.2, "late")):
+        slow = SlowReads(scene, seconds)
+
+        def mappings(slow: SlowReads = slow) -> Iterator[list[dict[str, str]]]:
+            for _ in range(4):
+                asked.append(slow.now)
+                slow.now += 0.2
+                yield []
+            yield [{"State": "Disabled"}]
+
+        ended = slow.reader(mappings=mappings).wait(BOB, timeout=3)
+        assert ended.state == expected
+    assert len(asked) == 7
+    assert 1.5 <= min(asked) <= max(asked) <= 3
+
+
+def test_keys_that_dynamodb_leaves_unprocessed_do_not_extend_a_wait(scene: ReadScene, monkeypatch: Any) -> None:
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    began: list[float] = []
+
+    class Throttled:
+        def transact_get_items(self, **request: Any) -> Any: ...
+
+        def batch_get_item(self, **request: Any) -> Any:
+            began.append(slow.now)
+            slow.now += 0.01
+            return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
+
+    slow = SlowReads(scene, 0)
+    slow.session = session_of(scene.world.program, Throttled(), "posts", "posts-ledger")
+    ended = slow.reader().wait(wired(BOB), timeout=1)
+    assert (ended.state, ended.reasons) == ("late", ("no look ended within 1 s",))
+    assert len(began) > 3
+    assert max(began) <= 1
+    assert ended.seconds <= 1.01
+    began.clear()
+    slow.now = 0
+    ended = slow.reader().wait(wired(BOB), timeout=60)
+    assert "leaves keys unprocessed after 8 attempts" in ended.reasons[0]
+    assert max(began) <= 60
+
+
+@pytest.mark.parametrize("timeout", [None, "5", -1, float("nan"), float("inf"), True])
+def test_a_wrong_timeout_is_a_usage_error(scene: ReadScene, timeout: Any) -> None:
+    with pytest.raises(
+        projections.UsageError, match=r"the timeout of `wait` is .*\. Pass a number of seconds, at least 0"
+    ):
+        scene.reader.wait(BOB, timeout=timeout)
+
+
+def test_a_mapping_on_an_alias_is_found_by_the_name_of_the_function(scene: ReadScene) -> None:
+    scene.put(BOB)
+    lambda_client = boto3.client("lambda", "eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
+    arn = "arn:aws:lambda:eu-west-1:111122223333:function:"
+    stream = "arn:aws:dynamodb:eu-west-1:111122223333:table/app/stream/2026-02-01T00:00:00.000"
+    for state, expected in (("Enabled", "late"), ("Disabled", "stopped")):
+        with Stubber(lambda_client) as stubber:
+            some = [
+                {"UUID": "1" * 36, "FunctionArn": f"{arn}other", "EventSourceArn": stream, "State": "Disabled"},
+                {"UUID": "2" * 36, "FunctionArn": f"{arn}posts:live", "EventSourceArn": stream, "State": state},
+            ]
+            name = "list_event_source_mappings"
+            stubber.add_response(name, {"EventSourceMappings": []}, {"FunctionName": "posts"})
+            stubber.add_response(name, {"EventSourceMappings": some[:1], "NextMarker": "x"}, {})
+            stubber.add_response(name, {"EventSourceMappings": some[1:]}, {"Marker": "x"})
+            reader = item_reader(scene.world.program, scene.world.store, aws_lambda=lambda_client, function="posts")
+            assert reader.wait(BOB, timeout=0).state == expected
+            stubber.assert_no_pending_responses()
+
+
+# Children
+
+
+def children_of_user(scene: ReadScene) -> list[dict[str, str]]:
+    scene.world.put("POST#p1", "LIKE#ann", stars=2, GSI1PK="USER#ann", GSI1SK="x")
+    scene.world.put("POST#p2", "LIKE#ann", stars=2, GSI1PK="USER#ann", GSI1SK="x")
+    scene.world.settle()
+    return [{"PK": post, "SK": "LIKE#ann"} for post in ("POST#p1", "POST#p2")]
+
+
+def test_a_wait_covers_the_children_that_it_is_given(scene: ReadScene) -> None:
+    children, ann = children_of_user(scene), {"PK": "USER#ann", "SK": "PROFILE"}
+    scene.put(ann, name="Ann")
+    assert scene.reader.wait(ann, 0).not_covered == ("author",)
+    ended = scene.reader.wait(ann, 0, children=children)
+    assert (ended.state, ended.not_covered) == ("late", ())
+    assert ended.reasons == tuple(f"author: main|{one['PK']}|LIKE#ann does not show it yet" for one in children)
+    scene.world.settle()
+    assert scene.reader.wait(ann, 0, children=children).reached
+    scene.put(children[0], stars=2, userName="Ann", GSI1PK="USER#ann", GSI1SK="x")  # as if the application had set it
+    assert not scene.reader.wait(ann, 0, children=children).reached
+    scene.world.settle()
+    scene.world.remove("USER#ann", "PROFILE")
+    assert scene.reader.wait(ann, 0, children=children).not_covered == ("author",)  # it keeps the last values
+
+
+def test_a_child_that_is_none_of_the_item_is_named(scene: ReadScene) -> None:
+    ann = {"PK": "USER#ann", "SK": "PROFILE"}
+    scene.put(ann, name="Ann")
+    scene.world.settle()
+    assert scene.reader.wait(ann, 0, children=[BOB]).reasons == ("author: there is no Like main|POST#p1|LIKE#bob",)
+    scene.put(BOB)
+    ended = scene.reader.wait(ann, 0, children=[BOB])
+    assert (ended.state, ended.reasons) == ("unknown", ("author: main|POST#p1|LIKE#bob does not reference the item",))
+    for children, message in [
+        ([POST], r"children\[0\]: no rule embeds main\|USER#ann\|PROFILE in main\|POST#p1\|META. Pass keys of Like"),
+        (BOB, r"children is {.*}. Pass a list of keys: children=\[…\]"),
+    ]:
+        with pytest.raises(projections.UsageError, match=message):
+            scene.reader.wait(ann, 0, children=children)
+    with pytest.raises(projections.UsageError, match="Leave out `children`"):
+        scene.reader.wait(BOB, 0, children=[BOB])
+
+
+@pytest.mark.parametrize("form", ["form: list", "form: map"])
+@pytest.mark.parametrize("missing", ["omit", "id"])
+def test_a_wait_covers_lists_of_several_parents(form: str, missing: str) -> None:
+    scene = ReadScene(f"""
+table: {{key: [PK, SK]}}
+entities:
+  User: {{key: {{PK: "USER#{{userId}}", SK: PROFILE}}}}
+  Course: {{key: {{PK: "COURSE#{{courseId}}", SK: META}}}}
+projections:
+  teachers:
+    from: User
+    embed:
+      {{into: Course, match: {{teacherIds: "{{userId}}"}}, as: teachers, {form}, missing: {missing}, attributes: [name]}}
+""")
+    ann, course = {"PK": "USER#ann", "SK": "PROFILE"}, {"PK": "COURSE#c", "SK": "META"}
+    scene.put(ann, name="Ann")
+    scene.put({"PK": "USER#ben", "SK": "PROFILE"}, name="Ben")
+    scene.put(course, teacherIds=["ben", "ann"])
+
+    def reached() -> bool:
+        return scene.reader.wait(ann, 0, children=[course]).reached
+
+    assert not reached()
+    scene.world.settle()
+    for change in (lambda: scene.put(ann, name="Anna"), lambda: scene.world.remove("USER#ann", "PROFILE")):
+        assert reached()
+        change()
+        assert not reached()
+        scene.world.settle()
+    assert reached()
+    scene.put(course, teacherIds=["ben"])
+    assert scene.reader.wait(ann, 0, children=[course]).state == "unknown"
+
+
+# Items that do not exist yet
+
+TAG = {"PK": "TAG#aws", "SK": "STATS"}
+OTHERS = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Vote: {key: {PK: "TAG#{tag}", SK: "VOTE#{userId}"}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, match: {kind: tag}, derived: true}
+  Mirror: {key: {PK: "MIRROR#{postId}", SK: META}}
+  Slug: {key: {PK: "SLUG#{slug}", SK: META}}
+projections:
+  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
+  hidden: {from: Post, where: {hidden: [true]}, each: {tag: tags}, aggregate: {into: Tag, set: {hiddenPosts: count}}}
+  votes:
+    from: Vote
+    aggregate: {into: Tag, set: {votes: count, worth: sum(worth), mean: avg(worth), best: max(number(worth))}}
+  voters: {from: Vote, top: {into: Tag, as: voters, by: worth, limit: 3, attributes: [userId]}}
+  mirror: {from: Post, copy: {into: Mirror, attributes: [tags]}}
+  slug: {from: Post, copy: {into: Slug, attributes: [tags]}}
+"""
+
+
+def test_an_item_that_does_not_exist_yet_has_the_values_that_all_rules_will_set() -> None:
+    scene = ReadScene(OTHERS)
+    scene.put(POST, tags=["aws"], slug="notes")
+    item = scene.reader.read(TAG, own=[POST])
+    assert item == {**TAG, "kind": "tag", "posts": 1, "hiddenPosts": 0, "votes": 0, "worth": 0, "voters": []}
+    assert (item.corrected, item.uncorrected) == (("hiddenPosts", "posts"), {})
+    scene.world.settle()
+    assert scene.reader.read(TAG) == item
+
+
+def test_an_item_that_does_not_exist_yet_has_what_others_have_contributed() -> None:
+    scene = ReadScene(OTHERS)
+    scene.put({"PK": "TAG#aws", "SK": "VOTE#ann"}, worth=4)
+    with patch.object(scene.world.store, "write", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        scene.world.deliver()  # it is committed, and not published
+    assert scene.reader.read(TAG) is None
+    scene.put(POST, tags=["aws"])
+    item = scene.reader.read(TAG, own=[POST])
+    assert item == {**TAG, "kind": "tag", "posts": 1, "hiddenPosts": 0, "votes": 1, "worth": 4, "mean": 4}
+    assert item.uncorrected == {
+        "best": "max depends on the values of other items", "voters": "voters is a rule of the kind top"
+    }  # fmt: skip
+
+
+def test_an_item_that_a_copy_creates_is_none_until_it_exists() -> None:
+    scene = ReadScene(OTHERS)
+    scene.put(POST, slug="notes")
+    copies = {"PK": "MIRROR#p1", "SK": "META"}, {"PK": "SLUG#notes", "SK": "META"}
+    for copy in copies:
+        assert scene.reader.read(copy, own=[POST]) is None
+    scene.world.settle()
+    for copy in copies:
+        assert scene.reader.read(copy, own=[POST]) == copy
+
+
+def test_rules_that_set_attributes_of_own_items_have_to_be_active() -> None:
+    rules = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+projections:
+  worth: {from: Like, aggregate: {into: Post, set: {worth: sum(twofold)}}}
+  twofold: {from: Like, compute: {set: {twofold: "stars * 2"}}}
+"""
+    scene = ReadScene(rules)
+    scene.put(POST)
+    scene.put(BOB, stars=1)
+    scene.world.settle()
+    head, _, body = rules.replace("stars * 2", "stars * 3").partition("projections:\n")
+    reader = ItemReader(World(body, head + "projections:\n").program, scene.session)
+    item = reader.read(POST, own=[BOB])
+    assert item is not None
+    assert (item["worth"], item.corrected) == (2, ())
+    assert item.uncorrected == {"worth": "twofold, which sets attributes of a Like, is not active in this form"}
