@@ -11,7 +11,9 @@ from projections.cli.options import as_json, endpoint_options
 from projections.terminal import console, count, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
-    from projections.init.inference.proposal import Proposal
+    from collections.abc import Sequence
+
+    from projections.init.inference.proposal import Proposal, Rule
     from projections.init.models.model import Model
     from projections.init.reading import Reading
 
@@ -195,9 +197,19 @@ def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, 
         "separator": proposal.separator,
         "entities": [asdict(entity) for entity in proposal.entities],
         "relations": [asdict(relation) for relation in proposal.relations],
-        "rules": [{**asdict(rule), "kind": rule.kind, "active": not rule.doubt} for rule in proposal.rules],
+        "rules": [_rule_document(rule) for rule in proposal.rules],
         "unknown": [asdict(unknown) for unknown in proposal.unknown],
     }
+
+
+def _rule_document(rule: Rule) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    document = {**asdict(rule), "kind": rule.kind, "active": rule.state == "shadow", "state": rule.state}
+    if document["contradiction"] is not None:
+        for example in document["contradiction"]["examples"]:
+            del example["hidden"]
+    return document
 
 
 def _print_proposal(proposal: Proposal, reading: Reading) -> None:
@@ -214,11 +226,38 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
         )
     _print_entities(proposal)
     out.print()
-    for rule in proposal.rules:
-        mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")
-        out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence))
-    if proposal.rules:
+    marks = {"shadow": "[green]shadow[/]  ", "possible": "[yellow]possible[/]"}
+    certain = [rule for rule in proposal.rules if rule.state != "uncertain"]
+    for rule in certain:
+        out.print(styled("{}  [bold]{}[/]  {}", styled(marks[rule.state]), rule.name, rule.evidence))
+    if certain:
         out.print()
+    _print_uncertain([rule for rule in proposal.rules if rule.state == "uncertain"])
+
+
+def _print_uncertain(rules: Sequence[Rule]) -> None:
+    from projections.init.inference.contradictions import differences, effect, unjudged
+
+    if not rules:
+        return
+    out = console()
+    out.print(
+        styled(
+            "[yellow]Uncertain[/]: comments in rules.yaml, because some items contradict these rules, and most agree."
+        )
+    )
+    for rule in rules:
+        found = rule.contradiction
+        assert found is not None
+        out.print(styled("  [bold]{}[/]  {}", rule.name, rule.evidence))
+        for phrase in differences(found):
+            out.print(styled("    [dim]-[/] {}", phrase))
+        for sentence in (found.note, unjudged(found), effect(found)):
+            if sentence:
+                out.print(styled("    {}.", sentence[:1].upper() + sentence[1:]))
+        if rule.refused:
+            out.print(styled("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
+    out.print()
 
 
 def _print_entities(proposal: Proposal) -> None:

@@ -26,14 +26,27 @@ def proven(proposal: Proposal) -> Proposal:
 
 
 def _tried(proposal: Proposal) -> Proposal:
-    """Return the proposal without rules that would be errors if they were not comments."""
+    """Return the proposal without possible rules that would be errors if they were not comments. Uncertain rules remain,
+    with the reason.
+    """
     rules = []
     for rule in proposal.rules:
-        others = [one for one in proposal.rules if not one.doubt and one is not rule]
-        text = rule_file(replace(proposal, rules=[*others, replace(rule, doubt="")]))
-        if not rule.doubt or rule.refused or not any(one.severity == "error" for one in reviewed(text).findings):
+        if not rule.doubt or rule.refused:
             rules.append(rule)
+            continue
+        others = [one for one in proposal.rules if not one.doubt and one is not rule]
+        tried = replace(proposal, rules=[*others, replace(rule, doubt="")])
+        error = next((one for one in reviewed(rule_file(tried)).findings if one.severity == "error"), None)
+        if error is None:
+            rules.append(rule)
+        elif rule.contradiction is not None:
+            rules.append(replace(rule, doubt=f"{rule.doubt}. {_rejection(error)}", refused=True))
     return replace(proposal, rules=rules)
+
+
+def _rejection(finding: Finding) -> str:
+    words = f"{finding.reason}. {finding.instead}".strip().rstrip(".")
+    return f"`projections check` {'rejects it' if finding.severity == 'error' else 'warns of it'}: {words}"
 
 
 def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
@@ -56,9 +69,7 @@ def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
 
 
 def _doubted(proposal: Proposal, rule: Rule, finding: Finding) -> Proposal:
-    words = f"{finding.reason}. {finding.instead}".strip().rstrip(".")
-    doubt = f"`projections check` {'rejects it' if finding.severity == 'error' else 'warns of it'}: {words}"
-    refused = replace(rule, doubt=doubt, refused=True)
+    refused = replace(rule, doubt=_rejection(finding), refused=True)
     return replace(proposal, rules=[refused if one is rule else one for one in proposal.rules])
 
 
@@ -67,7 +78,7 @@ def _left_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
     key = {name: text.replace("{", "<").replace("}", ">") for name, text in entity.key.items()}
     unknown = Unknown(key, entity.items, f"as {entity.name}: {finding.reason}")
     names = {one.name for one in entities}
-    rules = [rule for rule in proposal.rules if rule.body["from"] in names and rule.body[rule.kind]["into"] in names]
+    rules = [rule for rule in proposal.rules if {rule.body["from"], rule.into} <= names]
     relations = [one for one in proposal.relations if one.child in names and one.parent in names]
     return replace(
         proposal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,7 +116,14 @@ def read_sample(
             f"table {name} is empty, so no rules can be inferred. Write some items of each kind first, or omit --table: "
             "`projections init DIRECTORY` creates a project with an example"
         )
-    return Sample(reading.items, complete=not waiting)
+    return Sample(reading.items, complete=not waiting, cut=_cut(waiting.values()))
+
+
+def _cut(starts: Iterable[Mapping[str, Any] | None]) -> frozenset[str]:
+    """Return the key values of the last items of segments that were not read to the end: more items may have their
+    partition key. A scan returns all items of a partition key together. (The values of sort keys do no harm in this set.)
+    """
+    return frozenset(str(_jsonable(*value.values())) for start in starts if start for value in start.values())
 
 
 def _jsonable(value: Any) -> Any:

@@ -27,26 +27,38 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
     lines += _unknown([one for proposal in proposals for one in proposal.unknown])
     rules = [rule for proposal in proposals for rule in proposal.rules]
     active = [rule for rule in rules if not rule.doubt]
-    doubtful = [rule for rule in rules if rule.doubt]
+    uncertain = [rule for rule in rules if rule.state == "uncertain"]
+    possible = [rule for rule in rules if rule.state == "possible"]
     if active:
         lines += ["projections:"]
         for rule in active:
             lines += [*_comment(_sentence(rule.evidence), "  "), *_rule(rule), ""]
-    if doubtful:
-        where = "" if active else ", below a line `projections:`"
+    where = "" if active else ", below a line `projections:`"
+    if uncertain or possible:
+        lines += [] if active else ["# projections:"]
+    if uncertain:
+        lines += _comment(
+            "Uncertain rules: most items of the sample agree with them, and some contradict them. The output of "
+            "`projections init` has the keys of these items; texts are masked here. To try a rule, remove its # signs"
+            f"{where}. It is in shadow mode, too: `projections verify` then lists all items that it would change.",
+            "  ",
+        )
+        lines += [line for rule in uncertain for line in _as_comment(rule)]
+    if possible:
         words = f"Further possible rules. To try one, remove its # signs{where}. It is in shadow mode, too."
-        lines += _comment(words, "  ")
-        if not active:
-            lines += ["# projections:"]
-        for rule in doubtful:
-            lines += [*_comment(f"{_sentence(rule.evidence)} {_capital(_sentence(rule.doubt))}".strip(), "  ")]
-            lines += [*(f"  # {line[2:]}" for line in _rule(rule)), ""]
+        lines += [*_comment(words, "  "), *(line for rule in possible for line in _as_comment(rule))]
     if not rules:
         why = "" if head else ": nothing in the sample looks like a counter, a copy or an attribute of a parent"
         lines += _comment(
             f"No rules are proposed{why}. `projections schema` and docs/rules.md of dynamodb-projections describe all rules."
         )
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _as_comment(rule: Rule) -> Iterator[str]:
+    yield from _comment(f"{_sentence(rule.evidence)} {_capital(_sentence(rule.doubt))}".strip(), "  ")
+    yield from (f"  # {line[2:]}" for line in _rule(rule))
+    yield ""
 
 
 def _paragraphs(head: Sequence[str]) -> Iterator[str]:

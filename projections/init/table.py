@@ -49,3 +49,9 @@ class Sample:
 
     items: Sequence[Image]
     complete: bool = False
+    cut: frozenset[str] | None = None
+    """In a part of a table: the values of the partition key whose items may not all be in the sample; None if any may."""
+
+    def has_all_of(self, partition: str) -> bool:
+        """Return whether all items with this value of the partition key, as text, are in the sample."""
+        return self.complete or (self.cut is not None and partition not in self.cut)

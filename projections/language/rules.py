@@ -45,6 +45,7 @@ __all__ = [
     "Rule",
     "Totals",
     "owned_on",
+    "rounded",
 ]
 
 MOST_VALUES = 100
@@ -621,12 +622,12 @@ class AggregateRule(LedgerRule):
                 values[measure.name] = {"N": str(count)}
             elif measure.function == "sum":
                 values[measure.name] = {
-                    "N": _rounded(totals.amounts.get("=" + measure.slot, Decimal(0)), 1, measure.digits)
+                    "N": rounded(totals.amounts.get("=" + measure.slot, Decimal(0)), 1, measure.digits)
                 }
             elif measure.function == "avg":
                 count = int(totals.amounts.get("#" + measure.slot, 0))
                 total = totals.amounts.get("=" + measure.slot, Decimal(0))
-                values[measure.name] = {"N": _rounded(total, count, measure.digits)} if count else None
+                values[measure.name] = {"N": rounded(total, count, measure.digits)} if count else None
             elif measure.function == "distinct":
                 values[measure.name] = {"N": number_text(totals.amounts.get("%" + measure.slot, Decimal(0)))}
             elif measure.function == "counts":
@@ -643,7 +644,7 @@ class AggregateRule(LedgerRule):
         return values
 
 
-def _rounded(total: Decimal, count: int, digits: int | None) -> str:
+def rounded(total: Decimal, count: int, digits: int | None) -> str:
     """Return a total divided by a number, as text. With `digits` it is rounded once, from the exact quotient."""
     if digits is None:
         return number_text(CONTEXT.divide(total, Decimal(count)) if count != 1 else total)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from projections.init.inference.entities import understand
+from projections.init.inference.family import Family
 from projections.init.inference.kinds import set_kinds, type_attribute
-from projections.init.inference.measures import count_rules, idea_rules
+from projections.init.inference.measures import contradicted_rules, count_rules, idea_rules, tries_of
 from projections.init.inference.proposal import Proposal, Rule
 from projections.init.inference.relations import links
-from projections.init.inference.repeats import copy_rules, embed_rules
+from projections.init.inference.repeats import contradicted_embeds, copy_rules, embed_rules
 from projections.init.inference.rows import common_separator, rows_of
+from projections.init.inference.words import pascal
 from projections.init.table import Sample, Table
 
 __all__ = ["infer"]
@@ -34,8 +39,13 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     taken = {
         (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
     }  # an attribute of a target has one writer
-    rules: list[Rule] = [*count_rules(others, sample.complete, taken)]
+    families = [Family(link, table, sample) for link in others]
+    tries = tries_of(families)
+    rules: list[Rule] = [*count_rules(families, taken, tries)]
     rules += embed_rules(others, table, taken)
+    rules += contradicted_embeds(others, table, sample.complete, taken, tries)
+    rules += contradicted_rules(families, table, taken, tries)
+    rules = _distinctly_named(rules)
     ideas = [*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS]
     return Proposal(
         table,
@@ -48,3 +58,14 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
         sample.complete,
         sum(len(group.rows) for group in groups),
     )
+
+
+def _distinctly_named(rules: list[Rule]) -> list[Rule]:
+    """Return the rules with different names: a rule with counter-evidence gets the name of its attribute, if it must."""
+    names = Counter(rule.name for rule in rules)
+    return [
+        replace(rule, name=rule.name + pascal(rule.contradiction.attribute))
+        if rule.contradiction is not None and names[rule.name] > 1
+        else rule
+        for rule in rules
+    ]

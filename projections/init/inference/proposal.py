@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.init.table import Table
 
-__all__ = ["Attribute", "Entity", "Proposal", "Relation", "Rule", "Unknown", "Variable"]
+__all__ = ["Attribute", "Contradiction", "Entity", "Example", "Proposal", "Relation", "Rule", "Unknown", "Variable"]
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,42 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Example:
+    """An item that contradicts a rule: its key, the stored and the computed value as text. `hidden` has both values with
+    texts masked, for files.
+    """
+
+    key: Mapping[str, str]
+    stored: str
+    computed: str
+    hidden: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """The items that contradict a rule which holds on most: it is `right` on so many of `judged` items of `entity`, and
+    differs from `near` of the others only by rounding. `changes`, `adds` and `removes` are the items of the sample whose
+    attribute the rule would change, add or remove.
+    """
+
+    entity: str
+    attribute: str
+    right: int
+    judged: int
+    near: int
+    examples: tuple[Example, ...]
+    changes: int
+    adds: int
+    removes: int
+    unseen: int = 0
+    """Items with the attribute that could not be judged: items that they depend on may be outside the sample."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Rule:
-    """A rule to try. `body` is as in a rule file, without `mode`; `evidence` is the reason, with counts. With a `doubt` it
-    is written as a comment.
+    """A rule to try. `body` is as in a rule file, without `mode`; `evidence` is the reason, with counts. With a `doubt` or a
+    `contradiction` it is written as a comment.
     """
 
     name: str
@@ -85,10 +118,25 @@ class Rule:
     doubt: str = ""
     refused: bool = False
     """It is invalid; the doubt is the reason."""
+    contradiction: Contradiction | None = None
 
     @property
     def kind(self) -> str:
-        return next(kind for kind in ("aggregate", "embed", "copy") if kind in self.body)
+        return next(kind for kind in ("aggregate", "embed", "copy", "top", "index") if kind in self.body)
+
+    @property
+    def into(self) -> str:
+        """The entity that it writes to."""
+        return str(self.body["from"] if self.kind == "index" else self.body[self.kind]["into"])
+
+    @property
+    def state(self) -> str:
+        """`shadow`: in the rule file, in shadow mode. `uncertain` and `possible`: comments there, the first with items that
+        contradict it.
+        """
+        if self.contradiction is not None:
+            return "uncertain"
+        return "possible" if self.doubt else "shadow"
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from projections.init.inference.contradictions import Case, contradiction, doubt, identity, judged
 from projections.init.inference.entities import Group
 from projections.init.inference.measures import named_by, related_twice, rule_body
 from projections.init.inference.proposal import Rule
@@ -15,7 +17,7 @@ from projections.init.table import Table
 from projections.language.syntax import PATH
 from projections.language.values import Value
 
-__all__ = ["copy_rules", "embed_rules"]
+__all__ = ["contradicted_embeds", "copy_rules", "embed_rules"]
 
 _LEAST = 3
 _AGREE = 0.8
@@ -31,38 +33,73 @@ def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str
     for link in sorted(links, key=lambda link: -link.relation.seen):
         found: dict[str, str] = {}
         evidence = []
-        for mine, theirs, same, of in _repeated(link, table):
+        for mine, theirs, of in _repeated(link, table):
             place = (link.relation.child, mine)
             if place not in skipped:
                 skipped.add(place)
                 found[mine] = theirs
-                evidence.append(f"{mine} is the {theirs} of its {link.relation.parent} in {same} of {of}")
+                evidence.append(_embed_evidence(link, mine, theirs, of, of))
         if found:
-            relation = link.relation
-            match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
-            by = "" if (relation.child, relation.parent) not in several else named_by(relation)
-            body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": found}}
-            name = f"{lower_camel(relation.parent)}In{relation.child}{by}"
-            yield Rule(name, body, "; ".join(evidence) + f" {relation.child} items")
+            yield _embed(link, found, "; ".join(evidence) + f" {link.relation.child} items", several)
 
 
-def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (child's attribute, parent's attribute, number of equal values, number of pairs)."""
+def contradicted_embeds(
+    links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]], tries: int
+) -> Iterator[Rule]:
+    """Yield a rule for each attribute of children that repeats one of their parent in most items, as a comment with the
+    items that contradict it. `skipped` is as in `embed_rules`.
+    """
+    several = related_twice(links)
+    for link in sorted(links, key=lambda link: -link.relation.seen):
+        for mine, theirs in _named_alike(link, table):
+            place = (link.relation.child, mine)
+            every = [Case(a, a.item.get(mine), b.item.get(theirs)) for a, b in link.pairs]
+            both = [case for case in every if None not in (case.stored, case.computed)]
+            if place in skipped or not both or not (verdict := judged(both, tries)).accepted:
+                continue
+            skipped.add(place)
+            orphans = (
+                0
+                if complete
+                else sum(mine in row.item for row in link.child.rows) - sum(mine in a.item for a, _ in link.pairs)
+            )
+            found = contradiction(verdict, every, link.child, mine, table, unseen=orphans)
+            evidence = _embed_evidence(link, mine, theirs, verdict.right, len(both))
+            rule = _embed(link, {mine: theirs}, f"{evidence} {link.relation.child} items", several)
+            yield replace(rule, doubt=doubt(found), contradiction=found)
+
+
+def _embed(link: Link, attributes: Mapping[str, str], evidence: str, several: set[tuple[str, str]]) -> Rule:
+    relation = link.relation
+    match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
+    by = "" if (relation.child, relation.parent) not in several else named_by(relation)
+    body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": dict(attributes)}}
+    return Rule(f"{lower_camel(relation.parent)}In{relation.child}{by}", body, evidence)
+
+
+def _embed_evidence(link: Link, mine: str, theirs: str, same: int, of: int) -> str:
+    return f"{mine} is the {theirs} of its {link.relation.parent} in {same} of {of}"
+
+
+def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
+    """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition."""
     never = _structural(link.child, table) | set(link.relation.binding.values())
     keys = {variable.name for variable in link.parent.entity.variables} | _structural(link.parent, table)
     for mine in link.child.entity.attributes:
         if mine.name in never or mine.type not in ("S", "N", "BOOL"):
             continue
         for theirs in link.parent.entity.attributes:
-            if theirs.name in keys or theirs.type != mine.type or not _is_called(mine.name, theirs.name):
-                continue
-            both = [
-                (a.item[mine.name], b.item[theirs.name]) for a, b in link.pairs if _have(a, mine.name, b, theirs.name)
-            ]
-            equal = sum(one == other for one, other in both)
-            if equal >= max(_LEAST, _AGREE * len(both)) and not _by_chance(both, equal):
-                yield mine.name, theirs.name, equal, len(both)
-                break
+            if theirs.name not in keys and theirs.type == mine.type and _is_called(mine.name, theirs.name):
+                yield mine.name, theirs.name
+
+
+def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int]]:
+    """Yield (child's attribute, parent's attribute, number of pairs) where all values are equal, but not by chance."""
+    for mine, theirs in _named_alike(link, table):
+        both = [(a.item[mine], b.item[theirs]) for a, b in link.pairs if _have(a, mine, b, theirs)]
+        equal = sum(identity(one) == identity(other) for one, other in both)
+        if equal == len(both) >= _LEAST and not _by_chance(both, equal):
+            yield mine, theirs, equal
 
 
 def _by_chance(pairs: Sequence[tuple[Value, Value]], equal: int) -> bool:
@@ -111,12 +148,12 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
             f"{of} of {len(target.rows)} {target.entity.name} items belong to one {source.entity.name} each "
             f"and repeat {len(shared)} of their {len(own)} attributes"
         )
-        doubt = (
+        why = (
             f"a copy rule creates and deletes its items: when it is live, a backfill with --allow-delete would delete each "
             f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
         )
         name = f"{lower_camel(source.entity.name)}As{target.entity.name}"
-        found.append((link, Rule(name, body, evidence, doubt)))
+        found.append((link, Rule(name, body, evidence, why)))
     return found
 
 
