@@ -94,9 +94,8 @@ def _scenario(rule: Rule, proposal: Proposal, items: Sequence[Invented]) -> Iter
     if not families:
         return
     parent, children = max(families, key=lambda family: len(family[1]))
-    text = (
-        _aggregate(rule, parent, children, items) if rule.kind == "aggregate" else _embed(rule, parent, children, items)
-    )
+    make = {"aggregate": _aggregate, "embed": _embed}.get(rule.kind)
+    text = make(rule, parent, children, items) if make else ""
     if text:
         yield text
 

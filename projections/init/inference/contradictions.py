@@ -94,9 +94,9 @@ class Verdict:
         return (self.right + self.near) / len(self.cases)
 
     @property
-    def rank(self) -> tuple[float, int]:
+    def rank(self) -> tuple[float, float]:
         """The better of two verdicts on an attribute is the greater one."""
-        return self.share, self.right
+        return self.right / len(self.cases), self.share
 
 
 def identity(value: Value | None) -> object:

@@ -24,8 +24,11 @@ from projections.init.inference.family import Family, parsed
 from projections.init.inference.proposal import Attribute, Relation, Rule
 from projections.init.inference.relations import Link
 from projections.init.inference.rows import scalar
-from projections.init.inference.words import lower_camel, normal, pascal, plural, singular, words
+from projections.init.inference.words import ORDERED, lower_camel, normal, pascal, plural, singular, words
 from projections.init.table import Table
+from projections.language.measures import Measure
+from projections.language.ordering import encode_order
+from projections.language.rules import rounded
 from projections.language.syntax import PATH
 from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 
@@ -48,12 +51,6 @@ _DIFFERING = 0.2
 _OBVIOUS = ("count", "sum(", "max(", "min(")
 _BY_CHANCE = 0.05
 """The greatest probability of agreement by chance of other measures that hold on all items: there are many of them."""
-_ORDERED = ("time", "date", "ulid")
-_FUNCTIONS: Mapping[str, Any] = {
-    "sum": lambda numbers: reduce(CONTEXT.add, numbers, Decimal(0)),
-    "max": max,
-    "min": min,
-}
 
 
 def count_rules(families: Sequence[Family], skipped: set[tuple[str, str]], tries: int) -> Iterator[Rule]:
@@ -477,29 +474,47 @@ def _measures(link: Link, attribute: Attribute) -> Iterator[str]:
         yield from (f"sum({one} * {other})" for one, other in combinations(same, 2))
         yield from (f"avg({name})" for name in same)
     typed = "number" if kind == "N" else "text"
-    if kind == "N" or attribute.form in _ORDERED:
-        for name in [one.name for one in attributes if one.type == kind and _comparable(one)][:_MOST_NUMBERS]:
-            yield from (f"{function}({typed}({name}))" for function in ("max", "min"))
-    orders = [one.name for one in attributes if one.form in _ORDERED][:_MOST_ORDERS]
+    for name in [one.name for one in attributes if one.type == kind and _comparable(one)][:_MOST_NUMBERS]:
+        yield from (f"{function}({typed}({name}))" for function in ("max", "min"))
+    orders = [one.name for one in attributes if one.form in ORDERED][:_MOST_ORDERS]
     for by in orders:
         yield from (f"{function}({name}, {by})" for name in same if name != by for function in ("last", "first"))
 
 
 def _comparable(attribute: Attribute) -> bool:
-    return attribute.type == "N" or (attribute.type == "S" and attribute.form in _ORDERED)
+    return attribute.type == "N" or (attribute.type == "S" and attribute.form in ORDERED)
 
 
 def measured(measure: str, items: Sequence[Image]) -> Value | None:
     """Return a measure of items; None if a value is missing or of another type, or if it has no value without items."""
     if measure == "count":
         return {"N": str(len(items))}
-    function, expression = parsed(measure).function, parsed(measure).expression
-    assert expression is not None
+    of = parsed(measure)
+    assert of.expression is not None
+    if of.by is not None:
+        return _picked(of, items)
     try:
-        values = [expression.evaluate(partial(lookup, item)) for item in items]
+        values: list[Any] = [of.expression.evaluate(partial(lookup, item)) for item in items]
     except BadInput:
         return None
-    if None in values or (not items and function != "sum"):
+    if None in values or (not items and of.function != "sum"):
         return None
-    found = _FUNCTIONS[function](values)
+    if of.function in ("sum", "avg"):
+        total = reduce(CONTEXT.add, values, Decimal(0))
+        return {"N": rounded(total, len(items) if of.function == "avg" else 1, of.digits)}
+    found = max(values) if of.function == "max" else min(values)
     return {"S": found} if isinstance(found, str) else {"N": number_text(found)}
+
+
+def _picked(measure: Measure, items: Sequence[Image]) -> Value | None:
+    """Return what a `first` or `last` shows; None if its order is not unique."""
+    assert measure.by is not None
+    assert measure.expression is not None
+    try:
+        orders = [encode_order(lookup(item, measure.by.text) or {}) for item in items]
+    except BadInput:
+        return None
+    if not items or len(set(orders)) < len(orders):
+        return None
+    order = max(orders) if measure.function == "last" else min(orders)
+    return lookup(items[orders.index(order)], measure.expression.text)

@@ -44,12 +44,13 @@ def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str
 
 
 def contradicted_embeds(
-    links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]], tries: int
+    links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]]
 ) -> Iterator[Rule]:
     """Yield a rule for each attribute of children that repeats one of their parent in most items, as a comment with the
     items that contradict it. `skipped` is as in `embed_rules`.
     """
     several = related_twice(links)
+    tries = sum(len(list(_named_alike(link, table))) for link in links)
     for link in sorted(links, key=lambda link: -link.relation.seen):
         for mine, theirs in _named_alike(link, table):
             place = (link.relation.child, mine)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "GENERIC",
+    "ORDERED",
     "TIME",
     "form_of",
     "is_marker",
@@ -44,6 +45,10 @@ _FORMS = (
     ("email", re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")),
     ("url", re.compile(r"[a-z][a-z0-9+.-]*://\S+")),
 )
+
+
+ORDERED = ("time", "date", "ulid")
+"""Forms of texts whose order is that of time."""
 
 
 def is_marker(text: str) -> bool:
