@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 from guide import DOCS, ROOT, added
+from ledger_page import ledger_page
 from metrics_page import metrics_page
 from ruamel.yaml import YAML
 
@@ -349,7 +350,13 @@ def _pytest_options() -> Iterator[str]:
     return _names(dict(options.found))
 
 
-PAGES = {"findings.md": findings_page, "cli.md": cli_page, "testing.md": testing_page, "metrics.md": metrics_page}
+PAGES = {
+    "findings.md": findings_page,
+    "cli.md": cli_page,
+    "testing.md": testing_page,
+    "metrics.md": metrics_page,
+    "ledger.md": ledger_page,
+}
 """Pages in docs/, and what they must be."""
 
 

@@ -1,0 +1,88 @@
+"""docs/ledger.md: the kinds of items and attributes of `projections.inspect.stored`, with the purposes of their writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.inspect.rehearsal.roles import ROLES
+from projections.inspect.stored import ATTRIBUTES, KINDS, Kind
+
+__all__ = ["ledger_page"]
+
+INTRODUCTION = """\
+# Stored items
+
+<!-- Written by tests/docs/reference.py from projections/inspect/stored.py. -->
+
+This page lists everything that this package stores: the items of the ledger, and the attributes that rules add to your items
+besides the derived values. [How it works](how-it-works.md#what-is-stored) explains them with an example, and why they exist.
+[Personal data](operations.md#personal-data) lists where they, queues and logs can contain data of a person.
+
+The ledger is a table with the string keys `pk` and `sk`. Its TTL attribute is `ttl`. Do not write to it: use the commands.
+Do not delete items of it either, unless this page says so. Parts of a key are separated by `|`. `<source>`, `<target>`,
+`<parent>` and `<child>` are *encoded keys*: the logical name of the table and the key, such as `main|POST#p1|METADATA`. A
+key that would be too long ends with a hash.
+
+"""
+
+
+def ledger_page() -> str:
+    """Return docs/ledger.md."""
+    lines = ["| item of the ledger | `pk` | `sk` | kept |", "| --- | --- | --- | --- |"]
+    for kind in KINDS:
+        lines.append(
+            f"| [{kind.name}](#{_anchor(kind)}) | {_code(kind.partition)} | {_code(kind.sort)} | {kind.kept} |"
+        )
+    lines += ["", "| attribute of your items | |", "| --- | --- |"]
+    lines += [
+        f"| {_code(one.name)} | [{one.meaning.split(':')[0].split(',')[0].rstrip('.')}](#on-your-items) |"
+        for one in ATTRIBUTES
+    ]
+    lines += ["", "## Items of the ledger", ""]
+    for kind in KINDS:
+        lines += [*_section(kind), ""]
+    lines += ["## On your items", ""]
+    lines += [
+        "Your application can ignore these attributes. If it replaces an item (`put`), the rules write them again. To read",
+        "items without them, use [`reader`](reading.md#in-an-application). The prefix `~` is `guard_prefix` of the",
+        "rule file.",
+        "",
+    ]
+    for one in ATTRIBUTES:
+        lines += [f"**{_code(one.name)}** {one.meaning}", "", f"Kept: {one.kept}.", ""]
+        if one.fields:
+            lines += [
+                "| field | |",
+                "| --- | --- |",
+                *(f"| `{name}` | {text} |" for name, text in one.fields.items()),
+                "",
+            ]
+    return INTRODUCTION + "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(kind: Kind) -> Iterator[str]:
+    yield f"### {kind.name}"
+    yield ""
+    yield f"{kind.meaning}"
+    yield ""
+    yield "| | |"
+    yield "| --- | --- |"
+    yield f"| key | `pk` {_code(kind.partition)}, `sk` {_code(kind.sort)} |"
+    yield f"| written by | {kind.writers} |"
+    yield f"| [purpose](cli.md#explain) of the writes | {'; '.join(f'`{role}`: {ROLES[role]}' for role in kind.roles)} |"
+    yield f"| kept | {kind.kept} |"
+    yield f"| may be deleted | {kind.deletion} |"
+    yield ""
+    yield "| attribute | |"
+    yield "| --- | --- |"
+    for name, meaning in kind.attributes.items():
+        yield f"| {_code(name)} | {meaning} |"
+
+
+def _anchor(kind: Kind) -> str:
+    return kind.name.replace(" ", "-")
+
+
+def _code(text: str) -> str:
+    """Return code in a cell of a table."""
+    return f"`{text}`".replace("|", "\\|")
