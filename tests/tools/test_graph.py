@@ -20,8 +20,10 @@ from projections.cli.main import main
 from projections.inspect.graph import Graph, dot, graph_of, mermaid, page
 from projections.inspect.graph.layers import Edge, layered
 from projections.inspect.graph.layout import Box, Layout, layout_of
+from projections.inspect.graph.model import COLOURS
 from projections.inspect.graph.ordering import crossings, order
 from projections.language.loader import load, loads
+from projections.language.models import KINDS
 from projections.language.review import reviewed
 
 if TYPE_CHECKING:
@@ -407,3 +409,9 @@ def test_invalid_combinations_of_options_are_errors(tmp_path: Path, capsys: pyte
     assert "--json and --format cannot be combined" in capsys.readouterr().err
     assert run("graph", "social", "-o", str(tmp_path / "none" / "a.html")) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_every_kind_of_rule_has_a_colour_on_the_page() -> None:
+    style = (ROOT / "projections/inspect/graph/page.css").read_text(encoding="utf-8")
+    for kind in KINDS:
+        assert f".k-{kind} {{ --kind: light-dark({COLOURS[kind]}, #" in style
