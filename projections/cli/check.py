@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -91,11 +93,29 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
     if as_json:
         print_text(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
     else:
-        for finding in found:
-            print_line(str(finding))
         wrong = sum(finding.severity != "note" for finding in found)
+        again = _again(Path(template), path) if wrong else ""
+        before = ""
+        for finding in found:
+            # The filters of a table, which take many lines, are the correction of each entity that they lack.
+            instead = "" if again else "as above" if finding.instead == before else finding.instead
+            print_line(str(replace(finding, instead=instead)))
+            before = finding.instead
         print_line(f"{count(wrong, 'finding')}." if wrong else f"✓ {template} agrees with {_near(path)}.")
+        if again:
+            print_line(f"{template} was not edited since it was generated. Generate it again: {again}")
     return int(any(_as_bad(finding.severity, fail_on) for finding in found))
+
+
+def _again(template: Path, rules: Path) -> str:
+    """Return the command that generates a template again. Empty if it was edited since, or not generated."""
+    from projections.deploy.checksum import is_as_written
+
+    text = template.read_text(encoding="utf-8")
+    header = re.search("^# Written by `projections template .*?((?: --[a-z-]+)*)`", text, re.MULTILINE)
+    if header is None or not is_as_written(text):
+        return ""
+    return f"projections template {shlex.quote(_near(rules))}{header[1]} -o {shlex.quote(str(template))}"
 
 
 def _as_bad(severity: str, limit: str) -> bool:

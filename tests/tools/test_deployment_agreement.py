@@ -642,6 +642,24 @@ def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_pa
     assert (finding["severity"], finding["code"], finding["line"]) == ("error", "filters", line)
 
 
+def test_a_template_that_nobody_edited_is_to_be_generated_again(run: Run, tmp_path: Path) -> None:
+    old, new, path = tmp_path / "old.yaml", tmp_path / "new.yaml", tmp_path / "template.yaml"
+    text = SOCIAL.read_text()
+    old.write_text(text)
+    new.write_text(text.replace('"LIKE#POST#', '"LIKES#').replace('"COMMENT#', '"COMMENTS#'))
+    assert run("template", str(old), "--gradual", "-o", str(path))[0] == 0
+    code, out, _ = run("check", str(new), "--template", str(path))
+    assert code == 1
+    assert f"Generate it again: projections template {new} --gradual -o {path}\n" in out
+    assert "→" not in out
+    path.write_text(path.read_text().replace("Description: ", "Description: Our ", 1))
+    code, out, _ = run("check", str(new), "--template", str(path))
+    assert code == 1
+    assert "Generate it again" not in out
+    assert out.count("use the filters that `projections template` writes") == 1
+    assert out.count("→ as above\n") == 1
+
+
 @pytest.mark.parametrize("text", ["", "a: [", "Resources: 3", "\tx", "Resources: {a: 1, a: 2}"])
 def test_a_file_that_is_no_template_is_exit_code_2(run: Run, tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.yaml"
