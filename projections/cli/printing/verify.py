@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from projections.cli.printing.progress import Bar
-from projections.inspect.explain.words import encoded_words, json_words
+from projections.inspect.explain.words import encoded_words, json_words, version_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
@@ -29,6 +29,7 @@ class Progress:
         self._sizes = live.sizes
         self._quiet = quiet
         self._begun: set[str] = set()
+        self._step = ""
         self._read: Counter[str] = Counter()
         self.bar = Bar("", quiet=quiet)
 
@@ -38,9 +39,14 @@ class Progress:
         if self.bar.shown:
             tables = ", ".join(f"{self._of(table)} of {table}" for table in self._read if self._read[table])
             self.bar.update(f"reading: {tables}" if items else f"{what} …")
-        elif not self._quiet and what not in self._begun:
+        elif self._quiet:
+            return
+        elif items and what not in self._begun:
             self._begun.add(what)
-            print_line(f"reading {what} …" if items else f"{what} …", err=True)
+            print_line(f"reading {what} …", err=True)
+        elif not items and what != self._step:
+            self._step = what
+            print_line(f"{what} …", err=True)
 
     def _of(self, table: str) -> str:
         size = self._sizes.get(table, 0)
@@ -109,11 +115,13 @@ def print_table(
     else:
         text = "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
+    if repair is not None and not withheld and any(not REPAIRS[kind].startswith("changes nothing") for kind in kinds):
+        print_line("Values that follow from repaired ones are repaired next: run the same command again.")
 
 
 def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
     behind = [f"source {_key(drift.source, several)}"] if drift.source else []
-    behind += [f"written at {drift.at}"] if drift.at else []
+    behind += [f"as of {version_words(drift.at)}"] if drift.at else []
     return [
         (drift.kind, "yellow" if drift.shadow else "red"),
         (_key(drift.target, several), ""),
@@ -138,13 +146,31 @@ def difference(drift: Drift) -> str:
     sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
     first = next(iter(sides))
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
-        return f"is {json_words(drift.actual)}, should be {json_words(drift.sides.get(SOURCE, drift.expected))}"
+        return _change(drift.actual, drift.sides.get(SOURCE, drift.expected))
     text = ", ".join(f"{_SIDES[side]}: {json_words(value)}" for side, value in sides.items())
     if drift.wrong is None:
         return f"{text}; source items not compared"
     should = f", should be {json_words(drift.expected)}" if SOURCE in drift.sides else ""
     are = "is" if len(drift.wrong) == 1 else "are"
     return f"{text}{should} ({' and '.join(drift.wrong)} {are} wrong)"
+
+
+def _change(actual: Any, expected: Any) -> str:
+    """Return the stored and the expected value; of two mappings, the parts that differ. A hash means nothing to people."""
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        names = [name for name in {**actual, **expected} if actual.get(name) != expected.get(name)]
+        sides = [{name: _hashless(side[name]) for name in names if name in side} for side in (actual, expected)]
+        if sides[0] == sides[1]:
+            return f"the attributes that the ledger keeps differ from the source item's: {json_words(sides[0])}"
+        actual, expected = sides
+    return f"is {json_words(actual)}, should be {json_words(expected)}"
+
+
+def _hashless(value: Any) -> Any:
+    """Return the members of a contribution by the values that order them, without the hashes of their attributes."""
+    if isinstance(value, list) and all(isinstance(one, dict) and "hash" in one for one in value):
+        return [one.get("value") for one in value]
+    return value
 
 
 _SIDES = {ITEM: "item", GROUP: "group", ENTRY: "entries"}

@@ -280,9 +280,17 @@ def abandoned(scope: Scope, store: Store) -> list[Target]:
 
 
 def repair_found(
-    one: Verification, store: Store, *, allow_delete: bool, threads: int, run: Run[Any]
+    one: Verification,
+    store: Store,
+    *,
+    allow_delete: bool,
+    threads: int,
+    run: Run[Any],
+    report: Callable[[str, int], None] = lambda what, items: None,
 ) -> tuple[Repair | None, list[str]]:
     """Repair what a verification found, then verify that part again: `one` has the remaining drift.
+
+    `report` is called with the name of the step, as that of a verification.
 
     Return the repair, None if there was nothing to repair, and the encoded keys of the first items that were not deleted
     because `allow_delete` is false.
@@ -292,6 +300,7 @@ def repair_found(
     if not one.compares_sources:
         one.compare_copies()
         one.compare_groups()
+    report("repairing", 0)
     cautious = Cautious(store, deletes=allow_delete)
     repair = Repair(one.scope, cautious, one.candidates, threads=threads, run=run)
     groups = repair.all()

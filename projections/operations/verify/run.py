@@ -65,5 +65,7 @@ def verified(
         found = one.candidates.count()
         done, withheld = None, list[str]()
         if repair:
-            done, withheld = repair_found(one, store, allow_delete=allow_delete, threads=segments, run=run)
+            done, withheld = repair_found(
+                one, store, allow_delete=allow_delete, threads=segments, run=run, report=report
+            )
         yield Verified(one, found, done, withheld)

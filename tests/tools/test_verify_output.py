@@ -1,0 +1,81 @@
+"""What `verify` prints: only what differs, in words of the rule file, and a line for each step."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import projections
+from projections.cli.printing.verify import Progress, difference, print_table
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.operations.verify.drift import ENTRY, SOURCE, Drift
+from projections.operations.verify.run import verified
+from projections.testing import Scenario
+
+if TYPE_CHECKING:
+    from projections.aws.connection import Live
+
+RULES = """
+table: {key: [PK, SK]}
+entities:
+  Harbour: {key: {PK: "HARBOUR#{harbour}", SK: INFO}}
+  Visit: {key: {PK: "HARBOUR#{harbour}", SK: "VISIT#{visit}"}}
+projections:
+  names: {from: Harbour, embed: {into: Visit, match: {harbour: "{harbour}"}, attributes: {harbourName: name}}}
+  arrivals: {from: Visit, top: {into: Harbour, as: arrivals, by: at, limit: 3, attributes: [harbourName]}}
+"""
+
+
+def entry(actual: Any, expected: Any) -> str:
+    return difference(
+        Drift(
+            "entry stale",
+            "arrivals",
+            "main|A|B",
+            actual=actual,
+            expected=expected,
+            sides={ENTRY: actual, SOURCE: expected},
+            wrong=(ENTRY,),
+        )
+    )
+
+
+def test_a_difference_of_contributions_shows_only_the_parts_that_differ() -> None:
+    assert entry({"contributions": 1, "nights": 3}, {"contributions": 1, "nights": 5}) == (
+        'is {"nights": 3}, should be {"nights": 5}'
+    )
+    assert entry({"contributions": 1}, {"contributions": 1, "n": 2}) == 'is {}, should be {"n": 2}'
+
+
+def test_a_difference_in_the_attributes_of_a_member_shows_no_hash() -> None:
+    old, new = ({"contributions": 1, "members": [{"hash": one * 16, "value": "2026-05-01"}]} for one in "ab")
+    assert entry(old, new) == (
+        'the attributes that the ledger keeps differ from the source item\'s: {"members": ["2026-05-01"]}'
+    )
+    new["members"] = [{"hash": "b" * 16, "value": "2026-05-02"}]
+    assert entry(old, new) == 'is {"members": ["2026-05-01"]}, should be {"members": ["2026-05-02"]}'
+
+
+def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = Program.from_document(loads(RULES).canonical())
+    scenario = Scenario(projections.loads(RULES))
+    scenario.given({"PK": "HARBOUR#oban", "SK": "INFO", "name": "Oban"}).settle()
+    store = scenario.store  # the functions never process this visit, nor the changes of a repair
+    store.seed("main", {"PK": {"S": "HARBOUR#oban"}, "SK": {"S": "VISIT#1"}, "at": {"S": "2026-05-01"}})
+
+    progress = Progress(cast("Live", SimpleNamespace(sizes={})), quiet=False)
+    with verified(program, store, repair=True, patience=0.01, report=progress.reading) as done:
+        print_table(done.verification, done.repair, done.withheld, None, done.found, 20)
+    captured = capsys.readouterr()
+    steps = captured.err.splitlines()
+    assert steps.count("waiting 0.01 s …") == 2  # before and after the repair
+    assert "repairing …" in steps
+    assert "2 differences found, 1 left." in captured.out
+    assert captured.out.endswith(
+        "Values that follow from repaired ones are repaired next: run the same command again.\n"
+    )
