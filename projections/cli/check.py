@@ -147,6 +147,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "description": document.about_rule(name).description,
             "owner": document.about_rule(name).owner,
             "tags": [*document.about_rule(name).tags],
+            "within": document.about_rule(name).within,
             "path": path_of(document, name).document(),
             "from_attributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
             "after": list(before[name]),
@@ -239,6 +240,7 @@ def _about(row: Mapping[str, Any]) -> Iterator[str]:
         yield row["description"]
     said = [f"owner: {row['owner']}"] if row["owner"] else []
     said += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
+    said += [f"within: {row['within']} s"] if row["within"] else []
     if said:
         yield "; ".join(said)
 

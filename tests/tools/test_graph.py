@@ -96,6 +96,26 @@ def test_bound_variables_stand_in_the_key_of_the_target() -> None:
 # --- the layout ---
 
 
+WITHIN = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+projections:
+  likes: {from: Like, within: 30s, aggregate: {into: Post, set: {likeCount: count}}}
+  old: {from: Like, within: 5m, enabled: false, aggregate: {into: Post, set: {oldCount: count}}}
+"""
+
+
+def test_limits_of_the_freshness_are_shown_with_the_mode() -> None:
+    graph = graph_of(loads(WITHIN), "rules.yaml")
+    assert [rule["within"] for rule in graph.document()["rules"]] == [30, 300]
+    assert "<b>likes</b> (within 30 s)<br/>" in mermaid(graph)
+    assert "<b>old</b> (disabled, within 300 s)<br/>" in mermaid(graph)
+    assert '"old (disabled, within 300 s)\\l' in dot(graph)
+    assert "Within: 30 s" in page(graph)
+
+
 def apart(one: Box, other: Box) -> bool:
     return one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
 

@@ -38,7 +38,7 @@ def _entity(graph: Graph, entity: Entity) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    return _quoted(rule.name, f"{rule.kind}: {rule.gist}")
+    return _quoted(rule.name + rule.remark, f"{rule.kind}: {rule.gist}")
 
 
 def _quoted(*lines: str) -> str:

@@ -36,8 +36,7 @@ def _entity(graph: Graph, entity: Entity) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    mode = f" ({rule.mode})" if rule.mode != "live" else ""
-    return f"<b>{_escaped(rule.name)}</b>{mode}<br/>{rule.kind}: {_escaped(rule.gist)}"
+    return f"<b>{_escaped(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escaped(rule.gist)}"
 
 
 _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){}'}

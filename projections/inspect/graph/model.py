@@ -78,6 +78,8 @@ class Rule:
     description: str | None
     owner: str | None
     tags: tuple[str, ...]
+    within: int | None
+    """Seconds."""
     expired: str | None
     path: Path
     after: tuple[str, ...]
@@ -88,6 +90,13 @@ class Rule:
     def source(self) -> str:
         """Its first source."""
         return self.sources[0]
+
+    @property
+    def remark(self) -> str:
+        """Its mode and its freshness limit, in parentheses after a space; empty if it is live and has no limit."""
+        said = [self.mode] if self.mode != "live" else []
+        said += [f"within {self.within} s"] if self.within is not None else []
+        return f" ({', '.join(said)})" if said else ""
 
     @property
     def inside(self) -> bool:
@@ -158,6 +167,7 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 description=document.about_rule(name).description,
                 owner=document.about_rule(name).owner,
                 tags=document.about_rule(name).tags,
+                within=document.about_rule(name).within,
                 expired=rule.expired,
                 path=path_of(document, name),
                 after=before[name],

@@ -83,6 +83,7 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
     if rule.description:
         yield f'<p class="about">{escape(rule.description)}</p>'
     said = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
+    said.append(("Within", f"{rule.within} s" if rule.within is not None else ""))
     if any(text for _, text in said):
         yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in said if text)
     onto = "From and onto" if rule.inside else "From"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import LONG_CHAIN, READS_DISABLED
+from projections.language.findings.kinds import LONG_CHAIN, READS_DISABLED, UNUSED_WITHIN
 from projections.language.ownership import EXISTS, inputs
 from projections.language.ownership import chains as chains_of
 
@@ -16,8 +16,11 @@ _LONG = 3
 
 
 def chains(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about rules at the end of a chain of three or more, and about those that read from a disabled rule."""
+    """Yield remarks about rules at the end of a chain of three or more, and about rules that publish nothing: what reads
+    from them, and limits of their freshness.
+    """
     yield from _disabled(facts)
+    yield from _unused_within(facts)
     for name, chain in chains_of(facts.rules).items():
         if len(chain) < _LONG:
             continue
@@ -27,6 +30,20 @@ def chains(facts: Facts) -> Iterator[Remark]:
             f"takes effect {len(chain)} passes through the stream after the application's write "
             f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule (about a second plus the batching window)",
             "if that is too slow, read from the source of the first rule instead",
+            at_key=True,
+        )
+
+
+def _unused_within(facts: Facts) -> Iterator[Remark]:
+    for name, rule in facts.projections.items():
+        if rule.within is None or rule.publishes:
+            continue
+        state, way = ("in shadow mode", "set `mode: live`") if rule.enabled else ("disabled", "enable the rule")
+        yield Remark(
+            UNUSED_WITHIN,
+            ("projections", name, "within"),
+            f"makes no alarm while the rule is {state}: it publishes nothing, so its freshness is not measured",
+            f"{way}, or remove `within`",
             at_key=True,
         )
 

@@ -332,6 +332,19 @@ projections:
 """,
     depends=_WRITERS,
 )
+UNUSED_WITHIN = Kind(
+    "unused-within",
+    ("note",),
+    summary="A rule that publishes nothing has a limit of its freshness.",
+    why="`within` makes an alarm from the rule's freshness, which is not measured for rules that are disabled or in shadow "
+    "mode. An empty dashboard can be mistaken for a healthy rule.",
+    fix="Enable the rule and generate the template again, or remove `within`.",
+    example="""\
+projections:
+  loved: {from: Like, enabled: false, within: 30s, aggregate: {into: Meta, set: {loved: count}}}
+""",
+    depends=_NOTHING,
+)
 READS_DISABLED = Kind(
     "reads-disabled",
     ("warning",),
