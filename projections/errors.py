@@ -57,7 +57,7 @@ class RulesError(ProjectionsError):
 
 
 class UsageError(ProjectionsError):
-    """A command was called wrongly: a missing file, something that is not JSON, an unknown name. Exit code 2.
+    """A command or function was called wrongly: an invalid argument, a missing file, an unknown name. Exit code 2.
 
     Of several `lines`, each is a message: what one of them quotes cannot end it.
     """
@@ -90,7 +90,7 @@ class Transient(StoreError):
 
 
 class Misconfigured(StoreError):
-    """No permission, no such table: the batch fails loudly, retrying will not help until someone acts."""
+    """No permission, no such table, an invalid setting: retrying does not help until somebody corrects it."""
 
 
 class InvalidRequest(StoreError):

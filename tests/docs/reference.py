@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import click
+from errors_page import errors_page
 from guide import DOCS, ROOT, added
 from ledger_page import ledger_page
 from metrics_page import metrics_page
@@ -356,6 +357,7 @@ PAGES = {
     "testing.md": testing_page,
     "metrics.md": metrics_page,
     "ledger.md": ledger_page,
+    "errors.md": errors_page,
 }
 """Pages in docs/, and what they must be."""
 
