@@ -63,7 +63,7 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('{"Records": [\n  {"a": 1,}]}', r"events.json:2:11: not JSON: .*; an event file holds JSON or JSON lines"),
+        ('{"Records": [\n  {"a": 1,}]}', r"events.json:2:1[01]: not JSON: .*; an event file holds JSON or JSON lines"),
         (json.dumps(A) + "\n{oops", r"events.json:2:2: not JSON"),
         ("", "no records in it"),
         ('{"Records": []}', "no records in it"),
