@@ -57,8 +57,10 @@ def command(
       projections explain --stack shop --item PK=POST#p1,SK=METADATA
     """
     if bool(events) == bool(item):
-        both = "EVENTS and --item cannot be combined. Omit one"
-        raise UsageError(both if item else "nothing to explain: pass event files or --item KEY")
+        if item is None:
+            raise UsageError("nothing to explain: pass event files or --item KEY")
+        one = 'Its whole key is one argument, such as --item "PK=POST#p1,SK=METADATA"'
+        raise UsageError(f"--item explains one item of a live table, and reads no events: omit {events[0]}. {one}")
     if item is not None:
         there = deployed(given)
         return _item(there.connect(there.document()), item, as_json)

@@ -173,8 +173,8 @@ def _longer(rules: Rules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
-    """Return for each rule the rules that write, or create, what it reads, in the order of the file."""
-    return {name: tuple(others) for name, others in inputs(rules).items()}
+    """Return for each rule the other rules that write, or create, what it reads, in the order of the file."""
+    return {name: tuple(other for other in others if other != name) for name, others in inputs(rules).items()}
 
 
 def inputs(rules: Rules) -> dict[str, dict[str, tuple[Node, ...]]]:

@@ -458,7 +458,8 @@ def computed_names(form: Any) -> set[str]:
 
 def check_measure(value: Any) -> list[Mistake]:
     if not isinstance(value, str | dict):
-        return [Mistake((), f"expected a measure such as count or sum(total), found {shown(value)}")]
+        comma = ": inside { }, a comma ends a value that has no quotes" if value is None else ""
+        return [Mistake((), f"expected a measure such as count or sum(total), found {shown(value)}{comma}")]
     return syntax(lambda: Measure.parse("", value))
 
 

@@ -233,18 +233,19 @@ def _not_active(program: Program, snapshot: RegistrySnapshot, deployed: bool, ba
     }
     differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
     says = f"{'are' if deployed else 'these rules are'} not active ({differs or 'other definitions'})"
-    todo = f"Run {backfill} to activate them."
-    if not deployed:
-        todo = f"Deploy these rules, then run {backfill}. Or name the deployed rule file with --rules."
-    if differs or not silent:
-        yield Finding(subject, LOOK, says, todo)
-    if missing := sorted(name for name in known if name not in program.rules and name not in program.retired):
+    missing = sorted(name for name in known if name not in program.rules and name not in program.retired)
+    if missing:  # a backfill refuses to begin before this is corrected
         yield Finding(
             subject,
             ACT,
             f"{'lack' if deployed else 'lacks'} active rules: {', '.join(missing)}",
             f"Add `retired: {{{missing[0]}: keep}}` to keep its values, or `remove` instead of `keep` to remove them.",
         )
+    todo = f"{'Deploy the corrected rules, then run' if missing else 'Run'} {backfill} to activate them."
+    if not deployed:
+        todo = f"Deploy these rules, then run {backfill}. Or name the deployed rule file with --rules."
+    if differs or not silent:
+        yield Finding(subject, LOOK, says, todo)
 
 
 # Backfills
@@ -340,7 +341,7 @@ def _left(counts: Mapping[str, int]) -> str:
 def lag(seconds: float | None) -> Finding:
     """Judge the iterator age."""
     if seconds is None:
-        return Finding("lag", FINE, "no records in the last 15 minutes")
+        return Finding("lag", FINE, "CloudWatch reports no records in the last 15 minutes")
     says = f"records are {_duration(seconds)} old when they are processed"
     if seconds < _LATE:
         return Finding("lag", FINE, says, value=seconds)

@@ -52,6 +52,7 @@ def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]
     for _ in range(one.get("page", 1) - 1):
         found = type(found)([]) if found.token is None else answer.page(one.get("limit"), found.token)
     given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
+    variables = {name for entity in scenario.program.entities.values() for one in entity.patterns for name in one.names}
     lines: list[str] = []
     for number in range(max(len(given), len(found.items))):
         if number >= len(found.items):
@@ -66,7 +67,9 @@ def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]
             ]
             lines += [f"  item {number + 1}:"] if rows else []
             for name, expected, actual in rows:
-                lines += [f"  - {name}: {expected}", f"  + {name}: {actual}"]
+                key = actual == "absent" and name in variables
+                hint = f" ({name} is a variable of the key: compare the key, or list it in `attributes` of the query)"
+                lines += [f"  - {name}: {expected}", f"  + {name}: {actual}{hint if key else ''}"]
     if lines:
         values = [f"{name}={json_words(value)}" for name, value in one.get("with", {}).items()]
         yield from map(

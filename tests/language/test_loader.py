@@ -49,6 +49,18 @@ def test_invalid_files_report_exactly_the_messages_in_their_comments(path: Path)
     assert found == expected, f"the lines that begin with #! in {path.name} are the expected messages"
 
 
+def test_a_comma_that_cuts_a_measure_is_explained_at_both_parts() -> None:
+    with pytest.raises(RulesError) as raised:
+        loader.loads(
+            "table: {key: [PK]}\n"
+            "entities: {A: {key: {PK: 'A#{a}'}}, B: {key: {PK: 'B#{a}'}}}\n"
+            "projections: {mean: {from: A, aggregate: {into: B, set: {mean: avg(x, 1)}}}}\n"
+        )
+    first, second = (problem.message for problem in raised.value.problems)
+    assert 'quote a measure with a comma, "avg(x, …)"' in first
+    assert second.endswith("found nothing: inside { }, a comma ends a value that has no quotes")
+
+
 def test_unsupported_constructs_are_rejected_by_name() -> None:
     with pytest.raises(RulesError) as raised:
         loader.loads(

@@ -93,8 +93,15 @@ def test_differences_of_a_rule_file_that_is_not_active_are_reported() -> None:
 
 def test_a_rule_file_without_an_active_rule_needs_action() -> None:
     findings = findings_of(memory(), program(LISTED))
-    assert [(one.level, one.says) for one in findings[-1:]] == [(ACT, "lacks active rules: likes")]
-    assert "`retired: {likes: keep}`" in findings[-1].todo
+    assert [(one.level, one.says) for one in findings[1:2]] == [(ACT, "lacks active rules: likes")]
+    assert "`retired: {likes: keep}`" in findings[1].todo
+
+
+def test_the_correction_of_deployed_rules_comes_before_the_backfill_that_requires_it() -> None:
+    findings = findings_of(memory(), program(LISTED.replace("x}", "y}")), deployed=True)
+    assert [one.subject for one in findings] == ["rules", "deployed rules", "deployed rules"]
+    assert findings[1].says == "lack active rules: likes"
+    assert findings[2].todo == "Deploy the corrected rules, then run `projections backfill` to activate them."
 
 
 def test_a_rule_file_that_was_replaced_is_reported_as_older() -> None:
@@ -209,7 +216,7 @@ def test_a_backfill_of_replaced_rules_is_abandoned() -> None:
 @pytest.mark.parametrize(
     ("seconds", "level", "says"),
     [
-        (None, FINE, "no records in the last 15 minutes"),
+        (None, FINE, "CloudWatch reports no records in the last 15 minutes"),
         (0.4, FINE, "records are 0 s old"),
         (59.0, FINE, "59 s old"),
         (90.0, LOOK, "90 s old"),

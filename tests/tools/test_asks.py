@@ -104,6 +104,16 @@ def test_asks_that_are_met(tmp_path: Path, scenario: Scenario, asks: str) -> Non
     assert played(tmp_path, scenario, asks) == ""
 
 
+def test_a_missing_variable_of_the_key_is_explained(tmp_path: Path, scenario: Scenario) -> None:
+    asks = "[{query: newest, with: {postId: p1}, gives: [{userId: eve, colour: red}, {PK: USER#ben}]}]"
+    assert played(tmp_path, scenario, asks).split("\n")[2:] == [
+        '  - userId: "eve"',
+        "  + userId: absent (userId is a variable of the key: compare the key, or list it in `attributes` of the query)",
+        '  - colour: "red"',
+        "  + colour: absent",
+    ]
+
+
 def test_differences_name_the_item_the_attribute_and_both_values(tmp_path: Path, scenario: Scenario) -> None:
     gives = "[{userId: ben, weight: 2}, {userId: ben}, {userId: e, x: 1}, {y: z}]"
     asks = f"[{{query: likers, with: {{postId: p1}}, gives: {gives}}}]"

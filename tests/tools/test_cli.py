@@ -110,6 +110,20 @@ def test_check_as_json(run: Run) -> None:
     ]
 
 
+def test_a_rule_that_reads_its_own_values_does_not_come_after_itself(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "table: {key: [PK]}\n"
+        "entities: {Visit: {key: {PK: 'VISIT#{visit}'}}}\n"
+        "projections:\n"
+        "  balance: {from: Visit, compute: {set: {balance: billed - paid, owes: balance * 2}}}\n"
+        "  state: {from: Visit, compute: {set: {state: '{balance}', label: '{state}'}}}\n"
+    )
+    _, out, _ = run("check", str(path))
+    assert out.count("after ") == 1
+    assert "after balance: in the same write." in out
+
+
 def test_check_prints_findings_with_corrections_below_their_rules(run: Run) -> None:
     code, out, _ = run("check", "tests/simulation/rules/chains.yaml")
     assert code == 1

@@ -500,7 +500,7 @@ def test_many_writes_of_one_kind_are_cut_short_for_people_only(run: Run, tmp_pat
 def test_explain_needs_events_or_an_item(run: Run) -> None:
     code, _, err = run("explain", "--rules", "social")
     assert (code, "--item KEY" in err) == (2, True)
-    code, _, err = run("explain", "x.json", "--item", "PK=a,SK=b", "--rules", "social")
-    assert code == 2
+    code, _, err = run("explain", "SUMMARY", "--item", "VISIT#v1", "--rules", "social")
+    assert (code, 'omit SUMMARY. Its whole key is one argument, such as --item "PK=POST#p1,SK=' in err) == (2, True)
     code, _, err = run("explain", str(EVENTS[0]), "--table", "t", "--rules", "social")
     assert (code, "--table requires --item" in err) == (2, True)

@@ -104,7 +104,7 @@ def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
     name, outputs = place.stack()
     code, said = place.run("status", "--stack", name)
     assert (code, set(levels(said).values())) == (0, {"fine"})
-    assert finding(said, "lag")["says"] == "no records in the last 15 minutes"
+    assert finding(said, "lag")["says"] == "CloudWatch reports no records in the last 15 minutes"
     for minutes, age in ((5, 900_000.0), (2, 90_000.0)):
         client("cloudwatch").put_metric_data(
             Namespace="AWS/Lambda",
