@@ -14,7 +14,7 @@ from projections.local.items import json_words, wire_item
 from projections.printable import printable
 from projections.testing.scenario import Scenario
 
-__all__ = ["ask_differences", "ask_mistakes"]
+__all__ = ["answered", "ask_differences", "ask_mistakes", "differing_names"]
 
 _NAMES = ("query", "with", "gives", "limit", "page")
 
@@ -42,34 +42,44 @@ def ask_mistakes(asks: object, path: Location) -> Iterator[Mistake]:
                 yield Mistake((*place, name), "expected a number, 1 or more")
 
 
-def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line with the query, and below it the differences from `gives`; nothing if there are none.
-
-    Items are compared in order, each by the attributes that `gives` lists.
-    """
+def answered(scenario: Scenario, one: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the items in `gives`, and those that the query gives, in the same form."""
     answer = ask(scenario.store, scenario.rules, one["query"], one.get("with"))
     found = answer.page(one.get("limit"))
     for _ in range(one.get("page", 1) - 1):
         found = type(found)([]) if found.token is None else answer.page(one.get("limit"), found.token)
     given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
-    variables = {name for entity in scenario.program.entities.values() for one in entity.patterns for name in one.names}
+    return given, list(found.items)
+
+
+def differing_names(given: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Return the names of the attributes in `given` that differ."""
+    return [name for name in given if _words(given, name) != _words(found, name)]
+
+
+def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line with the query, and below it the differences from `gives`; nothing if there are none.
+
+    Items are compared in order, each by the attributes that `gives` lists.
+    """
+    given, found = answered(scenario, one)
+    variables = {
+        name for entity in scenario.program.entities.values() for pattern in entity.patterns for name in pattern.names
+    }
     lines: list[str] = []
-    for number in range(max(len(given), len(found.items))):
-        if number >= len(found.items):
+    for number in range(max(len(given), len(found))):
+        if number >= len(found):
             lines.append(f"  - item {number + 1}: {json_words(given[number])}")
         elif number >= len(given):
-            lines.append(f"  + item {number + 1}: {json_words(found.items[number])}")
+            lines.append(f"  + item {number + 1}: {json_words(found[number])}")
         else:
-            rows = [
-                (name, _words(given[number], name), _words(found.items[number], name))
-                for name in given[number]
-                if _words(given[number], name) != _words(found.items[number], name)
-            ]
-            lines += [f"  item {number + 1}:"] if rows else []
-            for name, expected, actual in rows:
-                key = actual == "absent" and name in variables
+            names = differing_names(given[number], found[number])
+            lines += [f"  item {number + 1}:"] if names else []
+            for name in names:
                 hint = f" ({name} is a variable of the key: compare the key, or list it in `attributes` of the query)"
-                lines += [f"  - {name}: {expected}", f"  + {name}: {actual}{hint if key else ''}"]
+                key = name in variables and name not in found[number]
+                lines.append(f"  - {name}: {_words(given[number], name)}")
+                lines.append(f"  + {name}: {_words(found[number], name)}{hint if key else ''}")
     if lines:
         values = [f"{name}={json_words(value)}" for name, value in one.get("with", {}).items()]
         yield from map(

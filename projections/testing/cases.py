@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
@@ -112,6 +113,11 @@ class Case:
             partial=self.content.get("partial", False),
             rules=self.content.get("rules", ()),
         )
+
+    def rejections(self, scenario: Scenario) -> tuple[list[Rejected], list[int]]:
+        """Return what differs from `quarantined`, after `write`: as `Scenario.rejections`."""
+        wanted = self.content.get("quarantined", ())
+        return ([], []) if wanted == "any" else scenario.rejections(wanted, self.content.get("rules", ()))
 
     def write(self, scenario: Scenario) -> None:
         """Do what the application does in the case: `given` and `when`."""

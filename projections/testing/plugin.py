@@ -6,7 +6,7 @@ and `rules.yaml` in the root directory.
 
 `--projections-select RULES` skips the cases of case files in which no selected rule has a source item. All rules run.
 
-`--projections-update` rewrites `then` and `gone` of the cases in case files that fail. Comments and layout stay.
+`--projections-update` rewrites what the cases in case files that fail expect. Comments and layout stay.
 
 `redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
 in pytest's configuration: every batch is delivered twice, and at the end the whole stream once more.
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--projections-update",
         action="store_true",
-        help="Rewrite `then` and `gone` of cases that fail, so that they pass.",
+        help="Rewrite what cases that fail expect, so that they pass.",
     )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
     parser.addini(

@@ -13,7 +13,7 @@ from projections.local.items import json_words
 from projections.printable import printable
 from projections.testing.scenario import Scenario
 
-__all__ = ["rank_differences", "rank_mistakes"]
+__all__ = ["places_of", "rank_differences", "rank_mistakes"]
 
 _NAMES = {"rule", "board", "scores"}
 _FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, with the scores of the board, the best first"
@@ -31,13 +31,18 @@ def rank_mistakes(ranks: object, path: Location) -> Iterator[Mistake]:
             yield Mistake((*path, number, "scores"), "expected a list of numbers")
 
 
+def places_of(scenario: Scenario, one: Mapping[str, Any]) -> list[tuple[Decimal, int]]:
+    """Return the scores of a board with their ranks, the best first."""
+    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
+    places = (board.at(position) for position in range(1, board.between().count + 1))
+    return [(place.score, place.rank) for place in places if place is not None]
+
+
 def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line with the board, and its scores with their ranks as they are and as they should be; nothing if equal."""
-    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
     due = [Decimal(str(score)) for score in one["scores"]]
     expected = [(score, 1 + due.index(score)) for score in due]
-    places = (board.at(position) for position in range(1, board.between().count + 1))
-    found = [(place.score, place.rank) for place in places if place is not None]
+    found = places_of(scenario, one)
     if found != expected:
         named = " ".join([one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())])
         yield printable(f"the board {named} has other scores (with their ranks; - expected, + found):")

@@ -284,7 +284,6 @@ class Scenario:
         """
         __tracebackhide__ = True
         self.settle()
-        names = selected(self.program.typed, rules)
         found = (
             [] if items is None else self.differences(items, gone or {}, guards=guards, partial=partial, rules=rules)
         )
@@ -292,7 +291,7 @@ class Scenario:
         problems = [LEGEND] if found else []
         problems += [line for one in found for line in comparison.lines(one)]
         if quarantined != "any":
-            problems += self._rejections(list(quarantined), names)
+            problems += self._rejections(list(quarantined), rules)
         if problems:
             raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
 
@@ -366,19 +365,38 @@ class Scenario:
         key = decode_key(text)
         return plain_item(self.program.tables[key.table].wire(key))
 
-    def _rejections(self, wanted: Sequence[Rejection], rules: Collection[str] = ()) -> Iterator[str]:
-        """Yield rejections (by `rules`, if any are given) that were not expected, and expected ones that did not occur."""
-        met = set()
-        for mark, one in self._local.rejected.items():
+    def rejections(self, wanted: Sequence[Rejection], rules: Iterable[str] = ()) -> tuple[list[Rejected], list[int]]:
+        """Return the rejections (by `rules`, if any are given) that were not expected, and the positions of expected ones
+        that did not occur.
+        """
+        self.settle()
+        names = selected(self.program.typed, rules)
+        met = set[int]()
+        unexpected: list[Rejected] = []
+        for one in self._local.rejected.values():
             fitting = [number for number, expected in enumerate(wanted) if self._fits(one, expected)]
             met.update(fitting)
-            if not fitting and (not rules or mark[0] is None or mark[0] in rules):
-                where = self._application.name(decode_key(one.key)) if one.key else "a record"
-                by = f"rule {mark[0]} rejected" if mark[0] else "rejected:"
-                yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {mark[0]!r}}}])"
-        for number, expected in enumerate(wanted):
-            if number not in met:
-                yield f"no rejection matches {dict(expected)!r}"
+            if not fitting and (not names or one.rule is None or one.rule in names):
+                unexpected.append(one)
+        return unexpected, [number for number in range(len(wanted)) if number not in met]
+
+    def rejection(self, one: Rejected) -> dict[str, Any]:
+        """Return the rule and key of a rejection, in the form that `quarantined` has."""
+        found: dict[str, Any] = {} if one.rule is None else {"rule": one.rule}
+        if one.key is None:
+            return found or {"reason": one.reason}
+        table = {"table": decode_key(one.key).table} if len(self.program.tables) > 1 else {}
+        return {**found, **table, "key": self._key_attributes(one.key)}
+
+    def _rejections(self, wanted: Sequence[Rejection], rules: Iterable[str]) -> Iterator[str]:
+        """Yield what `rejections` returns, in words."""
+        unexpected, absent = self.rejections(wanted, rules)
+        for one in unexpected:
+            where = self._application.name(decode_key(one.key)) if one.key else "a record"
+            by = f"rule {one.rule} rejected" if one.rule else "rejected:"
+            yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {one.rule!r}}}])"
+        for number in absent:
+            yield f"no rejection matches {dict(wanted[number])!r}"
 
     def _fits(self, one: Rejected, expected: Rejection) -> bool:
         unknown = expected.keys() - {"rule", "key", "reason", "table"}

@@ -1,4 +1,7 @@
-"""Rewrites the expected items of a case file to those that the rules give. Comments and layout stay."""
+"""Rewrites what the cases of a case file expect to what the rules give: items, rejections, answers and boards.
+
+Comments and layout stay.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,17 @@ from projections.language.editing import LayoutError, with_element, with_merged,
 from projections.language.editing import Path as Place
 from projections.language.source import read
 from projections.local.items import key_of
+from projections.testing.asks import answered, differing_names
 from projections.testing.cases import Case
 from projections.testing.comparison import Difference
+from projections.testing.rank_cases import places_of, rank_differences
 from projections.testing.scenario import Scenario
 
 __all__ = ["update"]
 
 
 def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
-    """Change `then` and `gone` of one case so that they agree with the items. `number` counts from 0.
+    """Change what one case expects, so that it passes. `number` counts from 0.
 
     Raises UsageError if the file has something that cannot be changed alone, such as an alias.
     """
@@ -39,8 +44,12 @@ def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
 def _others(text: str, number: int) -> Any:
     """Return the content of the file without what an update of a case may change."""
     data = read(text, exact=True).data
-    for name in ("then", "gone"):
-        data["cases"][number].pop(name, None)
+    case = data["cases"][number]
+    for name in ("then", "gone", "quarantined"):
+        case.pop(name, None)
+    for name, part in (("asks", "gives"), ("ranks", "scores")):
+        for one in case.get(name) or ():
+            one.pop(part, None)
     return data
 
 
@@ -69,6 +78,37 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     for name, key, value in added:
         by_table = isinstance(case.content.get(name), Mapping) or len(scenario.program.tables) > 1
         text = with_element(text, (*place, name, key.table) if by_table else (*place, name), value)
+    unexpected, unmet = case.rejections(scenario)
+    for number in reversed(unmet):
+        text = without_element(text, (*place, "quarantined"), number)
+    for rejected in unexpected:
+        text = with_element(text, (*place, "quarantined"), scenario.rejection(rejected))
+    for number, rank in enumerate(case.content.get("ranks", ())):
+        if any(rank_differences(scenario, rank)):
+            scores = [score for score, _ in places_of(scenario, rank)]
+            text = with_merged(text, (*place, "ranks", number, "scores"), scores, whole=True)
+    for number, ask in enumerate(case.content.get("asks", ())):
+        text = _with_answer(text, (*place, "asks", number, "gives"), *answered(scenario, ask))
+    return text
+
+
+def _with_answer(text: str, where: Place, given: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
+    """Return the text with the items of an answer, each with the attributes that were listed for it.
+
+    An item that was not listed gets those of the one before it.
+    """
+    for position in reversed(range(len(found), len(given))):
+        text = without_element(text, where, position)
+    for position, item in enumerate(found):
+        if position < len(given):
+            for name in differing_names(given[position], item):
+                if name in item:
+                    text = with_merged(text, (*where, position, name), item[name], whole=True)
+                else:
+                    text = without(text, (*where, position, name))
+        else:
+            names = given[-1].keys() if given else item.keys()
+            text = with_element(text, where, {name: value for name, value in item.items() if name in names})
     return text
 
 

@@ -274,8 +274,9 @@ cases:
 With several tables, `given`, `then` and `gone` are mappings from tables to lists. Sets are `{ SS: [a, b] }` and `{ NS:
 [1, 2] }`, binary is `{ $binary: base64 }`. Numbers keep all their digits, dates are text.
 
-`pytest --projections-update` rewrites `then` and `gone` of the cases that fail, so that they pass. It keeps comments
-and layout. It refuses what several cases share by an anchor (`&`). Review the changes before you commit them.
+`pytest --projections-update` rewrites what the cases that fail expect, so that they pass: `then`, `gone`, `quarantined`,
+`gives` of `asks` and `scores` of `ranks`. It keeps comments and layout. It refuses what several cases share by an anchor
+(`&`). Review the changes before you commit them.
 """
 
 PYTEST = """\

@@ -508,6 +508,57 @@ def test_update_rewrites_what_cases_expect_and_keeps_the_rest(run: Run, pytester
     assert (pytester.path / "a_cases.projections.yaml").read_text() == text
 
 
+ANSWERS = """
+# of all kinds
+rules:
+  table: {key: [PK, SK]}
+  entities:
+    Board: {key: {PK: "BOARD#{board}", SK: META}}
+    Score: {key: {PK: "BOARD#{board}", SK: "SCORE#{player}"}}
+  projections:
+    places: {from: Score, rank: {into: Board, by: score, digits: 4}}
+    total: {from: Score, aggregate: {into: Board, set: {total: sum(score)}}}
+  queries:
+    scores: {find: Score, by: [board]}
+cases:
+  - about: answers
+    when:
+      - put: {PK: BOARD#b, SK: META}
+      - put: {PK: BOARD#b, SK: SCORE#ann, score: 30}
+      - put: {PK: BOARD#b, SK: SCORE#ben, score: 20, note: "late"}
+      - put: {PK: BOARD#b, SK: SCORE#cem, score: 20}
+      - put: {PK: BOARD#b, SK: SCORE#dan, score: many}
+    then: any
+    quarantined: [{rule: places, key: [BOARD#b, SCORE#dan]}, {reason: another}]   # why
+    ranks: [{rule: places, board: {board: b}, scores: [1]}]    # the best first
+    asks:
+      - query: scores
+        with: {board: b}
+        gives: [{SK: SCORE#bob}, {SK: SCORE#ben, score: 1, note: late, city: Rome}]    # in order
+      - {query: scores, with: {board: none}, gives: [{SK: x}]}
+      - {query: scores, with: {board: b}, limit: 1, gives: []}
+      - {query: scores, with: {board: b}, limit: 1, page: 2, gives: [{SK: SCORE#ben}]}
+"""
+
+
+def test_update_rewrites_rejections_answers_and_boards(run: Run, pytester: pytest.Pytester) -> None:
+    result = run("--projections-update", a_cases=ANSWERS)
+    result.assert_outcomes(passed=1)
+    text = (pytester.path / "a_cases.projections.yaml").read_text()
+    for line in (
+        "# of all kinds",
+        "    quarantined: [{rule: places, key: [BOARD#b, SCORE#dan]}, "
+        '{ rule: total, key: { PK: "BOARD#b", SK: "SCORE#dan" } }]   # why',
+        "    ranks: [{rule: places, board: {board: b}, scores: [30, 20, 20]}]    # the best first",
+        '        gives: [{SK: "SCORE#ann"}, {SK: SCORE#ben, score: 20, note: late}, { SK: "SCORE#cem", score: 20 }, '
+        '{ SK: "SCORE#dan", score: many }]    # in order',
+        "      - {query: scores, with: {board: none}, gives: []}",
+        '      - {query: scores, with: {board: b}, limit: 1, gives: [{ PK: "BOARD#b", SK: "SCORE#ann", score: 30 }]}',
+        "      - {query: scores, with: {board: b}, limit: 1, page: 2, gives: [{SK: SCORE#ben}]}",
+    ):
+        assert line in text.split("\n"), text
+
+
 def test_update_refuses_what_other_cases_share(run: Run, pytester: pytest.Pytester) -> None:
     shared = f"""
 cases:
