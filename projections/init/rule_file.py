@@ -27,6 +27,7 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
     lines += _unknown([one for proposal in proposals for one in proposal.unknown])
     rules = [rule for proposal in proposals for rule in proposal.rules]
     active = [rule for rule in rules if not rule.doubt]
+    table = proposals[0].table.name
     uncertain = [rule for rule in rules if rule.state == "uncertain"]
     possible = [rule for rule in rules if rule.state == "possible"]
     if active:
@@ -40,7 +41,8 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
         lines += _comment(
             "Uncertain rules: most items of the sample agree with them, and some contradict them. The output of "
             "`projections init` has the keys of these items; texts are masked here. To try a rule, remove its # signs"
-            f"{where}. It is in shadow mode, too: `projections verify` then lists all items that it would change.",
+            f"{where}. It is in shadow mode, too: `projections verify --table {table}` lists all values that it would "
+            "change, also before you deploy.",
             "  ",
         )
         lines += [line for rule in uncertain for line in _as_comment(rule)]

@@ -217,6 +217,44 @@ def test_rules_in_shadow_mode_find_a_wrong_counter(
     assert stored("app", dynamodb_local_url) == in_order(as_left)
 
 
+def test_uncertain_rules_are_listed_and_verify_finds_the_predicted_changes_when_one_is_used(
+    tmp_path: Path, call: Call, tables: Any
+) -> None:
+    items = init_tables.social(8)
+    wrong = sorted((one for one in items if "likeCount" in one), key=lambda one: one["PK"]["S"])[:2]
+    for one in wrong:
+        one["likeCount"] = {"N": str(int(one["likeCount"]["N"]) + 3)}
+    options = tables(init_tables.INDEXED, items)
+    code, out, _ = call("init", tmp_path, *options)
+    assert code == 0
+    shown = out[out.index("Uncertain: ") :].split("\n\n")[0].splitlines()
+    counts = [int(one["likeCount"]["N"]) for one in wrong]
+    assert [line.strip() for line in shown[2:]] == [
+        *(f"- {one['PK']['S']} METADATA: stored {n}, computed {n - 3}" for one, n in zip(wrong, counts, strict=True)),
+        "Live, it would change likeCount of 2 Post items.",
+    ]
+    (rule,) = [
+        one
+        for one in json.loads(call("init", tmp_path, *options, "--force", "--json")[1])["rules"]
+        if one["state"] == "uncertain"
+    ]
+    assert (rule["name"], rule["active"], rule["contradiction"]["changes"]) == ("likesOfPost", False, 2)
+    assert rule["contradiction"]["examples"] == [
+        {"key": {"PK": one["PK"]["S"], "SK": "METADATA"}, "stored": str(n), "computed": str(n - 3)}
+        for one, n in zip(wrong, counts, strict=True)
+    ]
+    rules = tmp_path / "rules.yaml"
+    text = rules.read_text()
+    block = text[text.index("  # likesOfPost:") :].split("\n\n")[0]
+    rules.write_text(text.replace(block, block.replace("  # ", "  ")))
+    assert call("check", rules)[0] == 0
+    code, out, _ = call("verify", *options, "--rules", rules, "--select", "likesOfPost", "--patience", 0, "--json")
+    drift = json.loads(out)["drift"]
+    assert code == 1
+    assert {(one["rule"], one["attribute"]) for one in drift} == {("likesOfPost", "likeCount")}
+    assert len(drift) == 2
+
+
 @pytest.mark.deep
 def test_tests_of_a_proposal_fail_when_its_rules_are_wrong(tmp_path: Path, call: Call, tables: Any) -> None:
     table, items = init_tables.shop()
@@ -263,6 +301,11 @@ def test_a_small_sample_is_small_and_from_all_over_the_table(tables: Any, dynamo
     reading, pauses = Reading(), list[float]()
     sample = read_sample(dynamodb, "app", 128, 10.0, pauses.append, reading)
     assert (len(sample.items), sample.complete) == (128, False)
+    whole = {name for name in {one["PK"]["S"] for one in sample.items} if sample.has_all_of(name)}
+    assert whole
+    for name in whole:
+        counts = [sum(one["PK"]["S"] == name for one in some) for some in (sample.items, items)]
+        assert counts[0] == counts[1]
     assert len({one["PK"]["S"] for one in sample.items}) > 16
     assert sum(pauses) == pytest.approx(reading.units / 10, abs=0.2)
     table, _ = describe(dynamodb, "app")

@@ -43,6 +43,7 @@ __all__ = [
     "float_error",
     "identity",
     "judged",
+    "others",
     "probability",
     "unjudged",
 ]
@@ -55,6 +56,7 @@ _LEAST_VALUES = 3
 _MOST_PAIRS = 200
 _MOST_EXAMPLES = 3
 _LONGEST_SHOWN = 40
+_LONGEST_LIST = 120
 
 
 @dataclass(frozen=True)
@@ -217,18 +219,30 @@ def _others(found: Contradiction) -> int:
 
 def effect(found: Contradiction) -> str:
     """Return what the rule would do to the items of the sample if it were live."""
-    entity, attribute = found.entity, found.attribute
+    listed = effects(found.entity, found.attribute, found.changes, found.adds, found.removes, least=found.unseen > 0)
+    return f"live, it would {listed or f'change no {found.entity} item'}"
+
+
+def effects(entity: str, attribute: str, changes: int, adds: int, removes: int, *, least: bool = False) -> str:
+    """Return how many items a rule changes, as words; empty if none."""
     parts = [
-        f"{verb} {_items(number, entity)}"
+        f"{verb} {'at least ' if least else ''}{_items(number, entity)}"
         for verb, number in (
-            (f"change {attribute} of", found.changes),
-            (f"add {attribute} to", found.adds),
-            (f"remove {attribute} from", found.removes),
+            (f"change {attribute} of", changes),
+            (f"add {attribute} to", adds),
+            (f"remove {attribute} from", removes),
         )
         if number
     ]
-    listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else f"change no {entity} item"
-    return f"live, it would {'at least ' if found.unseen and parts else ''}{listed}"
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def others(every: Sequence[Case], entity: str, attribute: str, *, least: bool) -> str:
+    """Return what a rule that all compared items agree with would do to the other items, empty if nothing."""
+    adds = sum(case.stored is None and case.computed is not None for case in every)
+    removes = sum(case.stored is not None and case.computed is None for case in every)
+    listed = effects(entity, attribute, 0, adds, removes, least=least)
+    return f"; live, it would {listed}" if listed else ""
 
 
 def doubt(found: Contradiction) -> str:
@@ -280,16 +294,20 @@ def _shown(value: Value | None, *, hidden: bool = False) -> str:
             return str(content)
     if kind == "S":
         text = masked(content) if hidden else content
-        return '"' + (text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…") + '"'
+        return f'"{_cut(text, _LONGEST_SHOWN)}"'
+    if kind == "L" and content and not hidden:
+        return f"[{_cut(', '.join(map(_shown, content)), _LONGEST_LIST)}]"
     if kind == "L":
-        return (
-            f"a list of {len(content)}" if hidden or not content else "[" + ", ".join(map(_shown, content))[:120] + "]"
-        )
+        return f"a list of {len(content)}"
     if kind == "M" and not hidden:
         return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(content.items())) + "}"
     if kind == "BOOL":
         return "true" if content else "false"
     return f"a value of type {kind}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def float_error(stored: Value, computed: Value) -> bool:

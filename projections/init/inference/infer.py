@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from projections.init.inference.entities import understand
@@ -62,12 +63,18 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     )
 
 
-def _distinctly_named(rules: list[Rule]) -> list[Rule]:
-    """Return the rules with different names: a rule with counter-evidence gets the name of its attribute, if it must."""
+def _distinctly_named(rules: Sequence[Rule]) -> list[Rule]:
+    """Return the rules with different names: a rule that is a comment gets the name of its attribute, if it must."""
     names = Counter(rule.name for rule in rules)
-    return [
-        replace(rule, name=rule.name + pascal(rule.contradiction.attribute))
-        if rule.contradiction is not None and names[rule.name] > 1
-        else rule
-        for rule in rules
-    ]
+    taken = {rule.name for rule in rules if not rule.doubt}
+    found = []
+    for rule in rules:
+        if rule.doubt:
+            written = "".join(pascal(name) for name in rule.attributes)
+            name = rule.name + written if names[rule.name] > 1 else rule.name
+            while name in taken:
+                name += "Again"
+            taken.add(name)
+            rule = replace(rule, name=name)
+        found.append(rule)
+    return found

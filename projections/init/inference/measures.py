@@ -19,6 +19,7 @@ from projections.init.inference.contradictions import (
     float_error,
     identity,
     judged,
+    others,
 )
 from projections.init.inference.family import Family, parsed
 from projections.init.inference.proposal import Attribute, Relation, Rule
@@ -258,12 +259,19 @@ def _count_evidence(family: Family, attribute: str) -> str:
     if exact:
         more = f"; {len(others)} more could not be compared" if others else ""
         every = f"{len(exact)} of {len(exact)} {relation.parent} items"
-        return f"{attribute} is the number of {relation.child} items in {every}{more}"
+        return (
+            f"{attribute} is the number of {relation.child} items in {every}{more}{_others(family, attribute, 'count')}"
+        )
     of = f"of {len(with_it)} {relation.parent} items"
     return (
         f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the sample in "
         f"{len(with_it)} {of}; {_relation_evidence(family.link)}"
     )
+
+
+def _others(family: Family, attribute: str, measure: str) -> str:
+    every = _every(family, attribute, measure)
+    return others(every, family.link.relation.parent, attribute, least=not all(family.seen))
 
 
 def _agrees(case: Case) -> bool:
@@ -303,7 +311,10 @@ def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str
         if not measure.startswith(_OBVIOUS) and verdict.by_chance > _BY_CHANCE:
             continue
         of = f"{verdict.right} of {verdict.right} {relation.parent} items"
-        return measure, f"{attribute.name} is {_said(measure, relation)} in {of}"
+        return (
+            measure,
+            f"{attribute.name} is {_said(measure, relation)} in {of}{_others(family, attribute.name, measure)}",
+        )
     return None
 
 

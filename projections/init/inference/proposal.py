@@ -130,6 +130,14 @@ class Rule:
         return str(self.body["from"] if self.kind == "index" else self.body[self.kind]["into"])
 
     @property
+    def attributes(self) -> list[str]:
+        """The attributes that it writes."""
+        body = self.body[self.kind]
+        if self.kind == "top":
+            return [body["as"]]
+        return list(body if self.kind == "index" else body["set"] if self.kind == "aggregate" else body["attributes"])
+
+    @property
     def state(self) -> str:
         """`shadow`: in the rule file, in shadow mode. `uncertain` and `possible`: comments there, the first with items that
         contradict it.
