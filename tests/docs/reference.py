@@ -18,6 +18,7 @@ from errors_page import errors_page
 from guide import DOCS, ROOT, added
 from ledger_page import ledger_page
 from metrics_page import metrics_page
+from python_page import python_page
 from ruamel.yaml import YAML
 
 from projections.cli.main import COMMANDS, cli
@@ -359,6 +360,7 @@ PAGES = {
     "metrics.md": metrics_page,
     "ledger.md": ledger_page,
     "errors.md": errors_page,
+    "python.md": python_page,
 }
 """Pages in docs/, and what they must be."""
 
