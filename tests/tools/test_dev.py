@@ -166,7 +166,7 @@ def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None
         table.put("OTHER", "x")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 1}, lambda: running.text)
         running.until(
-            "INSERT  Like  USER#b · LIKE#POST#1  likes", "by likes: likeCount", "INSERT  (no entity)  OTHER · x"
+            "INSERT  Like  USER#b · LIKE#POST#1  likes", "by likes: likeCount: ", "INSERT  (no entity)  OTHER · x"
         )
         assert '→ POST#1 · METADATA  title "T"  byId' in running.text
         assert "write units" in running.text

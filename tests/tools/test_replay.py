@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,32 @@ def test_a_brief_replay_says_what_happened_and_shows_one_item_of_each_entity(run
     assert "+ likeCount 2 engagement count of Like" in lines
     assert not any(line.startswith("joinedAt") for line in lines)
     assert lines[-1] == "10 items not shown. Without --brief, all are printed."
+
+
+def test_a_brief_replay_of_real_records_shows_no_guards(run: Run, tmp_path: Path) -> None:
+    keys = {"PK": {"S": "POST#p1"}, "SK": {"S": "METADATA"}}
+    guards = [{"~engagement": {"M": {"at": {"S": str(number)}}}} for number in (1, 2)]
+    images = [
+        {**keys, "title": {"S": "Notes"}, "likeCount": {"N": "1"}, "old": {"S": "x"}, **guards[0]},
+        {**keys, "title": {"S": "Notes"}, "likeCount": {"N": "2"}, "new": {"N": "1.0"}, **guards[1]},
+        {**keys, "title": {"S": "Notes"}, "likeCount": {"N": "2"}, "new": {"N": "1"}, **guards[0]},
+        {**keys, "title": {"S": "Notes"}, "likeCount": {"N": "2"}, "new": {"N": "1.0"}, **guards[0]},
+    ]
+    event = tmp_path / "real.json"
+    event.write_text(json.dumps({"Records": [
+        {
+            "eventName": "MODIFY",
+            "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/app/stream/2026-01-01T00:00:00.000",
+            "dynamodb": {"Keys": keys, "OldImage": old, "NewImage": new, "SequenceNumber": str(100 + number)},
+        }
+        for number, (old, new) in enumerate(pairwise(images))
+    ]}))  # fmt: skip
+    _, text = run("--brief", event)
+    assert [" ".join(line.split()) for line in text.splitlines()[1:4]] == [
+        "1 an item POST#p1 · METADATA likeCount: 1 → 2, new: 1, old is removed",
+        "2 an item POST#p1 · METADATA only guards change",
+        "3 an item POST#p1 · METADATA is written without a change",
+    ]
 
 
 def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run: Run, tmp_path: Path) -> None:

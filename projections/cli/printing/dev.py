@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from projections.cli.printing.changes import happened
 from projections.cli.printing.diff import as_data, print_difference
 from projections.dev.delivery import Delivery, Totals, Written
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import ItemKey
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings import Finding
-from projections.language.values import changed_attributes, plain_item
+from projections.language.values import plain_item
 from projections.terminal import Styled, console, count, print_line, styled, units
 
 __all__ = ["Printer"]
@@ -115,7 +116,7 @@ class Printer:
         rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
             by = ", ".join(due) or "a rule"
-            line += styled("  [dim]by {}: {}[/]", by, _changed(record.old, record.new, self._prefix))
+            line += styled("  [dim]by {}: {}[/]", by, happened(record, self._prefix))
         if rules:
             line += styled("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
         elif not own and report.entity is not None and not (alone and alone.written):
@@ -220,14 +221,3 @@ def _written(written: Written) -> Styled:
     parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
     parts += [f"without {name}" for name in written.removed]
     return styled("{}  {}{}", key, ", ".join(parts), by)
-
-
-def _changed(old: Image | None, new: Image | None, prefix: str) -> str:
-    """Return what changed in a record, without guards."""
-    if new is None:
-        return "deleted"
-    if old is None:
-        return "created"
-    names = [name for name in changed_attributes(old, new) if not name.startswith(prefix)]
-    parts = [f"{n} {value_words(old.get(n), 24)} → {value_words(new.get(n), 24)}" for n in names]
-    return ", ".join(parts) or "only its guard"

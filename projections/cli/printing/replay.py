@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from projections.cli.printing.changes import happened, value_text
 from projections.cli.printing.queries import columns_of, print_items
 from projections.engine.store import Image, ItemKey
-from projections.inspect.explain.words import encoded_words, key_words, short
-from projections.language.values import plain, plain_item
+from projections.inspect.explain.words import encoded_words, key_words
+from projections.language.values import plain_item
 from projections.terminal import console, count, print_grid, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from projections.engine.records import Record
     from projections.inspect.explain.records import RecordReport
     from projections.inspect.explain.unused import Unused
     from projections.language.access.questions import Query
@@ -132,7 +131,7 @@ def print_replay(
     if verbose:
         _print_records(out, reports)
     if brief:
-        _print_events(out, reports)
+        _print_events(out, reports, program.guard_prefix)
     written, created = origins(program.typed), creators(program.typed)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
     shown = [one for one in items if one.origins or internal or one.creator]
@@ -221,18 +220,18 @@ def _print_item(out: Console, program: Program, one: _Derived, *, internal: bool
             continue
         if origin is not None:
             rows.append(
-                [("+", "green"), (name, ""), (_value(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
+                [("+", "green"), (name, ""), (value_text(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
             )
         elif derived_only:
             continue
         elif not name.startswith(program.guard_prefix):
-            rows.append([(" ", ""), (name, "dim"), (_value(value), "dim")])
+            rows.append([(" ", ""), (name, "dim"), (value_text(value), "dim")])
         elif internal:
-            rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
+            rows.append([(" ", ""), (name, "dim"), (value_text(value, 200), "dim")])
     print_grid(out, rows)
 
 
-def _print_events(out: Console, reports: Sequence[RecordReport]) -> None:
+def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) -> None:
     """Print what each record says, in words."""
     seen: set[Any] = set()
     rows = []
@@ -244,21 +243,9 @@ def _print_events(out: Console, reports: Sequence[RecordReport]) -> None:
         again = ", delivered again" if sequence in seen else ""
         seen.add(sequence)
         what = [(str(number), "dim"), (report.entity or "an item", "")]
-        rows.append([*what, (key_words(record.key), "bold"), (f"{_happened(record)}{again}", "")])
+        rows.append([*what, (key_words(record.key), "bold"), (f"{happened(record, prefix)}{again}", "")])
     out.print(styled("[bold]{}[/]", count(len(reports), "event")))
     print_grid(out, rows)
-
-
-def _happened(record: Record) -> str:
-    """Return what a record says of its item: `is created`, `is deleted`, or its changed attributes."""
-    if record.old is None or record.new is None:
-        return "is created" if record.new is not None else "expires" if record.expired else "is deleted"
-    old, new = record.old, record.new
-    changed = [name for name in new if name in old and new[name] != old[name]]
-    parts = [f"{name}: {_value(old[name], 24)} → {_value(new[name], 24)}" for name in changed]
-    parts += [f"{name}: {_value(new[name], 24)}" for name in new if name not in old]
-    parts += [f"{name} is removed" for name in old if name not in new]
-    return ", ".join(parts) or "is written without a change"
 
 
 def _print_records(out: Console, reports: Sequence[RecordReport]) -> None:
@@ -353,12 +340,6 @@ def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(keys, Mapping):
         return {}
     return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
-
-
-def _value(value: Mapping[str, Any], longest: int = 48) -> str:
-    tag = next(iter(value))
-    text = str(value[tag]) if tag in ("S", "N") else json.dumps(plain(value), ensure_ascii=False)
-    return short(text, longest)
 
 
 def visible(image: Image, prefix: str, internal: bool) -> dict[str, Any]:
