@@ -8,6 +8,7 @@ READY := .venv/.ready
 SAM_READY := .venv-sam/.ready
 CHECKOV_READY := .venv-checkov/.ready
 DOCS_READY := .venv-docs/.ready
+CDK_READY := .venv-cdk/.ready
 HISTORIES ?= 12000# for each of sixteen rule files, and a tenth for each of the other patterns: 208,800 in all
 JOBS ?= 2
 SEED ?= 1000000
@@ -28,7 +29,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
 	$(PYTEST) -m "not deep"
 
-deep: $(READY) $(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) ## Run the other tests: searches, long properties, deployments, runbooks
+deep: $(READY) $(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) $(CDK_READY) ## Run the other tests: searches, long properties, deployments, runbooks
 	$(PYTEST) -m deep
 
 lint: $(READY) ## Check style and layout
@@ -118,11 +119,14 @@ $(READY): pyproject.toml
 	fi
 	touch $@
 
-# Environments of their own: aws-sam-cli and checkov pin boto3 to one version each, and nobody needs MkDocs but `make docs`.
+# Environments of their own: aws-sam-cli and checkov pin boto3 to one version each, and nobody needs MkDocs but `make docs`, and
+# CDK but its tests.
 $(SAM_READY): wanted = $(SAM_VERSION)
 $(CHECKOV_READY): wanted = $(CHECKOV_VERSION)
 $(DOCS_READY): wanted = $(DOCS_VERSION)
-$(SAM_READY) $(CHECKOV_READY) $(DOCS_READY): $(READY) Makefile
+$(CDK_READY): wanted = .[cdk]
+$(CDK_READY): pyproject.toml
+$(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) $(CDK_READY): $(READY) Makefile
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	if test -x $(BIN)/uv; \
 	then $(BIN)/uv pip install --quiet --python $(@D)/bin/python '$(wanted)'; \
