@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from emulators import SCRIPTS, browser_script
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from site_markdown import for_site
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -52,7 +54,7 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links to files outside docs/ to their pages."""
+    """Point links to files outside docs/ to their pages, and write lists and tables as MkDocs needs them."""
     name = page.file.src_uri
     place = origins().get(name, DOCS / name)
 
@@ -63,7 +65,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         target = posixpath.relpath(uri((place.parent / link).resolve()), posixpath.dirname(name) or ".")
         return f"{label}({target}{anchor})"
 
-    return replaced(markdown, pointed)
+    return for_site(replaced(markdown, pointed))
 
 
 def linked() -> set[Path]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from guide import DOCS, blocks
+from guide import DOCS, ROOT
 from place import Place
+
+sys.path.append(str(ROOT / "tests/deploy"))
+
+from runbook import page_blocks
 
 PAGE = (DOCS / "operations.md").read_text()
 STEPS = (DOCS / "how-to/erase-a-person.md").read_text()
@@ -71,7 +76,7 @@ def naming(items: list[Any]) -> list[Any]:
 def command(words: str) -> dict[str, str]:
     """The options of a command of the page, by their names."""
     (line,) = [
-        line for block in blocks(STEPS) if block.language == "sh" for line in block.text.splitlines()
+        line for block in page_blocks(STEPS) if block.language == "sh" for line in block.text.splitlines()
         if line.startswith(f"aws {words}")
     ]  # fmt: skip
     given = shlex.split(line)

@@ -43,6 +43,17 @@ def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, 
         assert (tab.text_content("h1") or "").replace("¶", "").strip() == heading.replace("`", "")
 
 
+def test_lists_and_tables_are_as_the_pages_write_them(site: Path, watched: Callable[..., Page]) -> None:
+    """Python-Markdown ends a numbered list at a block that has less than four spaces, and shows backslashes in tables."""
+    tab = watched((site / "index.html").as_uri())
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix().replace("README.md", "index.md").replace(".md", ".html")
+        tab.goto((site / name).as_uri())
+        lists = "[...document.querySelectorAll('article ol')].filter(one => one.children.length === 1).length"
+        assert tab.evaluate(lists) == 0, f"{name} has a numbered list of one step"
+        assert "\\|" not in " ".join(tab.locator("article table code").all_text_contents()), name
+
+
 def test_diagrams_are_drawn(site: Path, watched: Callable[..., Page]) -> None:
     tab = watched((site / "how-it-works.html").as_uri())
     tab.wait_for_function("document.querySelectorAll('div.mermaid').length === 2", timeout=20_000)

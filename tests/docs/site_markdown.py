@@ -1,0 +1,35 @@
+"""Markdown of GitHub as Markdown of Python: the pages of docs/ are read there, and MkDocs builds the site from them.
+
+GitHub aligns the parts of a list item with its text. Python-Markdown needs four spaces: with fewer, a block of code ends the
+list, and the numbers begin again. In a table, GitHub needs `\\|` for a bar in code. Python-Markdown would
+show the backslash.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["for_site"]
+
+_ITEM = re.compile(r"^( *)([-*]|\d+\.) +(?=\S)")
+_CODE = re.compile(r"`[^`]+`")
+
+
+def for_site(markdown: str) -> str:
+    """Return a page as MkDocs needs it."""
+    lines, width, fenced = list[str](), 0, False
+    for line in markdown.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent < width and not fenced:
+            width = 0
+        item = _ITEM.match(line) if not fenced else None
+        if width and line.strip():
+            line = " " * (4 - width) + line
+        elif item and not item[1]:
+            width = len(item[0])
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        if line.startswith("|") and not fenced:
+            line = _CODE.sub(lambda found: found[0].replace("\\|", "|"), line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
