@@ -101,7 +101,7 @@ def _scenario(rule: Rule, proposal: Proposal, items: Sequence[Invented]) -> Iter
 
 
 def _relation(rule: Rule, proposal: Proposal) -> Relation | None:
-    source, into = rule.body["from"], rule.body[rule.kind]["into"]
+    source, into = rule.body["from"], rule.into
     child, parent = (into, source) if rule.kind == "embed" else (source, into)
     for one in proposal.relations:
         if (one.child, one.parent) == (child, parent) and _is_of(rule, one):

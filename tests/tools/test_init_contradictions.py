@@ -62,14 +62,18 @@ def predicted(rule: Rule) -> tuple[int, int, int]:
     return found.changes, found.adds, found.removes
 
 
+def values(one: Item, names: Sequence[str]) -> list[object]:
+    return [contradictions.identity(one.get(name)) for name in names]
+
+
 def happens(found: Proposal, rule: Rule, items: Sequence[Item]) -> tuple[int, int, int]:
     """How many items' attribute the rule changes, adds and removes, according to the oracle."""
     assert rule.contradiction is not None
-    name, after = rule.contradiction.attribute, live(found, rule, items)
-    pairs = [(one.get(name), after[key_of(one, found.table)].get(name)) for one in items]
-    differing = [(a, b) for a, b in pairs if contradictions.identity(a) != contradictions.identity(b)]
-    added = sum(a is None for a, _ in differing)
-    removed = sum(b is None for _, b in differing)
+    names, after = rule.contradiction.attribute.split(" and "), live(found, rule, items)
+    pairs = [(values(one, names), values(after[key_of(one, found.table)], names)) for one in items]
+    differing = [(a, b) for a, b in pairs if a != b]
+    added = sum(set(a) == {None} for a, _ in differing)
+    removed = sum(set(b) == {None} for _, b in differing)
     return len(differing) - added - removed, added, removed
 
 
@@ -169,7 +173,7 @@ def recall(pattern: str) -> Iterator[tuple[str, str, bool]]:
             same = [
                 one
                 for one in of_state(found, "uncertain")
-                if one.contradiction and (one.into, one.contradiction.attribute) == (rule.into, attribute)
+                if one.contradiction and one.into == rule.into and attribute in one.attributes
                 if one.body["from"] == rule.body["from"]
                 if {tuple(example.key.values()) for example in one.contradiction.examples} == keys
             ]
@@ -345,3 +349,52 @@ def test_children_outside_the_sample_do_not_contradict_a_counter() -> None:
     assert found.contradiction is not None
     assert found.contradiction.judged - found.contradiction.right == found.contradiction.changes == 1
     assert "Not all Booking items were read" in found.contradiction.note
+
+
+# --- keys of indexes ---
+
+
+def tickets() -> list[Item]:
+    """Tickets of customers; open ones are in an index."""
+    chance = random.Random(9)
+    items = []
+    for number in range(40):
+        status = chance.choice(["open", "open", "closed", "waiting"])
+        own = {"status": status, "due": f"2026-03-{chance.randint(10, 28)}", "agentId": f"a{chance.randint(1, 5)}"}
+        keys = {"GSI1PK": f"OPEN#{own['agentId']}", "GSI1SK": f"{own['due']}#t{number:02d}"} if status == "open" else {}
+        items.append(item(PK=f"TICKET#t{number:02d}", SK="INFO", **own, **keys))
+    return items
+
+
+SPARSE = {"GSI1PK": "OPEN#{agentId}", "GSI1SK": "{due}#{ticketId}"}
+
+
+def test_sparse_index_keys_are_found_with_their_condition() -> None:
+    found = proposal(tickets())
+    (rule,) = of_state(found, "shadow")
+    assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
+    assert live(found, rule, tickets()) == {key_of(one, INDEXED): one for one in tickets()}
+
+
+def test_sparse_index_keys_that_are_wrong_on_few_items_are_uncertain() -> None:
+    items = tickets()
+    some = [one for one in items if one["status"] == {"S": "open"}]
+    some[0]["status"] = {"S": "closed"}  # the keys remain
+    some[1]["GSI1PK"] = {"S": "OPEN#a9"}
+    del some[2]["GSI1PK"], some[2]["GSI1SK"]
+    found = proposal(items)
+    (rule,) = of_state(found, "uncertain")
+    assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
+    assert predicted(rule) == happens(found, rule, items) == (1, 1, 1)
+    assert rule.contradiction is not None
+    assert {one.key["PK"] for one in rule.contradiction.examples} == {one["PK"]["S"] for one in some[:3]}
+
+
+def test_keys_of_an_index_that_are_stale_in_few_items_are_an_uncertain_rule() -> None:
+    items = init_tables.social()
+    for one in [one for one in items if one["SK"]["S"].startswith("COMMENT")][:3]:
+        one["GSI1PK"] = {"S": "someone-else"}
+    rule = uncertain(proposal(items), "GSI1PK and GSI1SK")
+    assert rule.body == {"from": "Comment", "index": {"GSI1PK": "AUTHOR#{userId}", "GSI1SK": "{createdAt}"}}
+    assert predicted(rule) == (3, 0, 0)
+    assert not rule.refused

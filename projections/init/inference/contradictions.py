@@ -299,8 +299,8 @@ def _shown(value: Value | None, *, hidden: bool = False) -> str:
         return f"[{_cut(', '.join(map(_shown, content)), _LONGEST_LIST)}]"
     if kind == "L":
         return f"a list of {len(content)}"
-    if kind == "M" and not hidden:
-        return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(content.items())) + "}"
+    if kind == "M":
+        return "{" + ", ".join(f"{name}: {_shown(one, hidden=hidden)}" for name, one in sorted(content.items())) + "}"
     if kind == "BOOL":
         return "true" if content else "false"
     return f"a value of type {kind}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from projections.init.inference.entities import understand
 from projections.init.inference.family import Family
+from projections.init.inference.indexes import index_rules
 from projections.init.inference.kinds import set_kinds, type_attribute
 from projections.init.inference.lists import list_rules
 from projections.init.inference.measures import contradicted_rules, count_rules, idea_rules, tries_of
@@ -48,6 +49,7 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     rules += list_rules(families, table, taken)
     rules += contradicted_embeds(others, table, sample.complete, taken)
     rules += contradicted_rules(families, table, taken, tries)
+    rules += index_rules(groups, table, separator)
     rules = _distinctly_named(rules)
     ideas = [*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS]
     return Proposal(

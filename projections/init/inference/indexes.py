@@ -1,0 +1,199 @@
+"""Keys of indexes that most items of an entity have, by templates and a condition, as an `index` rule writes them.
+
+A key that (nearly) all items have, and that always follows from other attributes, is an `index_key` of the entity instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from projections.init.inference.contradictions import Case, Verdict, contradiction, doubt, judged
+from projections.init.inference.entities import Group
+from projections.init.inference.proposal import Rule
+from projections.init.inference.rows import Row, cut
+from projections.init.inference.words import is_marker, lower_camel, pascal
+from projections.init.table import Table
+from projections.language.syntax import PATH
+from projections.language.values import Value
+
+__all__ = ["index_rules"]
+
+_MOSTLY = 0.75
+_LEAST = 3
+_MOST_VALUES = 8
+_BY_CHANCE = 0.05
+
+
+@dataclass(frozen=True)
+class _Template:
+    """The text of a template, and its value for an item."""
+
+    text: str
+    render: Callable[[Row], str | None]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    body: dict[str, Any]
+    cases: Sequence[Case]
+    condition: str
+
+
+def index_rules(groups: Sequence[Group], table: Table, separator: str) -> Iterator[Rule]:
+    """Yield a rule for the keys of each index that items of an entity have, if all items agree with it, or most."""
+    found = [
+        (group, index, candidates)
+        for group in groups
+        for index in table.indexes
+        if (candidates := list(_candidates(group, index, table, separator)))
+    ]
+    tries = sum(len(candidates) for *_, candidates in found)
+    for group, index, candidates in found:
+        verdicts = [(judged(one.cases, tries), one) for one in candidates]
+        usable = [one for one in verdicts if one[0].accepted or (one[0].all_right and one[0].by_chance <= _BY_CHANCE)]
+        if usable:
+            verdict, candidate = max(usable, key=lambda one: one[0].rank)
+            own = {name: text for name, text in group.entity.index_key.items() if name not in candidate.body["index"]}
+            group.entity = replace(group.entity, index_key=own)  # only one of application and rule writes a key
+            yield _rule(group, index, candidate, verdict, table)
+
+
+def _rule(group: Group, index: str, candidate: _Candidate, verdict: Verdict, table: Table) -> Rule:
+    entity = group.entity.name
+    written = " and ".join(candidate.body["index"])
+    of = f"{verdict.right} of {len(verdict.cases)} {entity} items"
+    have = sum(case.stored is not None for case in candidate.cases)
+    evidence = f"{written} follow from other attributes{candidate.condition} in {of}; {have} have them"
+    rule = Rule(f"{lower_camel(entity)}In{pascal(index) or 'Index'}", candidate.body, evidence)
+    if verdict.all_right:
+        return rule
+    found = contradiction(verdict, candidate.cases, group, written, table)
+    return replace(rule, doubt=doubt(found), contradiction=found)
+
+
+def _candidates(group: Group, index: str, table: Table, separator: str) -> Iterator[_Candidate]:
+    partition, sort = table.indexes[index]
+    keys = [one for one in (*partition, *sort) if one[0] not in table.key_names]
+    ordinary = {one.name for one in group.entity.attributes}
+    unusable = any(name in ordinary or not PATH.fullmatch(name) or "." in name for name, _ in keys)
+    with_it = [row for row in group.rows if all(kind in row.item.get(name, {}) for name, kind in keys)]
+    known = any(_is_known(name, group) for name, _ in partition)  # rules find children by it
+    if not keys or unusable or known or len(with_it) < _LEAST:
+        return
+    templates = {name: _template(group, name, kind, with_it, separator) for name, kind in keys}
+    written = {name: one for name, one in templates.items() if one is not None}
+    if len(written) < len(templates) or not any("{" in one.text for one in written.values()):
+        return
+    stored = [_stored(row, [name for name, _ in keys]) for row in group.rows]
+    computed = [_computed(row, written, dict(keys)) for row in group.rows]
+    form = {name: one.text for name, one in written.items()}
+    entity = group.entity.name
+    yield _Candidate({"from": entity, "index": form}, _cases(group.rows, stored, computed), "")
+    for attribute, values in _conditions(group, with_it):
+        fits = [_scalar(row, attribute) in values for row in group.rows]
+        chosen = [value if fit else None for value, fit in zip(computed, fits, strict=True)]
+        body = {"from": entity, "where": {attribute: sorted(values)}, "index": form}
+        yield _Candidate(body, _cases(group.rows, stored, chosen), f" and a condition on {attribute}")
+
+
+def _is_known(name: str, group: Group) -> bool:
+    """Return whether a key is an `index_key` of the entity with a template that says more than its own name."""
+    return group.entity.index_key.get(name, _itself(name)) != _itself(name)
+
+
+def _itself(name: str) -> str:
+    return "{" + name + "}"
+
+
+def _cases(rows: Sequence[Row], stored: Sequence[Value | None], computed: Sequence[Value | None]) -> list[Case]:
+    return [Case(*one) for one in zip(rows, stored, computed, strict=True)]
+
+
+def _stored(row: Row, names: Sequence[str]) -> Value | None:
+    found = {name: row.item[name] for name in names if name in row.item}
+    return {"M": found} if found else None
+
+
+def _computed(row: Row, templates: dict[str, _Template], kinds: dict[str, str]) -> Value | None:
+    texts = {name: one.render(row) for name, one in templates.items()}
+    if None in texts.values():
+        return None
+    return {"M": {name: {kinds[name]: text} for name, text in texts.items()}}
+
+
+def _conditions(group: Group, with_it: Sequence[Row]) -> Iterator[tuple[str, set[str | bool]]]:
+    """Yield attributes with few values, and the values that most items with the index keys have."""
+    has = {id(row) for row in with_it}
+    for attribute in group.entity.attributes:
+        if attribute.type not in ("S", "BOOL") or not PATH.fullmatch(attribute.name) or "." in attribute.name:
+            continue
+        every = Counter(value for row in group.rows if (value := _scalar(row, attribute.name)) is not None)
+        if not 2 <= len(every) <= _MOST_VALUES:
+            continue
+        present = Counter(_scalar(row, attribute.name) for row in group.rows if id(row) in has)
+        values = {value for value, count in every.items() if 2 * present[value] > count}
+        if values and len(values) < len(every):
+            yield attribute.name, values
+
+
+def _scalar(row: Row, name: str) -> str | bool | None:
+    value = row.item.get(name, {})
+    found = value.get("S", value.get("BOOL"))
+    return found if isinstance(found, str | bool) else None
+
+
+# Templates
+
+
+def _template(group: Group, name: str, kind: str, rows: Sequence[Row], separator: str) -> _Template | None:
+    """Return the template that gives the key of most rows."""
+    if kind == "B":
+        return None
+    names = [one.name for one in group.entity.variables]
+    names += [one.name for one in group.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
+    if kind == "N":
+        source = _source(names, rows, [row.text(name) for row in rows])
+        return _Template("{" + source + "}", lambda row: row.text(source)) if source else None
+    cuts = [(row, *cut(row.item[name]["S"], separator)) for row in rows]
+    ((glue, count),) = Counter(between for *_, between in cuts).most_common(1)
+    if count < _MOSTLY * len(rows):
+        return None
+    alike = [(row, parts) for row, parts, between in cuts if between == glue]
+    pieces: list[tuple[str | None, str]] = []
+    for number in range(len(glue) + 1):
+        texts = [parts[number] for _, parts in alike]
+        source = _source(names, [row for row, _ in alike], texts)
+        ((text, same),) = Counter(texts).most_common(1)
+        constant = same >= _MOSTLY * len(texts) and (is_marker(text) or not text)
+        if constant and (source is None or number == 0):
+            pieces.append((None, text))
+        elif source is not None:
+            pieces.append((source, ""))
+        else:
+            return None
+    signs = (*glue, "")
+    shown = "".join(
+        ("{" + source + "}" if source else text.replace("{", "{{").replace("}", "}}")) + sign
+        for (source, text), sign in zip(pieces, signs, strict=True)
+    )
+
+    def render(row: Row) -> str | None:
+        texts = [row.text(source) if source else text for source, text in pieces]
+        if None in texts:
+            return None
+        return "".join(f"{text}{sign}" for text, sign in zip(texts, signs, strict=True))
+
+    return _Template(shown, render)
+
+
+def _source(names: Sequence[str], rows: Sequence[Row], texts: Sequence[str | None]) -> str:
+    """Return the variable or attribute that equals most of the texts, empty if there is none."""
+    best, most = "", _MOSTLY * len(rows)
+    for name in names:
+        same = sum(row.text(name) == text is not None for row, text in zip(rows, texts, strict=True))
+        if same >= most and (not best or same > most):
+            best, most = name, same
+    return best
