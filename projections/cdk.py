@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Fn, Stack, Token
+from aws_cdk import Annotations, Fn, Stack, Token
 from aws_cdk.aws_cloudwatch import CfnAlarm
 from aws_cdk.aws_dynamodb import CfnTable, ITable
 from aws_cdk.aws_lambda import CfnFunction
@@ -63,7 +63,9 @@ class Projections(Construct):
         with tempfile.TemporaryDirectory() as directory:
             if code is None:
                 code = Path(directory) / "functions.zip"
-                write_archive(rules, code)
+                _, remarks = write_archive(rules, code)
+                for remark in remarks.splitlines():
+                    Annotations.of(self).add_info(remark)
             package = Asset(self, "Package", path=str(code))
             file = Path(directory) / "template.json"
             file.write_text(json.dumps(template), encoding="utf-8")

@@ -29,6 +29,9 @@ Template = dict[str, Any]
 NOTES = "DynamoDBProjections"
 """The entry in the template's metadata that has its checksum, and the suffix of each table's parameters."""
 
+_NO_LINT = {"cfn-lint": {"config": {"ignore_checks": ["W1030"]}}}
+"""cfn-lint takes the default of a parameter for its value, also in a branch that is not taken then."""
+
 CODE: Mapping[str, Mapping[str, Any]] = {
     "CodeBucket": {
         "Type": "String",
@@ -51,7 +54,7 @@ def cloudformation_template(deployment: Deployment) -> Template:
     groups = value_at(data, "Metadata", "AWS::CloudFormation::Interface", "ParameterGroups")
     groups.insert(0, {"Label": {"default": "Package"}, "Parameters": list(CODE)})
     tables = {table.name: table.suffix for table in deployment.tables}
-    template["Metadata"] = {**data["Metadata"], NOTES: {"Tables": tables, "Checksum": UNSIGNED}}
+    template["Metadata"] = {**data["Metadata"], **_NO_LINT, NOTES: {"Tables": tables, "Checksum": UNSIGNED}}
     template["Parameters"] = {**CODE, **data["Parameters"]}
     template["Resources"] = {}
     shared = mapping_at(data, "Globals", "Function")

@@ -185,6 +185,17 @@ def test_construct_makes_the_resources_of_the_template_for_the_table_of_the_app(
     assert digest(python_app.package) == digest(archive)
 
 
+def test_check_compares_what_cdk_made_with_the_rules(python_app: Assembly, tmp_path: Path) -> None:
+    template = python_app.template
+    (table,) = [one for one in template["Resources"].values() if "GlobalSecondaryIndexes" in one.get("Properties", {})]
+    command = [sys.executable, "-m", "projections", "check", RULES, "--json", "--template"]
+    assert json.loads(run(*command, python_app.directory / "Shop.template.json", cwd=tmp_path))["findings"] == []
+    del table["Properties"]["GlobalSecondaryIndexes"]
+    (tmp_path / "broken.json").write_text(json.dumps(template))
+    found = subprocess.run([*command, "broken.json"], cwd=tmp_path, text=True, capture_output=True, check=False)
+    assert (found.returncode, "GSI1" in found.stdout) == (1, True)
+
+
 def as_text(value: Any) -> Any:
     """A part of a template with numbers and truth values as text: CDK writes `true` for `"true"`."""
     if isinstance(value, list):

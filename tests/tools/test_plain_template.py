@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,19 @@ def test_each_parameter_is_a_variable_of_the_terraform_module_and_each_output_it
 def test_variables_have_the_names_of_parameters_in_snake_case() -> None:
     names = ("ExistingTableNameOrderLines2", "KmsKeyArn", "Runtime")
     assert [*map(variable, names)] == ["existing_table_name_order_lines2", "kms_key_arn", "runtime"]
+
+
+@pytest.mark.deep
+def test_cfn_lint_finds_nothing_in_the_templates(tmp_path: Path) -> None:
+    template = cloudformation_template(deployment(RULE_FILES[1]))
+    (tmp_path / "plain.json").write_text(json.dumps(template))
+    valued = with_values(template, {"KmsKeyArn": "arn:aws:kms:us-east-1:111122223333:key/1"})
+    (tmp_path / "valued.json").write_text(json.dumps(valued))
+    lint = Path(sys.executable).with_name("cfn-lint")
+    done = subprocess.run(
+        [lint, "plain.json", "valued.json"], cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_options_of_other_formats_are_refused(run: Run) -> None:
