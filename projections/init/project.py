@@ -61,7 +61,12 @@ class Existing:
 def example(project: str) -> dict[str, str]:
     """Return path → text of each file of a project with the example."""
     rules = _read("example/rules.yaml")
-    files = _common(project, rules, "customers and orders (an example)", None)
+    files = _common(
+        project,
+        rules,
+        "customers and orders, an example. Replace it, and the files in `events` and `tests`, with your own",
+        None,
+    )
     files["tests/orders.projections.yaml"] = _read("example/orders.projections.yaml")
     return {**files, **{f"events/{name}": _read(f"example/{name}") for name in ("items.json", "later-changes.json")}}
 

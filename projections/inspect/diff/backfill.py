@@ -57,12 +57,8 @@ _NOT_ONCE = "recorded values are replaced by those of today, and no rule can res
 _NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
 
 ASSUMPTIONS = (
-    "Units of on-demand tables, for items of at most 1 KB with one contribution each that is not stored yet (a correct one "
-    "costs its reads only). Scans read all tables and the ledger twice: 250 units per 1000 items each time, once for all "
-    "rules. A target whose items are on several pages of 500 costs two more units for each page (six with shards). Each "
-    "transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in further indexes "
-    "costs another unit for each. Prices are those of us-east-1. `projections backfill --dry-run` measures the cost on the "
-    "tables."
+    "Units of on-demand tables, for items of at most 1 KB; prices of us-east-1. docs/cost.md#backfills lists all assumptions. "
+    "`projections backfill --dry-run` measures the cost on the tables."
 )
 
 

@@ -161,7 +161,7 @@ def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
 
 def _note(new: Document, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
-        return "" if made else "the values of the application are overwritten"
+        return "" if made else "if the application writes it, its values are overwritten"
     if after is not None:
         return ""
     fate = new.retired.get(before)
