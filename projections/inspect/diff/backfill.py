@@ -57,8 +57,8 @@ _NOT_ONCE = "recorded values are replaced by those of today, and no rule can res
 _NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
 
 ASSUMPTIONS = (
-    "Units of on-demand tables, for items of at most 1 KB; prices of us-east-1. docs/cost.md#backfills lists all assumptions. "
-    "`projections backfill --dry-run` measures the cost on the tables."
+    "Units of on-demand tables, for items of at most 1 KB; prices of us-east-1. docs/cost.md#backfills lists all "
+    "assumptions. `projections backfill --dry-run` measures the cost on the tables."
 )
 
 
