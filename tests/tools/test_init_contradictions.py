@@ -344,11 +344,29 @@ def test_children_outside_the_sample_do_not_contradict_a_counter() -> None:
         one for one in of_state(proposal(items[::2], complete=False), "shadow") if "bookingCount" in str(one.body)
     ]
     assert "is not less than the number of Booking items in the sample" in rule.evidence
-    infos(items[::2])[1]["bookingCount"] = {"N": "0"}
+    chosen = next(one for one in infos(items[::2]) if sum(b["PK"] == one["PK"] and "paid" in b for b in items[::2]))
+    chosen["bookingCount"] = {"N": "0"}
     found = uncertain(proposal(items[::2], complete=False), "bookingCount")
     assert found.contradiction is not None
     assert found.contradiction.judged - found.contradiction.right == found.contradiction.changes == 1
     assert "Not all Booking items were read" in found.contradiction.note
+
+
+def test_a_number_that_is_less_than_the_children_in_the_sample_is_wrong_in_any_part_of_a_table() -> None:
+    items = classes()
+    last = infos(items)[-1]
+    last["bookingCount"] = {"N": "0"}
+    found = uncertain(proposal(items, complete=False, cut=frozenset({"CLASS#c15"})), "bookingCount")
+    assert found.contradiction is not None
+    assert (found.contradiction.right, found.contradiction.judged, found.contradiction.unseen) == (15, 16, 0)
+
+
+def test_a_copy_states_which_attributes_differ() -> None:
+    table, items = init_tables.copies()
+    for one in [one for one in items if one["SK"]["S"] == "METADATA"][:2]:
+        one["title"] = {"S": "Former title"}
+    (rule,) = [one for one in proposal(items, table).rules if one.kind == "copy"]
+    assert rule.evidence.endswith("; they differ in title of 2")
 
 
 # --- keys of indexes ---

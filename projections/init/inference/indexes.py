@@ -125,13 +125,18 @@ def _computed(row: Row, templates: dict[str, _Template], kinds: dict[str, str]) 
 
 
 def _conditions(group: Group, with_it: Sequence[Row]) -> Iterator[tuple[str, set[str | bool]]]:
-    """Yield attributes with few values, and the values that most items with the index keys have."""
+    """Yield attributes with few words as values, such as a status, and the values that most items with the index keys have.
+
+    These words are in the rule file; other texts of the table are not.
+    """
     has = {id(row) for row in with_it}
     for attribute in group.entity.attributes:
         if attribute.type not in ("S", "BOOL") or not PATH.fullmatch(attribute.name) or "." in attribute.name:
             continue
         every = Counter(value for row in group.rows if (value := _scalar(row, attribute.name)) is not None)
-        if not 2 <= len(every) <= _MOST_VALUES:
+        if not 2 <= len(every) <= _MOST_VALUES or not all(
+            isinstance(value, bool) or is_marker(value) for value in every
+        ):
             continue
         present = Counter(_scalar(row, attribute.name) for row in group.rows if id(row) in has)
         values = {value for value, count in every.items() if 2 * present[value] > count}

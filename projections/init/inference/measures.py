@@ -49,6 +49,7 @@ _MOST_NUMBERS = 6
 _MOST_ORDERS = 2
 _MOST_DIGITS = 6
 _DIFFERING = 0.2
+_MOSTLY = 0.75
 _OBVIOUS = ("count", "sum(", "max(", "min(")
 _BY_CHANCE = 0.05
 """The greatest probability of agreement by chance of other measures that hold on all items: there are many of them."""
@@ -134,7 +135,7 @@ def _contradicted(
     if not judged_exactly:
         evidence = (
             f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the "
-            f"sample in {of}"
+            f"sample in {of} that have any"
         )
     return replace(_rule(family.link, {attribute: (measure, evidence)}, several, doubt(found)), contradiction=found)
 
@@ -352,18 +353,20 @@ def _verdicts(family: Family, attribute: Attribute, tries: int) -> Iterator[tupl
 
 
 def _lower_bounds(family: Family, attribute: Attribute) -> Iterator[tuple[str, Verdict, str]]:
-    """Yield the verdict on a counter by its name, from children that are not all in the sample."""
+    """Yield the verdict on a counter by its name, from children that are not all in the sample: of the parents with children
+    there, most have a number that is not less. Without children, nothing could contradict it.
+    """
     if not is_counter(attribute, family.link):
         return
     counts = family.published("count")
     cases = []
     for row, counted in zip(family.parents, counts, strict=True):
         stored = row.item.get(attribute.name)
-        if stored is not None:
+        if stored is not None and counted != {"N": "0"}:
             cases.append(Case(row, stored, counted if _less(stored, counted) else stored))
     right = sum(map(_agrees, cases))
     note = f"Not all {family.link.relation.child} items were read, so the computed values may be too small"
-    yield "count", Verdict(cases, right, 0, 2 * right >= len(cases) > 0), note
+    yield "count", Verdict(cases, right, 0, len(cases) >= _LEAST_PARENTS and right >= _MOSTLY * len(cases)), note
 
 
 def _cases(family: Family, attribute: str, measure: str) -> list[Case]:
@@ -374,10 +377,11 @@ def _cases(family: Family, attribute: str, measure: str) -> list[Case]:
 
 
 def _every(family: Family, attribute: str, measure: str) -> list[Case]:
+    """Return the parents whose value is known, and those with a number that is less than the children in the sample."""
     return [
         Case(row, row.item.get(attribute), value)
         for row, value, seen in zip(family.parents, family.published(measure), family.seen, strict=True)
-        if seen
+        if seen or (measure == "count" and attribute in row.item and _less(row.item[attribute], value))
     ]
 
 

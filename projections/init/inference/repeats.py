@@ -138,7 +138,7 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
         source, target = link.child, link.parent
         if target.entity.name in targets or not _one_to_one(link):
             continue
-        shared, of = _shared(link, table)
+        shared, of, differing = _shared(link, table)
         own = [one for one in target.entity.attributes if one.name not in _structural(target, table)]
         smaller = len(target.entity.attributes) <= len(source.entity.attributes)
         if not smaller or len(shared) < 2 or len(shared) < _COPIED * len(own):
@@ -149,6 +149,8 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
             f"{of} of {len(target.rows)} {target.entity.name} items belong to one {source.entity.name} each "
             f"and repeat {len(shared)} of their {len(own)} attributes"
         )
+        if differing:
+            evidence += f"; they differ in {', '.join(f'{name} of {count}' for name, count in differing.items())}"
         why = (
             f"a copy rule creates and deletes its items: when it is live, a backfill with --allow-delete would delete each "
             f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
@@ -164,12 +166,16 @@ def _one_to_one(link: Link) -> bool:
     return len(parents) >= _LEAST and len(set(parents)) == len(parents) and share
 
 
-def _shared(link: Link, table: Table) -> tuple[list[str], int]:
+def _shared(link: Link, table: Table) -> tuple[list[str], int, dict[str, int]]:
+    """Return the names of shared attributes, the number of pairs, and in how many pairs an attribute differs."""
     never = _structural(link.parent, table) | _structural(link.child, table)
     names = {one.name for one in link.child.entity.attributes} & {one.name for one in link.parent.entity.attributes}
     found = []
+    differing: dict[str, int] = {}
     for name in sorted(names - never):
         both = [(a.item[name], b.item[name]) for a, b in link.pairs if name in a.item and name in b.item]
-        if len(both) >= _LEAST and sum(one == other for one, other in both) >= _AGREE * len(both):
+        equal = sum(identity(one) == identity(other) for one, other in both)
+        if len(both) >= _LEAST and equal >= _AGREE * len(both):
             found.append(name)
-    return found, len(link.pairs)
+            differing |= {name: len(both) - equal} if equal < len(both) else {}
+    return found, len(link.pairs), differing
