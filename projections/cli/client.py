@@ -21,7 +21,7 @@ def command(file: str | None, rules: str | None, as_json: bool, waits: bool, out
     """Write a Python module with a typed function for each query of a rule file.
 
     The module uses boto3 only. It also builds the keys and items of each entity, and the request of each write pattern.
-    Queries that no request answers are left out and reported; the exit code is then 1.
+    Queries that no request answers are left out and reported. Exits with 1 if there are any.
 
     If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
     file. Without a terminal it writes nothing; --force overwrites.

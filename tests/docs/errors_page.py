@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 import projections
 from projections.cli.main import BUG, COMMANDS, WRONG, cli
+from projections.engine.processor import OUTDATED
 from projections.errors import ProjectionsError
 
 __all__ = ["errors_page", "exceptions", "reasons_in_code"]
@@ -55,7 +56,8 @@ functions raise, and every reason for which a record is rejected. In messages, `
 | {bug} | an internal error. Please report it; `PROJECTIONS_DEBUG=1` prints the traceback |
 | 130 | interrupted (Ctrl-C) |
 
-These commands exit with 1. The others have only 0 and the codes above:
+These commands exit with 1. Commands with the option `-o` also exit with 1 if you decline to overwrite a file that was
+edited. All others exit with 0 or with one of the other codes:
 
 """
 
@@ -90,6 +92,21 @@ corrected. A [`compute`](rules.md#compute) rule rejects nothing: attributes that
 lines begin with `rejected:`, or with `to be retried:` if the batch is delivered again (see
 [IteratorAgeAlarm](operations.md#iteratoragealarm)).
 
+"""
+
+
+OTHERS = """\
+### Settings of the functions
+
+With a wrong setting, a function fails when it starts, and its log has one of these messages. The template sets all of them.
+"""
+
+AGAIN = """
+### Batches that are delivered again
+
+Log lines `to be retried: …` have these reasons, or the error of DynamoDB after four attempts. Lambda delivers the batch
+again, and nothing counts twice. One line is not a problem: another process or a fast writer changed the same items. If they
+continue, see [IteratorAgeAlarm](operations.md#iteratoragealarm).
 """
 
 
@@ -170,7 +187,31 @@ def errors_page() -> str:
         first = " ".join(inspect.cleandoc(one.__doc__ or "").split("\n\n")[0].split())
         lines.append(f"| `{one.__name__}` | `{one.__bases__[0].__name__}` | {first} | {WAYS_OUT[one.__name__]} |")
     text += "\n".join(lines) + "\n" + REASONS
-    return text + "\n\n".join(_group(group) for group in groups()) + "\n"
+    return text + "\n\n".join([*(_group(group) for group in groups()), _others()]) + "\n"
+
+
+def _others() -> str:
+    """Return the messages of settings and of batches that are delivered again, which contain what to do."""
+    settings = sorted(texts("Misconfigured", ["aws/wiring.py"]))
+    again = [OUTDATED, *sorted(texts("Transient", ["engine"]) | texts("OutOfTime", ["engine"]))]
+    lines = [OTHERS, *(f"- {_code(text)}" for text in settings), AGAIN, *(f"- {_code(text)}" for text in again)]
+    return "\n".join(lines)
+
+
+def texts(error: str, modules: list[str]) -> set[str]:
+    """Return the messages with which code raises an error."""
+    found = set()
+    for path in sorted((ROOT / "projections").rglob("*.py")):
+        if path.relative_to(ROOT / "projections").as_posix().startswith(tuple(modules)):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id == error
+                    and node.args
+                ):
+                    found.add(text_of(node.args[0]))
+    return found - {""}
 
 
 def _group(group: Mapping[str, Any]) -> str:
@@ -192,6 +233,7 @@ def _exits() -> Iterator[str]:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert isinstance(command, click.Command)
-        found = re.search(r"Exits with 1 if ([^.]*)\.", " ".join(inspect.cleandoc(command.help or "").split()))
-        if found:
-            yield f"| [{name}](cli.md#{name}) | {found[1]} |"
+        text = " ".join(inspect.cleandoc(command.help or "").split())
+        if found := re.search(r"(?:(With \S+), e|E)xits with 1 if ([^.]*)\.", text):
+            when = f"{found[1].lower()}: " if found[1] else ""
+            yield f"| [{name}](cli.md#{name}) | {when}{found[2].replace('there are any', 'a query has no request')} |"
