@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.cli.options import as_json, document_of, find_rules, note, rules_option
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
 
@@ -174,7 +174,7 @@ def command(
         from projections.inspect.cost.sample import sample_estimate
         from projections.local.events import read
 
-        records = [one.record for one in read(events, program)]
+        records = [one.record for one in read(events, program, note)]
         found = sample_estimate(program, records, assumed, delivery, total)
     else:
         from projections.inspect.cost.estimate import estimate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.aws.connection import Live
-from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
+from projections.cli.options import Tables, as_json, batch_size_option, note, program_of, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
@@ -76,7 +76,7 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: b
     from projections.inspect.rehearsal.rehearse import rehearse
     from projections.local.events import read
 
-    recorded = read(events, program)
+    recorded = read(events, program, note)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
     explanation = explain(program, rehearsal, [one.place for one in recorded])
     if as_json:

@@ -21,6 +21,7 @@ __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
     *("output_option", "parameters_from", "program_of", "quarantine_option", "read_options", "rules_argument"),
     *(
+        "note",
         "note_missing",
         "rules_option",
         "select_option",
@@ -152,13 +153,19 @@ def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
     return selected(program.typed, select)
 
 
+def note(sentence: str) -> None:
+    """Print a note to standard error."""
+    from projections.terminal import print_line
+
+    print_line(f"note: {sentence}.", err=True)
+
+
 def note_missing(program: Program, names: Iterable[str]) -> None:
     """Print a note for each selected rule that needs one that is not selected."""
     from projections.language.selection import missing
-    from projections.terminal import print_line
 
     for sentence in missing(program.typed, names):
-        print_line(f"note: {sentence}.", err=True)
+        note(sentence)
 
 
 # Options that a command takes as one argument

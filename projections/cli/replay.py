@@ -12,6 +12,7 @@ from projections.cli.options import (
     as_json,
     batch_size_option,
     find_rules,
+    note,
     note_missing,
     parameters_from,
     rules_option,
@@ -93,7 +94,7 @@ def command(
     loaded = whole.only(select)
     program = loaded.program
     asked = [_asked(loaded, text) for text in asks]
-    records = [recorded.record for recorded in read(events, program)]
+    records = [recorded.record for recorded in read(events, program, note)]
     with ExitStack() as stack:
         tables: Tables
         if endpoint_url is None:

@@ -10,13 +10,14 @@
 | an item with all key attributes | people | an insert |
 
 A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed. A directory is that of a table export. The
-writes of all files run in order on one store in memory, so the second put of a key is an edit.
+writes of all files run in order on one store in memory, so the second put of a key is an edit. The commands skip a file
+whose items all have other key attributes than the tables of the rules, and report this, if there are others.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,14 +37,19 @@ _PLAIN = 'write an item as {"put": {"PK": …}}'
 _Found: TypeAlias = "Recorded | Write"
 
 
-def read(paths: Sequence[str], program: Program | None = None) -> list[Recorded]:
+def read(
+    paths: Sequence[str], program: Program | None = None, skipped: Callable[[str], None] | None = None
+) -> list[Recorded]:
     """Return the records of event files in order; `-` is standard input.
 
     With the program of the rules, files may also hold items, and records may lack their table's ARN if the rules have one
     table. Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
     invalid record among valid ones.
+
+    With `skipped`, a file is left out if all its records have keys of other tables, unless all files are such. `skipped` is
+    called with a sentence for each.
     """
-    found: list[_Found] = []
+    files: list[tuple[str, list[_Found]]] = []
     for path in _files(paths):
         some = list(_file(path, program))
         flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
@@ -51,10 +57,39 @@ def read(paths: Sequence[str], program: Program | None = None) -> list[Recorded]
             raise UsageError(f"{some[0].place}: {flaws[0]}")
         if not some:
             raise UsageError(f"{path}: no records in it; {_STREAM}" + (f"; {_PLAIN}" if program else ""))
-        found += some
+        files.append((path, some))
+    if program is not None and skipped is not None:
+        files = _of_tables(program, files, skipped)
+    found = [one for _, some in files for one in some]
     if program is None:
         return [one for one in found if isinstance(one, Recorded)]
     return list(records_of(program, found))
+
+
+def _of_tables(
+    program: Program, files: list[tuple[str, list[_Found]]], skipped: Callable[[str], None]
+) -> list[tuple[str, list[_Found]]]:
+    """Return the files without those of other tables, if there are others."""
+    other = {path: keys for path, some in files if (keys := _other_keys(program, some))}
+    if len(other) == len(files):
+        return files
+    own = " or ".join(", ".join(schema.key_attributes) for schema in program.tables.values())
+    for path, keys in other.items():
+        skipped(f"{path} is skipped: its items have the key {keys}, and the tables of the rules have {own}")
+    return [(path, some) for path, some in files if path not in other]
+
+
+def _other_keys(program: Program, some: Sequence[_Found]) -> str:
+    """Return the names of the key attributes of all records if no table of the rules has them; else the empty text."""
+    own = [set(schema.key_attributes) for schema in program.tables.values()]
+    found: dict[str, None] = {}
+    for one in some:
+        body = one.record.get("dynamodb") if isinstance(one, Recorded) and isinstance(one.record, dict) else None
+        keys = body.get("Keys") if isinstance(body, dict) else None
+        if not isinstance(keys, dict) or not keys or keys.keys() in own:
+            return ""
+        found[", ".join(sorted(map(str, keys)))] = None
+    return " or ".join(found)
 
 
 def _files(paths: Iterable[str]) -> Iterator[str]:

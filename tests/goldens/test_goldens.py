@@ -90,7 +90,7 @@ def test_every_request_of_the_engine_in_histories(name: str) -> None:
     same(f"requests/{RULE_FILES[name].stem}.json", text(found))
 
 
-EVENTS = ("social", "publish", "like", "unlike", "edit", "delete", "hide-comment", "bad-record")
+EVENTS = ("social", "publish", "like", "unlike", "edit", "delete", "hide-comment", "quarantined/bad-record")
 
 COMMAND_LINES: Mapping[str, list[str]] = {
     "check": ["check", "social"],
@@ -100,8 +100,14 @@ COMMAND_LINES: Mapping[str, list[str]] = {
     "cost-sample": ["cost", "--rules", "social", str(ROOT / "events/social.json")],
     "diff": ["diff", "social", str(HERE / "changed.yaml")],
     "graph": ["graph", "social", "--json"],
-    **{f"explain-{name}": ["explain", "--rules", "social", str(ROOT / f"events/{name}.json")] for name in EVENTS},
-    **{f"replay-{name}": ["replay", "--rules", "social", str(ROOT / f"events/{name}.json")] for name in EVENTS},
+    **{
+        f"explain-{Path(name).name}": ["explain", "--rules", "social", str(ROOT / f"events/{name}.json")]
+        for name in EVENTS
+    },
+    **{
+        f"replay-{Path(name).name}": ["replay", "--rules", "social", str(ROOT / f"events/{name}.json")]
+        for name in EVENTS
+    },
     "queries": ["queries", "social"],
     "schema": ["schema"],
     "simulate": ["simulate", "--rules", "social", "--histories", "5", "--seed", "3", "--jobs", "1"],

@@ -36,7 +36,9 @@ from projections.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 SOCIAL = ROOT / "projections/rules/social.yaml"
-EVENTS = sorted(ROOT / "events" / path.name for path in (Path(__file__).parent / "expected").glob("*.json"))
+EVENTS = sorted(
+    next((ROOT / "events").rglob(path.name)) for path in (Path(__file__).parent / "expected").glob("*.json")
+)
 ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/main/stream/2026-03-02T08:00:00.000"
 
 

@@ -228,7 +228,7 @@ def test_commands_succeed_or_report_the_place_of_invalid_events(
     folder: Path, seed: int, name: str, command: str
 ) -> None:
     rng = random.Random(seed)
-    document = json.loads((EVENTS / f"{name}.json").read_text())
+    document = json.loads(next(EVENTS.rglob(f"{name}.json")).read_text())
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         document = mutated(document, rng)
     text = written(document).encode()
@@ -245,7 +245,7 @@ def test_commands_succeed_or_report_the_place_of_invalid_events(
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(["like", "bad-record", "tags"]))
 def test_redrive_reads_any_content_of_queues_buckets_and_files(folder: Path, seed: int, name: str) -> None:
     rng = random.Random(seed)
-    event = json.loads((EVENTS / f"{name}.json").read_text())
+    event = json.loads(next(EVENTS.rglob(f"{name}.json")).read_text())
     event = rng.choice(
         [
             event,

@@ -263,7 +263,7 @@ def test_a_rehearsal_ends_as_the_source_items_say() -> None:
     program = compiled(RULES[0])
     oracle = Oracle(program.document)
     for expected in sorted((ROOT / "tests/tools/expected").glob("*.json")):
-        path = ROOT / "events" / expected.name
+        path = next((ROOT / "events").rglob(expected.name))
         rehearsal = rehearse(program, [one.record for one in read([str(path)])])
         assert rehearsal.tables is not None
         assert oracle.compare({"main": rehearsal.tables.items("main")}) == [], path

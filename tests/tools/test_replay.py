@@ -25,7 +25,7 @@ from projections.local.tables import MemoryTables, schemas
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).parent / "expected"
-EVENTS = sorted(ROOT / "events" / path.name for path in EXPECTED.glob("*.json"))
+EVENTS = sorted(next((ROOT / "events").rglob(path.name)) for path in EXPECTED.glob("*.json"))
 
 Run = Callable[..., tuple[int, str]]
 
@@ -180,6 +180,35 @@ def test_a_brief_replay_of_real_records_shows_no_guards(run: Run, tmp_path: Path
     ]
 
 
+def exit_code(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return ended.value.code
+
+
+@pytest.mark.parametrize("command", ["replay", "explain", "cost"])
+def test_files_of_other_tables_are_skipped_if_others_are_given(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(ROOT / "events" / f"{name}.json") for name in ("like", "migration", "guide-content")]
+    assert exit_code(command, "--rules", "social", *files) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"note: {files[1]} is skipped: its items have the key user_id or order_id, sku or order_id, and the tables of the "
+        "rules have PK, SK.",
+        f"note: {files[2]} is skipped: its items have the key pk, sk, and the tables of the rules have PK, SK.",
+    ]
+    if command == "replay":
+        assert exit_code(command, "--rules", "social", *files[1:]) == 1
+        assert "50 records: the record's key is not that of table" in capsys.readouterr().out
+
+
+@pytest.mark.deep
+def test_the_sample_events_of_all_rule_files_are_replayed_together() -> None:
+    files = sorted(str(path) for path in (ROOT / "events").glob("*.json"))
+    for command in ("replay", "explain", "cost"):
+        assert exit_code(command, "--rules", "social", *files) == 0, command
+
+
 def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(MISSPELT)
     (tmp_path / "items.yaml").write_text(
@@ -207,13 +236,13 @@ def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run:
 
 
 def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projected(run: Run) -> None:
-    code, out = run("--json", ROOT / "events/bad-record.json")
+    code, out = run("--json", ROOT / "events/quarantined/bad-record.json")
     document = json.loads(out)
     assert code == 1
     assert [one["rule"] for one in document["quarantined"]] == ["discussion"], "our own write of it tells nothing twice"
     counted = next(item for item in document["items"] if item["SK"] == "METADATA")
     assert counted["likeCount"] == 1
-    assert "quarantined discussion" in run(ROOT / "events/bad-record.json")[1]
+    assert "quarantined discussion" in run(ROOT / "events/quarantined/bad-record.json")[1]
 
 
 # What it starts from
