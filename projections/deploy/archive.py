@@ -43,10 +43,9 @@ def write_archive(rules: str | Path, archive: str | Path) -> tuple[int, str]:
 
 
 def _build(rules: Path, package: Path) -> str:
-    # Without the variables that a make above this one passes on.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"
-    }
+    # Without the variables that a make above this one passes on, and without colours, which `cdk synth` asks for.
+    others = ("MAKE", "MFLAGS", "FORCE_COLOR")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     done = subprocess.run(
         [
             *("make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction"),

@@ -112,11 +112,27 @@ def with_values(template: Template, given: Mapping[str, str | None]) -> Template
     """
     parameters = template["Parameters"]
     wrong = [text for name, value in given.items() for text in _mistakes(name, value, parameters)]
+    wrong += [
+        f"{name}: the template depends on X
+        for name, other in _compared(template.get("Conditions"))
+        if name in given and given[name] is None and other != ""
+    ]
     if wrong:
         raise UsageError(*wrong)
     kept = {name for name, one in parameters.items() if given.get(name, one.get("Default")) is None}
     values = {name: given.get(name, one.get("Default")) for name, one in parameters.items() if name not in kept}
     return _Settling(template, kept, values).template()
+
+
+def _compared(conditions: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each parameter that conditions compare, with the value that they compare it with."""
+    match conditions:
+        case {"Fn::Equals": [{"Ref": name}, other]}:
+            yield name, other
+        case {}:
+            yield from (found for each in conditions.values() for found in _compared(each))
+        case [*several]:
+            yield from (found for each in several for found in _compared(each))
 
 
 def _mistakes(name: str, value: str | None, parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -153,6 +153,15 @@ def test_variables_have_the_names_of_parameters_in_snake_case() -> None:
     assert [*map(variable, names)] == ["existing_table_name_order_lines2", "kms_key_arn", "runtime"]
 
 
+def test_value_that_conditions_compare_must_be_known() -> None:
+    with pytest.raises(UsageError) as raised:
+        with_values(cloudformation_template(deployment()), dict.fromkeys(("Tracing", "AlarmTopicArn", "NewRules")))
+    assert str(raised.value).splitlines() == [
+        f"{name}: conditions depend on its value. Pass the value itself, not a token"
+        for name in ("NewRules", "Tracing")
+    ]
+
+
 @pytest.mark.deep
 def test_cfn_lint_finds_nothing_in_the_templates(tmp_path: Path) -> None:
     template = cloudformation_template(deployment(RULE_FILES[1]))
