@@ -178,7 +178,8 @@ def _prose(one: Any) -> str:
     parts = []
     for part in inspect.cleandoc(one.__doc__ or "").split("\n\n"):
         if part.startswith(">>>"):
-            parts.append(f"```pycon\n{part}\n```")
+            quoted = part.replace("'''", '"""')  # a docstring cannot contain its own quotes
+            parts.append(f"```pycon\n{quoted}\n```")
         elif part.startswith(("- ", "| ")):
             parts.append(part)
         else:
