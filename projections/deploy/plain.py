@@ -113,7 +113,7 @@ def with_values(template: Template, given: Mapping[str, str | None]) -> Template
     parameters = template["Parameters"]
     wrong = [text for name, value in given.items() for text in _mistakes(name, value, parameters)]
     wrong += [
-        f"{name}: the template depends on X
+        f"{name}: conditions depend on its value. Pass the value itself, not a token"
         for name, other in _compared(template.get("Conditions"))
         if name in given and given[name] is None and other != ""
     ]
