@@ -1,8 +1,8 @@
 """Markdown of GitHub as Markdown of Python: the pages of docs/ are read there, and MkDocs builds the site from them.
 
 GitHub aligns the parts of a list item with its text. Python-Markdown needs four spaces: with fewer, a block of code ends the
-list, and the numbers begin again. In a table, GitHub needs `\\|` for a bar in code. Python-Markdown would
-show the backslash.
+list, and the numbers begin again. It takes bullets after a numbered list for more steps. In a table, GitHub needs `\\|` for
+a bar in code. Python-Markdown would show the backslash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CODE = re.compile(r"`[^`]+`")
 
 def for_site(markdown: str) -> str:
     """Return a page as MkDocs needs it."""
-    lines, width, fenced = list[str](), 0, False
+    lines, width, fenced, numbered = list[str](), 0, False, False
     for line in markdown.splitlines():
         indent = len(line) - len(line.lstrip())
         if line.strip() and indent < width and not fenced:
@@ -26,7 +26,11 @@ def for_site(markdown: str) -> str:
         if width and line.strip():
             line = " " * (4 - width) + line
         elif item and not item[1]:
-            width = len(item[0])
+            if numbered and not item[2].endswith("."):
+                lines += ["<!-- -->", ""]
+            width, numbered = len(item[0]), item[2].endswith(".")
+        elif line.strip() and not width:
+            numbered = False
         if line.lstrip().startswith("```"):
             fenced = not fenced
         if line.startswith("|") and not fenced:

@@ -41,3 +41,9 @@ def test_a_list_ends_at_text_without_indent() -> None:
 def test_a_bar_in_code_in_a_table_has_no_backslash() -> None:
     assert for_site("| `a\\|b` | c \\| d |\n") == "| `a|b` | c \\| d |\n"
     assert for_site("`a\\|b`\n") == "`a\\|b`\n"
+
+
+def test_bullets_after_a_numbered_list_are_another_list() -> None:
+    assert for_site("1. a\n\n- b\n- c\n") == "1. a\n\n<!-- -->\n\n- b\n- c\n"
+    page = "1. a\n\nText:\n\n- b\n1. c\n"
+    assert for_site(page) == page
