@@ -263,10 +263,11 @@ def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[
     variables = list(dict.fromkeys(name for pattern in rule.into.patterns for name in pattern.names))
     for name in board:
         if name not in variables:
-            hint = suggest(name, variables) or f". Its variables are {', '.join(variables) or 'none'}"
-            raise UsageError(f"the key of {rule.into.name} has no variable {name!r}{hint}")
+            hint = suggest(name, variables) or f"; its variables are {', '.join(variables) or 'none'}"
+            raise UsageError(f'the key of {rule.into.name} has no variable "{name}"{hint}')
     if missing := [name for name in variables if name not in board]:
-        raise UsageError(f"the key of {rule.into.name} needs a value for {', '.join(missing)}")
+        values_of = " ".join(f"--board {name}=VALUE" for name in missing)
+        raise UsageError(f"the key of {rule.into.name} needs {', '.join(missing)}: pass {values_of}")
     values: dict[str, Value] = {name: wire(value) for name, value in board.items()}
     try:
         key = rule.into.target_key(values.get)

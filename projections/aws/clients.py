@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import botocore
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import NoRegionError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from projections.errors import Misconfigured, MissingExtra
 from projections.stores.models import Models
 
-__all__ = ["client", "endpoint", "is_emulated", "session"]
+__all__ = ["client", "endpoint", "is_emulated", "reason_of", "session"]
 
 _LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
 """If one of these is set, localstack-client is used, which reads them itself."""
@@ -39,6 +39,15 @@ def endpoint(service: str) -> str | None:
         found: str | None = get_service_endpoint(service)
         return found
     return None
+
+
+def reason_of(error: BotoCoreError | ClientError) -> str:
+    """Return why a request failed, and what to do about it."""
+    if isinstance(error, NoCredentialsError):
+        return "no AWS credentials. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    if isinstance(error, EndpointConnectionError):
+        return f"{str(error).rstrip('.')}. Check --endpoint-url, AWS_ENDPOINT_URL, --region and the network"
+    return str(error)
 
 
 def is_emulated(url: str | None) -> bool:
@@ -68,6 +77,8 @@ def client(
     `max_pool_connections` is the number of threads that can call at once without a wait.
     """
     url = endpoint_url or endpoint(service)
+    if url is not None and not (url.startswith(("http://", "https://")) and urlsplit(url).hostname):
+        raise Misconfigured(f"the endpoint {url} is not a URL. Write one such as http://localhost:8000")
     emulated = is_emulated(url)
     # user_agent: botocore would build its own twice for every request, a sixth of a request's CPU time.
     # parameter_validation: DynamoDB validates parameters anyway, and validating a transaction of 100 here takes 6 ms.

@@ -64,7 +64,7 @@ def connect(
         names[LEDGER] = ledger
     elif not without_ledger:
         raise UsageError(
-            "no ledger table: pass --ledger NAME, --stack NAME or LEDGER_TABLE_NAME. `sam deploy` prints the name"
+            "no ledger table: pass --ledger NAME or --stack NAME, or set LEDGER_TABLE_NAME. `sam deploy` prints the name"
         )
     return connect_to(program, names, endpoint_url, region, threads=threads, meter=meter)
 
@@ -125,9 +125,9 @@ def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
         found[name] = real
     missing = [name for name in logical if name not in found]
     if missing and len(logical) == 1:
-        raise UsageError("no table: pass --table NAME, --stack NAME or TABLE_NAME")
+        raise UsageError("no table: pass --table NAME or --stack NAME, or set TABLE_NAME")
     if missing:
-        raise UsageError(f"no table {missing[0]}: pass --table {missing[0]}=NAME, --stack NAME or TABLES")
+        raise UsageError(f"no table {missing[0]}: pass --table {missing[0]}=NAME or --stack NAME, or set TABLES")
     return found
 
 
@@ -141,6 +141,8 @@ def _of_environment(text: str) -> list[str]:
 def _described(dynamodb: Any, name: str) -> dict[str, Any]:
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from projections.aws.clients import reason_of
+
     try:
         found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
     except ClientError as error:
@@ -152,7 +154,7 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
             ) from None
         raise UsageError(f"table {name}: {error}") from None
     except BotoCoreError as error:
-        raise UsageError(f"table {name}: {error}") from None
+        raise UsageError(f"table {name}: {reason_of(error)}") from None
     return found
 
 

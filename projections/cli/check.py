@@ -140,7 +140,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "from": [*rule.sources] if rule.other_sources else rule.source,
             "into": rule.into,
             "where": where_text(rule),
-            "source_key": " or ".join(dict.fromkeys(entity_key(document, source) for source in rule.sources)),
+            "sourceKey": " or ".join(dict.fromkeys(entity_key(document, source) for source in rule.sources)),
             "key": key_text(document, rule),
             "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
             "mode": document.mode(name),
@@ -149,7 +149,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "tags": [*document.about_rule(name).tags],
             "within": document.about_rule(name).within,
             "path": path_of(document, name).document(),
-            "from_attributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
+            "fromAttributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
             "after": list(before[name]),
             "passes": len(passes[name]),
         }
@@ -220,8 +220,8 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     for text in _about(row):
         out.print(styled("  [dim]{}[/]", text))
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
-    if row["from_attributes"]:
-        names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
+    if row["fromAttributes"]:
+        names = ", ".join(f"{{{name}}}" for name in row["fromAttributes"])
         out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, sources))
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
@@ -276,11 +276,10 @@ def _print_findings(
 
 def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
     counts = Counter(finding.severity for finding in findings)
-    noun = "mistake" if not rows else "error"
-    parts = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
+    parts = [count(counts["error"], "error")] if counts["error"] else ["no errors"]
     parts += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
     colour, mark = ("red", "✗") if counts["error"] else ("yellow", "!") if counts["warning"] else ("green", "✓")
-    rules = f"{count(len(rows), 'rule')}, " if rows else ""
+    rules = f"{count(len(rows), 'rule')}, " if rows or not counts["error"] else ""
     out.print(styled("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from projections.cli.generated import force_option, write_generated
-from projections.cli.options import as_json, find_rules, output_option, rules_argument
+from projections.cli.options import as_json, find_rules, note_written, output_option, rules_argument
 from projections.terminal import count, json_text, print_line, print_text
 
 __all__ = ["command"]
@@ -41,7 +41,7 @@ def command(file: str | None, rules: str | None, as_json: bool, waits: bool, out
     if output is not None:
         if not write_generated(output, text, force=force):
             return 1
-        print_line(f"{output}: {count(len(client.functions), 'function')} of {path.name}", err=True)
+        note_written(output, f"{count(len(client.functions), 'function')} of {path.name}")
     if as_json:
         document = {"functions": dict(client.functions), "missing": dict(client.missing)}
         print_text(json_text(document if output else {**document, "module": text}))

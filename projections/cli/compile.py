@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from projections.cli.generated import force_option, json_with, write_generated
-from projections.cli.options import as_json, document_of, find_rules, output_option, rules_argument
+from projections.cli.options import as_json, document_of, find_rules, note_written, output_option, rules_argument
 from projections.terminal import json_text, print_text
 
 __all__ = ["command"]
@@ -28,8 +28,12 @@ def command(file: str | None, rules: str | None, as_json: bool, output: str | No
     Example:
       projections compile rules.yaml -o rules.json
     """
-    text = json_text(document_of(find_rules(file, rules)))
+    path = find_rules(file, rules)
+    text = json_text(document_of(path))
     if output is not None:
-        return int(not write_generated(output, text + "\n", force=force, own=json_with("format", "projections")))
+        if not write_generated(output, text + "\n", force=force, own=json_with("format", "projections")):
+            return 1
+        note_written(output, f"the canonical rules of {path.name}")
+        return 0
     print_text(text)
     return 0

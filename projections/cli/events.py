@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import as_json, output_option, program_of, rules_option, write_output
+from projections.cli.options import as_json, note_written, output_option, program_of, rules_option, write_output
 from projections.errors import UsageError
-from projections.terminal import json_text, print_text
+from projections.terminal import count, json_text, print_text
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -62,6 +62,7 @@ def command(
         print_text(text)
     else:
         write_output(output, text + "\n")
+        note_written(output, count(len(records), "record"))
 
 
 def _names(program: Program, given: tuple[str, ...]) -> dict[str, str]:

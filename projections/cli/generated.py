@@ -13,9 +13,12 @@ import click
 from projections.cli.options import write_output
 from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
-from projections.terminal import interactive, print_text
+from projections.terminal import count, interactive, print_line, print_text
 
 __all__ = ["agreed", "force_option", "json_with", "write_generated"]
+
+MOST_LINES = 80
+"""Lines of the difference of a file that are printed."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +65,7 @@ def _replaceable(path: Path, text: str, own: Callable[[str], bool]) -> bool:
     state = "was edited since it was written" if is_generated(there) else "was not written by this command"
     return agreed(
         {path: (there, text)},
-        f"{path} {state}. Overwriting it discards the lines that begin with - above",
+        f"{path} {state}. Overwriting it discards the lines that begin with -",
         "Write to another file and merge the two, or pass --force to overwrite it",
         "Overwrite it?",
     )
@@ -75,7 +78,10 @@ def agreed(changes: Mapping[Path, tuple[str, str]], reason: str, instead: str, q
     """
     for path, texts in changes.items():
         before, after = (text.splitlines(keepends=True) for text in texts)
-        print_text("".join(unified_diff(before, after, str(path), f"{path} (new)")))
+        lines = list(unified_diff(before, after, str(path), f"{path} (new)"))
+        print_text("".join(lines[:MOST_LINES]))
+        if len(lines) > MOST_LINES:
+            print_line(f"… and {count(len(lines) - MOST_LINES, 'more line', 'more lines')}")
     if not interactive():
         raise UsageError(f"{reason}. There is no terminal to ask, so nothing was written. {instead}")
     return click.confirm(f"{reason}. {question}", default=False)

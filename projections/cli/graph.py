@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from projections.cli.generated import force_option, json_with, write_generated
-from projections.cli.options import as_json, find_rules, output_option, rules_argument
+from projections.cli.options import as_json, find_rules, note_written, output_option, rules_argument
 from projections.errors import UsageError
-from projections.terminal import count, json_text, print_line, print_text
+from projections.terminal import count, json_text, print_text
 
 __all__ = ["command"]
 
 ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".html": "html", ".htm": "html"}
+
+PICTURES = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".gif")
 
 COMMENTS = {"mermaid": "%% {}", "dot": "// {}", "html": "<!-- {} -->"}
 
@@ -56,7 +58,13 @@ def command(
     if as_json:
         text, comment = json_text(graph.document()) + "\n", ""
     else:
-        form = form or ENDINGS.get(Path(output or "").suffix.lower(), "mermaid")
+        suffix = Path(output or "").suffix.lower()
+        if form is None and suffix in PICTURES:
+            raise UsageError(
+                f"{output}: this command writes no {suffix[1:].upper()}. Graphviz makes it: "
+                f"projections graph {path} --format dot | dot -T{suffix[1:]} > {output}"
+            )
+        form = form or ENDINGS.get(suffix, "mermaid")
         text, comment = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph), COMMENTS[form]
     if output is None:
         print_text(text)
@@ -67,5 +75,5 @@ def command(
         written = write_generated(output, text, force=force, own=json_with("title", "rules", "findings"))
     if not written:
         return 1
-    print_line(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)
+    note_written(output, f"{count(len(graph.rules), 'rule')} of {path.name}")
     return 0

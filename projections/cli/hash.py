@@ -36,7 +36,7 @@ def command(key: str, given: Tables, as_json: bool, quarantine: str | None) -> i
     \b
     Examples:
       projections hash --stack shop PK=USER#1,SK=PROFILE
-      projections hash --stack shop key:5f2a09c1
+      projections hash --stack shop key:5f2a09c1d87be4a3f06c91e2
     """
     from projections.inspect.explain.keys import read_key
     from projections.language.keys import encode_key

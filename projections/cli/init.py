@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +195,7 @@ def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, 
         "sampled": proposal.sampled,
         "complete": proposal.complete,
         "recognised": proposal.recognised,
-        "read_units": {"expected": expected, "consumed": reading.units, "requests": reading.requests},
+        "readUnits": {"expected": expected, "consumed": reading.units, "requests": reading.requests},
         "separator": proposal.separator,
         "entities": [asdict(entity) for entity in proposal.entities],
         "relations": [asdict(relation) for relation in proposal.relations],
@@ -282,4 +283,7 @@ def _print_entities(proposal: Proposal) -> None:
 def _print_end(directory: Path, files: dict[str, str]) -> None:
     names = sorted(files, key=lambda name: ("/" in name, name))
     print_line(f"Wrote {len(names)} files to {directory}: {', '.join(names)}.")
-    print_line(f"Next: cd {directory} && projections check && projections replay events/*.json && python -m pytest")
+    print_line(
+        f"Next: cd {shlex.quote(str(directory))} && projections check && projections replay events/*.json "
+        "&& python -m pytest"
+    )

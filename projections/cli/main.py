@@ -32,9 +32,9 @@ COMMANDS = {
     "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
     "events": "Make stream events from plain items, table exports or other events.",
     "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
+    "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
     "init": "Create a project: rules, events, tests and a SAM template.",
-    "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "model": "Write a rule file as a data model of NoSQL Workbench.",
     "package": "Build the functions' package as an archive, for deployments without SAM.",
     "queries": "Show which requests answer the queries of a rule file, or run one.",
@@ -60,6 +60,15 @@ class _Commands(click.Group):
         found: click.Command = importlib.import_module(f"projections.cli.{cmd_name}").command
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from projections.language.syntax import suggest
+
+            ctx.fail(f"No such command '{args[0]}'{suggest(args[0], COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -76,6 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        from projections.terminal import print_text
+
+        print_text(error.format_message())
+        code = WRONG
     except click.ClickException as error:
         _show(error)
         code = WRONG

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from projections.cli.generated import force_option, write_generated
-from projections.cli.options import as_json, find_rules, output_option, program_of, rules_argument
-from projections.terminal import console, count, json_text, print_line, print_text, styled
+from projections.cli.options import as_json, find_rules, note_written, output_option, program_of, rules_argument
+from projections.terminal import console, count, json_text, print_text, styled
 
 __all__ = ["command"]
 
@@ -42,12 +42,13 @@ def command(file: str | None, rules: str | None, as_json: bool, output: str | No
     if output and not write_generated(output, text, force=force):
         return 1
     if as_json:
-        print_text(json_text({"model": exported.document, "left_out": [asdict(one) for one in exported.left_out]}))
+        print_text(json_text({"model": exported.document, "leftOut": [asdict(one) for one in exported.left_out]}))
         return 0
     if output:
-        print_line(
-            f"Wrote {output}: {count(len(exported.document['DataModel']), 'table')}, "
-            f"{count(len(program.entities), 'facet')}, {count(exported.items, 'sample item')}."
+        tables, facets = len(exported.document["DataModel"]), len(program.entities)
+        note_written(
+            output,
+            f"{count(tables, 'table')}, {count(facets, 'facet')}, {count(exported.items, 'sample item')}",
         )
     else:
         print_text(text, end="")

@@ -23,6 +23,7 @@ __all__ = [
     *(
         "note",
         "note_missing",
+        "note_written",
         "rules_option",
         "select_option",
         "selected_rules",
@@ -55,6 +56,13 @@ def write_output(output: str, text: str) -> None:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
 
 
+def note_written(output: str, what: str = "") -> None:
+    """Report on standard error that the file of -o was written, and what it has."""
+    from projections.terminal import print_line
+
+    print_line(f"Wrote {output}{what and ': '}{what}.", err=True)
+
+
 def batch_size_option(function: F) -> F:
     return click.option(
         "--batch-size",
@@ -85,15 +93,20 @@ def rules_argument(function: F) -> F:
 
 def find_rules(*given: str | None) -> Path:
     """Return the path of the rule file. Raises UsageError if there is none, or if two are named."""
+    from projections.language.syntax import suggest
+
     named = [name for name in given if name]
     if len(set(named)) > 1:
         raise UsageError(f"two rule files: {' and '.join(named)}. Pass only one")
     name = named[0] if named else os.environ.get("RULES", "")
-    known = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+    names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    known = ", ".join(names)
     if not name:
         here = [path for path in map(Path, ("rules.yaml", "rules.yml", "rules.json")) if path.is_file()]
         if not here:
-            raise UsageError(f"no rule file: pass --rules FILE or a bundled name ({known})")
+            raise UsageError(
+                f"no rule file: there is no rules.yaml here. Pass --rules FILE or a bundled name ({known})"
+            )
         return here[0]
     path = Path(name)
     if path.is_file():
@@ -103,7 +116,11 @@ def find_rules(*given: str | None) -> Path:
         return shipped
     if path.is_dir():
         raise UsageError(f"{name}: this is a directory. Name the rule file in it")
-    raise UsageError(f"{name}: no such file, and no bundled rule file has this name. Bundled rule files: {known}")
+    if path.suffix or path.name != name:
+        there = [one.name for one in path.parent.glob("*") if one.suffix in (".yaml", ".yml", ".json")]
+        raise UsageError(f"{name}: no such file{suggest(path.name, there)}")
+    hint = suggest(name, names) or f". Bundled rule files: {known}"
+    raise UsageError(f"{name}: no such file, and no bundled rule file has this name{hint}")
 
 
 def document_of(path: Path) -> dict[str, Any]:

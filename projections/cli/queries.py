@@ -14,6 +14,7 @@ from projections.cli.options import (
     Tables,
     as_json,
     find_rules,
+    note_written,
     output_option,
     parameters_from,
     read_options,
@@ -192,7 +193,10 @@ def _design(rules: RuleSet, path: Path, form: str, output: str | None, force: bo
     elif not write_generated(output, text, force=force):
         return 1
     else:
-        print_line(f"{output}: {count(len(design.patterns), 'query', 'queries')} of {path.name}", err=True)
+        note_written(output, f"{count(len(design.patterns), 'query', 'queries')} of {path.name}")
+    for one in design.patterns:
+        if not one.answered:
+            print_line(f"query {one.query.name}: {one.plan.reason}", err=True)
     return int(not all(one.answered for one in design.patterns))
 
 

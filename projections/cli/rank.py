@@ -85,7 +85,8 @@ def command(
     if as_json:
         print_text(json_text({"rule": rule, "board": variables, "found": None if found is None else found.document()}))
     elif found is None:
-        print_line(f"{rule}: no score there")
+        place = f"at position {at}" if at is not None else f"at percentile {percentile}"
+        print_line(f"{rule}: this board has no score {place}")
     else:
         print_line(_line(found, counts=between is not None))
         if not found.complete:

@@ -209,12 +209,23 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
     yield _asked("discarded", there.name(sources.bucket, "DiscardedBucketName"), discarded)
 
 
+_OPTIONS = {
+    "lag": "--function NAME",
+    "throttling": "--function NAME",
+    "quarantine": "--quarantine URL",
+    "tasks": "--queue URL",
+    "dead letters": "--dead-letters URL",
+    "discarded": "--bucket NAME",
+}
+"""The option that names the resource of a finding."""
+
+
 def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], optional: bool = False) -> Finding:
     """Return what a service reports of a resource, or that it is not named, or that the service does not answer."""
     from projections.operations.status import LOOK, UNKNOWN, Finding
 
     if not name:
-        return Finding(subject, UNKNOWN, "not checked: neither this resource nor --stack is named")
+        return Finding(subject, UNKNOWN, f"not checked: pass --stack NAME or {_OPTIONS[subject]}")
     try:
         return ask(name)
     except StoreError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.cli.generated import force_option, write_generated
-from projections.cli.options import as_json, find_rules, output_option, program_of, rules_argument
+from projections.cli.options import as_json, find_rules, note_written, output_option, program_of, rules_argument
 from projections.errors import UsageError
 from projections.language.bundled import SHIPPED
 from projections.terminal import json_text, print_text
@@ -89,7 +89,10 @@ def command(
     if output is None:
         print_text(text)
         return 0
-    return 0 if write_generated(output, text, force=force) else 1
+    if not write_generated(output, text, force=force):
+        return 1
+    note_written(output)
+    return 0
 
 
 def _text(form: str, deployment: Deployment, given: tuple[str, ...]) -> str:

@@ -32,7 +32,7 @@
   const beside = (name, rule) => {
     for (const box of document.querySelectorAll(`#stage button[data-rule="${CSS.escape("rule-" + name)}"]`)) {
       box.querySelector(".live")?.remove();
-      const quiet = rule.state === "live" && !rule.freshness && rule.level === "fine";
+      const quiet = rule.state === "live" && !rule.freshness && rule.level === "ok";
       const text = rule.state === "live" && rule.freshness ? seconds(rule.freshness.p50) : rule.state;
       const mark = make("span", `live ${quiet ? "dot" : "pill"} l-${rule.level}`, quiet ? "" : text);
       mark.title = sentence(rule);
@@ -69,7 +69,7 @@
       const row = make("li"), text = make("span");
       text.append(make("b", "", one.subject), " " + one.says);
       const mark = make("span", `dot l-${one.level}`);
-      mark.title = { fine: "OK", look: "WARN", act: "ACTION" }[one.level] || "not known";
+      mark.title = { ok: "OK", warn: "WARN", action: "ACTION" }[one.level] || "not known";
       row.append(mark, text);
       if (one.subject === "backfill" && found.backfill) {
         const steps = backfill(found.backfill);

@@ -179,8 +179,8 @@ def _verdict(report: ItemExplanation) -> str:
         )
     if any(one.contributions is not None and one.compared for one in report.derived):
         text = "The item and the ledger agree. `projections verify` also compares groups with all their source items."
-        return _message("fine", text)
-    return _message("fine", "No drift.")
+        return _message("ok", text)
+    return _message("ok", "No drift.")
 
 
 def _own(program: Program, report: ItemExplanation) -> str:
@@ -198,13 +198,13 @@ def _own(program: Program, report: ItemExplanation) -> str:
 def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
-    state = "" if one.state == LIVE else f' <span class="pill l-look">{escape(one.state)}</span>'
+    state = "" if one.state == LIVE else f' <span class="pill l-warn">{escape(one.state)}</span>'
     rows = [(one_.name, _shown(one_), _how(one.rule.name, one_.name, hows)) for one_ in one.attributes]
-    mark = '<span class="dot l-fine" title="no difference"></span>'
+    mark = '<span class="dot l-ok" title="no difference"></span>'
     if not one.agrees:
-        mark = '<span class="pill l-act">differs</span>'
+        mark = '<span class="pill l-action">differs</span>'
     elif not one.publishes:
-        mark = '<span class="pill l-look">publishes nothing</span>'
+        mark = '<span class="pill l-warn">publishes nothing</span>'
     parts = [_table(("Attribute", "Value", "From"), rows)] if rows else []
     parts.append(f'<p class="fresh">{_freshness(one)}</p>')
     if ages is not None:

@@ -76,7 +76,7 @@ def read_template(path: str | Path) -> Document:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _unreadable(file, "is not UTF-8") from None
+        raise _unreadable(file, "it is not UTF-8") from None
     except (OSError, ValueError) as error:
         raise _unreadable(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return template_of(text, file)

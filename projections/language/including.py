@@ -45,6 +45,17 @@ def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -
     return source
 
 
+_OTHER_FILES = {
+    "Resources": "a SAM or CloudFormation template. `projections check --template FILE` compares it with the rules",
+    "Records": "a file of stream events. `projections replay FILE` runs them through the rules",
+    "DataModel": "a model of NoSQL Workbench. `projections init DIRECTORY --from FILE` makes rules of it",
+    "manifest": "a manifest of `projections template`",
+    "cases": "a file of test cases. pytest runs it",
+    "$schema": "a JSON Schema",
+}
+"""Names at the top of other files that a user may pass, and what these files are."""
+
+
 def source_at(text: str, file: str) -> Source:
     """Return the data of one text with the places of its parts. Raises RulesError if it is not a mapping."""
     try:
@@ -55,6 +66,9 @@ def source_at(text: str, file: str) -> Source:
         raise _single(
             file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
         )
+    kind = next((kind for name, kind in _OTHER_FILES.items() if name in source.data), None)
+    if kind is not None and "entities" not in source.data:
+        raise _single(file, f"this is not a rule file, but {kind}")
     source.file = file
     return source
 
@@ -65,7 +79,9 @@ def text_of(path: str | Path, file: str | None = None) -> str:
         return Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = (
-            "is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
+            "it is not UTF-8"
+            if isinstance(error, UnicodeDecodeError)
+            else getattr(error, "strerror", None) or str(error)
         )
         raise _single(file or str(path), f"cannot be read: {reason}") from None
 

@@ -183,7 +183,11 @@ class AnythingBut:
     excluded: tuple[Equals | Affix, ...]
 
     def __str__(self) -> str:
-        return f"exists and none of it {_either([str(one) for one in self.excluded])}"
+        words = list(dict.fromkeys(str(one) for one in self.excluded))
+        if not all(word.startswith("is ") for word in words):
+            return f"exists and none of it {_either(words)}"
+        values = [word.removeprefix("is ") for word in words]
+        return "exists and is " + (f"not {values[0]}" if len(values) == 1 else f"none of {', '.join(values)}")
 
 
 Alternative: TypeAlias = Equals | Affix | Numeric | Compares | Exists | AnythingBut

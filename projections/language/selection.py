@@ -50,8 +50,8 @@ def _named(document: Document, body: str) -> list[str]:
     if kind == "owner:":
         return _with(document, "owner", value, lambda name: filter(None, [document.about_rule(name).owner]))
     if body not in document.rules:
-        hint = suggest(body, list(document.rules)) or f"; there are {', '.join(document.rules) or 'none'}"
-        raise UsageError(f"no rule is called {body!r}{hint}")
+        hint = suggest(body, list(document.rules)) or f"; the rules are {', '.join(document.rules) or 'none'}"
+        raise UsageError(f'unknown rule "{body}"{hint}')
     return [body]
 
 
@@ -60,8 +60,10 @@ def _with(document: Document, what: str, value: str, values: Callable[[str], Ite
     found = [name for name in document.rules if value in values(name)]
     if not found:
         known = list(dict.fromkeys(one for name in document.rules for one in values(name)))
-        hint = suggest(value, known) or f"; there are {', '.join(known) or 'none'}"
-        raise UsageError(f"no rule has the {what} {value!r}{hint}")
+        if not known:
+            raise UsageError(f'no rule has the {what} "{value}"; no rule has any {what}')
+        hint = suggest(value, known) or f"; the {what}s are {', '.join(known)}"
+        raise UsageError(f'no rule has the {what} "{value}"{hint}')
     return found
 
 

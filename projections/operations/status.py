@@ -56,7 +56,7 @@ __all__ = [
     "throttling",
 ]
 
-FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
+FINE, LOOK, ACT, UNKNOWN = "ok", "warn", "action", "unknown"
 """Levels: nothing to do; look at it, or wait and look again; act, because something fails until you do; not known."""
 
 _LATE, _VERY_LATE = 60.0, 300.0

@@ -143,7 +143,7 @@ def test_json_escapes_beyond_the_basic_plane_are_one_character() -> None:
     ("write", "expected"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"\xff\xfe\xfa", "cannot be read: is not UTF-8"),
+        (b"\xff\xfe\xfa", "cannot be read: it is not UTF-8"),
         (b"\xef\xbb\xbf[]", "expected a mapping"),
     ],
 )

@@ -194,7 +194,7 @@ def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:
 
 def test_a_rule_that_is_not_there_is_a_mistake() -> None:
     world = filled(["likes"])
-    with pytest.raises(UsageError, match="no rule is called 'like'; there are likes"):
+    with pytest.raises(UsageError, match='unknown rule "like"; the rules are likes'):
         Scope(world.program, None, ["like"])
 
 

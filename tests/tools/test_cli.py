@@ -88,7 +88,7 @@ def test_check_prints_each_rule_with_its_source_its_target_key_and_what_it_write
     assert "postById  copy of Post → PostMeta  POST#{postId} · METADATA" in out
     assert "PUBLISHED#{publishedAt|date(%Y-%m)} or DRAFTS#{userId}" in out
     assert "praiseCount   count of Comment where stars is at least 4" in out
-    assert "9 rules, no mistakes" in out
+    assert "9 rules, no errors" in out
     assert "\x1b" not in out
 
 
@@ -98,7 +98,7 @@ def test_check_as_json(run: Run) -> None:
     assert code == 0
     assert rules["authorship"]["key"] == "USER#{userId} · PROFILE"
     assert rules["engagement"]["writes"] == {"likeCount": "count of Like"}
-    assert rules["engagement"]["source_key"] == "USER#{userId} · LIKE#POST#{postId}"
+    assert rules["engagement"]["sourceKey"] == "USER#{userId} · LIKE#POST#{postId}"
     assert rules["engagement"]["path"]["alone"] == 5
     assert (rules["leaderboard"]["after"], rules["leaderboard"]["passes"]) == (["postById", "engagement"], 2)
     assert rules["leaderboard"]["where"] == 'status is "published"'
@@ -134,7 +134,7 @@ def test_check_prints_findings_with_corrections_below_their_rules(run: Run) -> N
         "  tests/simulation/rules/chains.yaml:23:22: projections.listed.index.GSI1PK: warning [hot-partition]: " in rule
     )
     assert '    → if writes may come faster, spread them, for example with "PUBLISHED#{postId|bucket(8)}"' in rule
-    assert out.endswith("! tests/simulation/rules/chains.yaml: 6 rules, no mistakes, 2 warnings, 2 notes.\n")
+    assert out.endswith("! tests/simulation/rules/chains.yaml: 6 rules, no errors, 2 warnings, 2 notes.\n")
 
 
 def test_check_lists_variables_of_a_key_that_are_attributes(run: Run) -> None:

@@ -95,11 +95,11 @@ def test_names_come_from_the_environment_as_in_the_functions(tables: Tables, mon
 @pytest.mark.parametrize(
     ("rules", "given", "message"),
     [
-        (RULES, (), "no table: pass --table NAME, --stack NAME or TABLE_NAME"),
+        (RULES, (), "no table: pass --table NAME or --stack NAME, or set TABLE_NAME"),
         (RULES, ("other=x",), "the rules have no table 'other'; they have main"),
         (RULES, ("x", "y"), "--table y: main is already set to x"),
         (SEVERAL, ("x",), "--table x: the rules have posts, likes. Write --table LOGICAL=x"),
-        (SEVERAL, ("posts=x",), "no table likes: pass --table likes=NAME, --stack NAME or TABLES"),
+        (SEVERAL, ("posts=x",), "no table likes: pass --table likes=NAME or --stack NAME, or set TABLES"),
     ],
 )
 def test_a_name_that_is_missing_or_unknown_is_asked_for(

@@ -470,7 +470,7 @@ def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:
         code, answer = place.run("queries", query, *parameters, "--table", place.table)
         assert (code, len(answer["items"])) == (0, expected[query].items)
         assert len(answer["requests"]) == expected[query].requests
-        assert answer["consumed"] == expected[query].units
+        assert answer["readUnits"] == expected[query].units
 
 
 # --- the page ---

@@ -221,7 +221,7 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     likes = [one for one in first if one["event"] == "record" and one["entity"] == "Like"]
     assert [one["rules"] for one in likes] == [{"likes": "changes"}] * 3
     assert first[-1]["quarantined"] == first[-1]["discarded"] == 0
-    assert first[-1]["write_units"] > 0
+    assert first[-1]["writeUnits"] > 0
     fresh = [ages for one in first if one["event"] == "delivered" for ages in one["freshness"].get("likes", ())]
     assert fresh
     assert all(0 <= age < 60 for age in fresh)

@@ -372,7 +372,7 @@ def test_something_to_do_is_exit_code_1_and_reads_well(run: Run, tmp_path: Path)
     assert (code, err) == (1, "")
     assert "~ discussion changed: aggregate of Comment → PostMeta POST#{postId} · METADATA" in out
     assert "set.commentCount: count → sum(weight)" in out
-    assert "per 1000 Comment items: 3000 + 2T reads, 2000 + 3T writes" in out
+    assert "per 1,000 Comment items: 3,000 + 2T reads, 2,000 + 3T writes" in out
     assert "`" not in out
 
 
@@ -389,7 +389,7 @@ def test_markdown_and_json(run: Run, tmp_path: Path) -> None:
     assert "- set.commentCount: `count` → `sum(weight)`" in out
     code, out, _ = run("diff", "social", str(edited(tmp_path)), "--json")
     found = json.loads(out)
-    assert (code, found["needs_doing"]) == (1, True)
+    assert (code, found["needsDoing"]) == (1, True)
     (rule,) = found["rules"]
     assert (rule["rule"], rule["target"]["after"]["entity"]) == ("discussion", "PostMeta")
     assert rule["cost_per_1000"]["writes_per_target"] == 3

@@ -145,5 +145,5 @@ def test_dollars_are_those_of_a_million_items() -> None:
     program, *_ = measured(RULES["count"], 1)
     assert cost(program.typed, "rule").dollars(1000) == pytest.approx((5000 * 0.125 + 5000 * 0.625) / 1000)
     assert str(cost(program.typed, "rule")) == (
-        "per 1000 Like items: 3000 + 2T reads, 2000 + 3T writes; $1.63 to $3.75 per million"
+        "per 1,000 Like items: 3,000 + 2T reads, 2,000 + 3T writes; $1.63 to $3.75 per million items"
     )

@@ -405,7 +405,7 @@ def test_missing_variable_and_unmet_case_are_explained() -> None:
     rules = rules_of(told(program, [record(100, None, {**task, "state": "open"})]))
     assert rules["mine"].reasons == (
         "case 1: where: due is absent; wanted: due exists",
-        "case 2: where: state is a string, 'open'; wanted: state exists and none of it is \"open\"",
+        "case 2: where: state is a string, 'open'; wanted: state exists and is not \"open\"",
     )
     assert "neither holds of" in rules["ranked"].reasons[0]
     rules = rules_of(told(program, [record(100, None, {**task, "pinned": True})]))
@@ -483,7 +483,7 @@ def test_explain_as_json(run: Run) -> None:
     assert first["records"][1]["entity"] == "Like"
     assert first["records"][1]["sequenceNumber"] == "1000000000000000049437"
     assert first["records"][1]["rules"][0]["changes"] == [
-        {"target": "main|POST#p4|METADATA", "before": "nothing", "after": "1"}
+        {"target": "main|POST#p4|METADATA", "before": "nothing", "after": "count 1"}
     ]
     assert [request["operation"] for request in first["requests"]][:2] == ["GetItem", "TransactWriteItems"]
     assert document["assumed"] == ["main|USER#cleo|PROFILE"]

@@ -387,7 +387,7 @@ def test_the_command_writes_the_form_that_the_files_ending_names(
     target = tmp_path / name
     assert run("graph", "social", "-o", str(target)) == 0
     assert target.read_text().startswith(begins)
-    assert capsys.readouterr() == ("", f"{target}: 9 rules of social.yaml\n")
+    assert capsys.readouterr() == ("", f"Wrote {target}: 9 rules of social.yaml.\n")
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.gv", "a.mmd"])

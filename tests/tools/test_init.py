@@ -288,8 +288,8 @@ def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: 
     said = json.loads(out)
     assert (code, err) == (0, "")
     assert [one["name"] for one in said["entities"]] == ["User", "Project"]
-    assert said["read_units"]["consumed"] > 0
-    assert said["read_units"]["requests"] >= 16
+    assert said["readUnits"]["consumed"] > 0
+    assert said["readUnits"]["requests"] >= 16
     assert [(one["name"], one["active"]) for one in said["rules"]] == [("projectsOfUser", True)]
     assert set(said["files"]) == set(PROPOSED)
 

@@ -87,7 +87,7 @@ def test_bundled_file_without_queries(run: Any, tmp_path: Path) -> None:
         (["profile", "user=a"], 'query profile: unknown parameter "user" (did you mean "userId"?)'),
         (["profile", "--table", "app"], "query profile: userId missing; it needs userId"),
         (["postsOf", "userId=a", "postId.form=1"], 'unknown parameter "postId.form" (did you mean "postId.from"?)'),
-        (["profile", "userId=a"], "no table: pass --table NAME, --stack NAME or TABLE_NAME"),
+        (["profile", "userId=a"], "no table: pass --table NAME or --stack NAME, or set TABLE_NAME"),
         (["likers", "postId=a"], "query likers cannot be answered: the partition key of the table"),
         (["--table", "app"], "no query to run: name one of profile, postsOf, comments, likers"),
     ],
@@ -129,7 +129,7 @@ def test_pages_of_a_query_follow_each_other(filled: Place) -> None:
         found += [item["SK"] for item in page["items"]]
         token = page["token"]
         assert page["scanned"] >= len(page["items"])
-        assert page["consumed"] > 0
+        assert page["readUnits"] > 0
     assert found == ["POST#p5", "POST#p4", "POST#p3", "POST#p2", "POST#p1"]
     assert token is None
 

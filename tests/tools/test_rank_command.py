@@ -39,7 +39,7 @@ def test_each_question_has_its_answer(game: Place) -> None:
     assert said("--score", "-12.5") == (0, "score -12.5: rank 4 of 4 scores, percentile 25.00\n")
     assert said("--score", "1000") == (0, "score 1000: rank 1 of 4 scores, percentile 100.00, 0 scores like this\n")
     assert said("--at", "4") == (0, "score -12.5: rank 4 of 4 scores, percentile 25.00\n")
-    assert said("--at", "5") == (1, "ranks: no score there\n")
+    assert said("--at", "5") == (1, "ranks: this board has no score at position 5\n")
     assert said("--percentile", "76") == (0, "score 500: rank 1 of 4 scores, percentile 100.00\n")
     assert said("--between", "0", "300") == (0, "2 of 4 scores\n")
     assert said("--between", "any", "-12.5") == (0, "1 of 4 scores\n")
@@ -66,8 +66,8 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
     ("options", "reason"),
     [
         (["ranks", "--board", "board"], "--board board: expected VARIABLE=VALUE"),
-        (["ranks", "--board", "bord=w"], "the key of Board has no variable 'bord' (did you mean \"board\"?)"),
-        (["ranks"], "the key of Board needs a value for board"),
+        (["ranks", "--board", "bord=w"], 'the key of Board has no variable "bord" (did you mean "board"?)'),
+        (["ranks"], "the key of Board needs board: pass --board board=VALUE"),
         (["ranks", "--board", "board=w", "--score", "1", "--at", "2"], "--score and --at are different questions"),
         (["ranks", "--board", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
         (["ranks", "--board", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),

@@ -81,4 +81,4 @@ def test_simulate_runs_the_selected_rules(run: Run, rules: Path) -> None:
 @pytest.mark.parametrize("command", [("replay", "events.json"), ("simulate",)])
 def test_unknown_rule_is_a_mistake(run: Run, rules: Path, command: tuple[str, ...]) -> None:
     code, _, err = run(*command, "--rules", rules, "--select", "like")
-    assert (code, err) == (2, "projections: no rule is called 'like' (did you mean \"likes\"?)\n")
+    assert (code, err) == (2, 'projections: unknown rule "like" (did you mean "likes"?)\n')

@@ -122,7 +122,7 @@ def test_status_compares_the_deployed_rules_with_the_active_ones_whatever_file_i
     code, said = place.run("status", "--stack", stack)
     found = {one["subject"]: one for one in said["findings"]}
     assert (code, said["rules"]["likes"]) == (1, "shadow")
-    assert found["deployed rules"]["level"] == "act"
+    assert found["deployed rules"]["level"] == "action"
     assert "are older than the active rules: the functions refuse every batch" in found["deployed rules"]["says"]
     assert "rule file" not in found
     place.deploy(MORE)

@@ -30,7 +30,7 @@ def test_unused_deployment_has_a_warning(place: Place) -> None:
     assert (code, said["attention"]) == (1, True)
     assert "the ledger has no rules" in finding(said, "rules")["says"]
     assert levels(said) == {
-        "rules": "look", "backfill": "fine", "audit": "unknown", "stream": "unknown", "quarantine": "fine",
+        "rules": "warn", "backfill": "ok", "audit": "unknown", "stream": "unknown", "quarantine": "ok",
         "lag": "unknown", "throttling": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
     }  # fmt: skip
 
@@ -41,7 +41,7 @@ def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     code, said = place.run("status", *everything)
     not_asked = {"lag": "unknown", "audit": "unknown", "stream": "unknown", "throttling": "unknown"}
     assert (code, not_asked.items() <= levels(said).items()) == (0, True)
-    assert {level for subject, level in levels(said).items() if subject not in not_asked} == {"fine"}
+    assert {level for subject, level in levels(said).items() if subject not in not_asked} == {"ok"}
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
     place.sqs.send_message(QueueUrl=place.tasks, MessageBody="{}")
     place.sqs.send_message(QueueUrl=place.dead, MessageBody="{}")
@@ -49,7 +49,7 @@ def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     code, said = place.run("status", *everything)
     assert code == 1
     assert [finding(said, name)["level"] for name in ("quarantine", "tasks", "dead letters", "discarded")] == [
-        "act", "fine", "act", "act",
+        "action", "ok", "action", "action",
     ]  # fmt: skip
     told = finding(said, "quarantine")
     assert (told["says"], told["value"]) == ("1 record that a rule could not use; likes: main|USER#b|LIKE#1", 1)
@@ -64,7 +64,7 @@ def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     assert "OK      rules" in lines[0]
     assert any(line.startswith("ACTION  discarded") and "1 batch that Lambda discarded" in line for line in lines)
     assert place.run("redrive", "--bucket", place.bucket)[0] == 0
-    assert finding(place.run("status", *everything)[1], "discarded")["level"] == "fine"
+    assert finding(place.run("status", *everything)[1], "discarded")["level"] == "ok"
 
 
 def test_rules_that_are_not_active_are_reported(place: Place) -> None:
@@ -81,12 +81,12 @@ def test_table_without_a_stream_is_reported(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
     code, said = place.run("status")
-    assert (code, finding(said, "stream")["level"]) == (1, "act")
+    assert (code, finding(said, "stream")["level"]) == (1, "action")
     assert "has no stream" in finding(said, "stream")["says"]
     keys_only = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
     place.dynamodb.update_table(TableName=place.table, StreamSpecification=keys_only)
     code, said = place.run("status")
-    assert (code, finding(said, "stream")["level"]) == (1, "act")
+    assert (code, finding(said, "stream")["level"]) == (1, "action")
     assert "has KEYS_ONLY, not NEW_AND_OLD_IMAGES" in finding(said, "stream")["says"]
 
 
@@ -94,7 +94,7 @@ def test_unreachable_queue_is_reported_with_all_other_findings(place: Place) -> 
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     code, said = place.run("status", "--quarantine", place.quarantine + "-not", "--bucket", "not-" + place.bucket)
     assert code == 1
-    assert [finding(said, name)["level"] for name in ("quarantine", "discarded", "rules")] == ["look", "look", "fine"]
+    assert [finding(said, name)["level"] for name in ("quarantine", "discarded", "rules")] == ["warn", "warn", "ok"]
     assert finding(said, "quarantine")["says"].startswith("not known: ")
 
 
@@ -103,7 +103,7 @@ def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, outputs = place.stack()
     code, said = place.run("status", "--stack", name)
-    assert (code, set(levels(said).values())) == (0, {"fine"})
+    assert (code, set(levels(said).values())) == (0, {"ok"})
     assert finding(said, "lag")["says"] == "CloudWatch reports no records in the last 15 minutes"
     for minutes, age in ((5, 900_000.0), (2, 90_000.0)):
         client("cloudwatch").put_metric_data(
@@ -126,7 +126,7 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, outputs = place.stack()
     finding_before = finding(place.run("status", "--stack", name)[1], "throttling")
-    assert (finding_before["level"], finding_before["value"]) == ("fine", 0)
+    assert (finding_before["level"], finding_before["value"]) == ("ok", 0)
 
     def throttled(metric: str, events: float, minutes: int, **dimensions: str) -> None:
         named = [{"Name": key, "Value": value} for key, value in dimensions.items()]
@@ -142,7 +142,7 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
     throttled("WriteAccountLimitThrottleEvents", 7, 2, TableName="of-somebody-else")
     code, said = place.run("status", "--stack", name)
     told = finding(said, "throttling")
-    assert (code, told["level"], told["value"]) == (1, "look", 1242)
+    assert (code, told["level"], told["value"]) == (1, "warn", 1242)
     assert told["says"] == (
         f"in the last 15 minutes: 1,234 × TableWriteKeyRangeThroughputExceeded of table/{place.table}, "
         f"5 × IndexWriteAccountLimitExceeded of table/{place.table}/index/GSI1, "
@@ -160,7 +160,7 @@ def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
     assert (code, finding(said, "lag")["level"]) == (1, "unknown")
     for subject in ("lag", "throttling"):
         assert finding(said, subject)["says"].startswith("not known: CloudWatch: ")
-    assert [one["subject"] for one in said["findings"] if one["level"] in ("look", "act")] == ["stream"], (
+    assert [one["subject"] for one in said["findings"] if one["level"] in ("warn", "action")] == ["stream"], (
         "of no function"
     )
 
@@ -177,7 +177,7 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     client("lambda").update_event_source_mapping(UUID=place.mapping, Enabled=False)
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
-    assert (code, told["level"]) == (1, "act")
+    assert (code, told["level"]) == (1, "action")
     assert told["says"].startswith(
         "the event source mapping is Disabled (USER_INITIATED), so no rule processes changes of table"
     )
@@ -185,7 +185,7 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     client("lambda").delete_event_source_mapping(UUID=place.mapping)
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
-    assert (code, told["level"]) == (1, "act")
+    assert (code, told["level"]) == (1, "action")
     assert told["says"] == f"no event source mapping of the function reads table {place.table}"
 
 
@@ -213,7 +213,7 @@ def test_mapping_of_an_old_stream_needs_action(place: Place) -> None:
     assert (after := place.stream()) != before
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
-    assert (code, told["level"]) == (1, "act")
+    assert (code, told["level"]) == (1, "action")
     assert told["says"] == f"the function reads {before}, but the stream of table {place.table} is {after}"
     assert told["todo"] == (
         f"Deploy with ExistingStreamArn={after}, then run `projections backfill --stack {name} --restart`."
@@ -227,10 +227,10 @@ def test_function_that_fails_with_each_batch_needs_action(place: Place, monkeypa
     name, _ = place.stack()
     place.put("USER#a", "POST#2", title="t")
     deadline = time.monotonic() + 30
-    while (told := finding(place.run("status", "--stack", name)[1], "stream"))["level"] == "fine":
+    while (told := finding(place.run("status", "--stack", name)[1], "stream"))["level"] == "ok":
         assert time.monotonic() < deadline, told
         time.sleep(0.2)
-    assert (told["level"], told["says"]) == ("act", "Enabled, last result: FAILED")
+    assert (told["level"], told["says"]) == ("action", "Enabled, last result: FAILED")
     assert "function's log" in told["todo"]
 
 
@@ -248,11 +248,11 @@ def test_records_that_the_function_refuses_are_counted(place: Place) -> None:
 
     counted("InvokedEventCount", 1200)
     counted("FailedInvokeEventCount", 700)
-    assert finding(place.run("status", "--stack", name)[1], "stream")["level"] == "fine"
+    assert finding(place.run("status", "--stack", name)[1], "stream")["level"] == "ok"
     counted("FailedInvokeEventCount", 500)
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
-    assert (code, told["level"], told["value"]) == (1, "act", 1200)
+    assert (code, told["level"], told["value"]) == (1, "action", 1200)
     assert "the function failed with all 1,200 records of the last 15 minutes" in told["says"]
 
 
@@ -272,5 +272,5 @@ def test_an_audit_that_never_ran_is_missed_after_its_time(place: Place, monkeypa
     monkeypatch.setattr(status_module, "deployed", long_ago)
     code, said = place.run("status", "--stack", name)
     told = finding(said, "audit")
-    assert (code, told["level"]) == (1, "look")
+    assert (code, told["level"]) == (1, "warn")
     assert told["says"] == "has not run yet (rate(1 hour)); the stack was created 3 d ago"

@@ -28,7 +28,7 @@ def generated(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """A template of these rules, in the working directory."""
     monkeypatch.chdir(tmp_path)
     Path("rules.yaml").write_text(RULES)
-    assert again(run) == (0, "", "")
+    assert again(run) == (0, "", "Wrote template.yaml.\n")
     return Path("template.yaml")
 
 
@@ -45,11 +45,11 @@ def edit(path: Path) -> str:
 def test_template_without_edits_follows_the_rules(run: Run, generated: Path) -> None:
     before = generated.read_text()
     Path("rules.yaml").write_text(RULES.replace("[PK, SK]", "[PK, SK], ttl: goneAt"))
-    assert again(run) == (0, "", "")
+    assert again(run) == (0, "", "Wrote template.yaml.\n")
     assert "AttributeName: goneAt" in generated.read_text()
     assert "AttributeName: goneAt" not in before
     generated.write_bytes(before.replace("\n", "\r\n").encode())
-    assert again(run) == (0, "", ""), "other line ends are not an edit"
+    assert again(run) == (0, "", "Wrote template.yaml.\n"), "other line ends are not an edit"
 
 
 def test_edits_are_shown_and_kept(run: Run, generated: Path) -> None:
@@ -67,7 +67,7 @@ def test_edits_are_shown_and_kept(run: Run, generated: Path) -> None:
 def test_force_overwrites_edits(run: Run, generated: Path) -> None:
     before = generated.read_text()
     edit(generated)
-    assert again(run, "--force") == (0, "", "")
+    assert again(run, "--force") == (0, "", "Wrote template.yaml.\n")
     assert generated.read_text() == before
 
 
@@ -161,7 +161,7 @@ def test_printed_text_is_that_of_the_file(
 
 
 def test_device_is_written_without_a_question(run: Run, generated: Path) -> None:
-    assert run("template", "rules.yaml", "-o", "/dev/null") == (0, "", "")
+    assert run("template", "rules.yaml", "-o", "/dev/null") == (0, "", "Wrote /dev/null.\n")
 
 
 def test_checksum_is_that_of_all_lines() -> None:

@@ -283,7 +283,7 @@ cases:
     run("--projections-select", "months").assert_outcomes(passed=1, skipped=1)
     run("--projections-select", "author,byId").assert_outcomes(passed=2)
     run("--projections-select", "likes").assert_outcomes(skipped=2)
-    assert "no rule is called 'like' (did you mean \"likes\"?)" in told(run("--projections-select", "like"))
+    assert 'unknown rule "like" (did you mean "likes"?)' in told(run("--projections-select", "like"))
 
 
 @pytest.mark.deep

@@ -106,6 +106,16 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 10 else f"{value:.4g}"
 
 
+def _counted(value: float, noun: str) -> str:
+    """Return a number with its noun: `1 unit`, `0.5 units`."""
+    return f"{_number(value)} {noun}{'' if _number(value) == '1' else 's'}"
+
+
+def _price(value: float) -> str:
+    """Return a price without an exponent: `$0.40`, `$0.0000133334`."""
+    return f"${value:.2f}" if round(value, 2) == value else "$" + f"{value:.10f}".rstrip("0")
+
+
 def _money(value: float) -> str:
     return f"${value:,.0f}" if value >= 100 else f"${value:,.2f}"
 
@@ -114,14 +124,14 @@ def _print_head(out: Console, estimate: Estimate) -> None:
     changes = ", ".join(f"{_number(rate)} of {change}" for change, rate in estimate.changes.items())
     title = "A sample" if estimate.sampled else ""
     if estimate.events_per_second is not None:
-        rate = f"{_number(estimate.events_per_second)} events a second"
+        rate = f"{_counted(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
     _line(out, styled("[bold]{}[/]: {}", title, changes))
     _line(
         out,
         styled(
-            "[dim]{} events per invocation, with {} records of the rules' own writes; an invocation takes {} ms[/]",
-            _number(estimate.events),
+            "[dim]{} per invocation, with {} records of the rules' own writes; an invocation takes {} ms[/]",
+            _counted(estimate.events, "event"),
             _number(estimate.records - estimate.events),
             _number(estimate.milliseconds),
         ),
@@ -230,9 +240,10 @@ def _print_key(out: Console, key: HotKey, timed: bool) -> None:
     color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
     told = ""
     if key.events_per_second and key.what in ("group", "target", "members"):
-        told = f", at {_number(key.events_per_second)} events a second"
-        told += f"; enough for {key.limit_events:,.0f}" if key.limit_events is not None else ""
-    rate = f"{_number(key.units_per_second)} units a second" if timed else f"{_number(key.units_per_second)} units"
+        told = f", at {_counted(key.events_per_second, 'event')} a second"
+        if key.limit_events is not None:
+            told += f"; the limit is {key.limit_events:,.0f} events a second"
+    rate = f"{_counted(key.units_per_second, 'unit')}{' a second' if timed else ''}"
     _line(out, styled("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, told))
     if key.load > WARM and key.advice:
         _line(out, f"      {key.advice}")
@@ -242,7 +253,7 @@ def _print_legend(out: Console, estimate: Estimate, why: bool) -> None:
     if not estimate.sampled and not estimate.assumptions.targets:
         words = "The estimate assumes a different target for each event; --targets RULE=N sets the number of targets."
         _line(out, styled("[dim]{}[/]", words))
-    prices = ", ".join(f"${price:g} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
+    prices = ", ".join(f"{_price(price)} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
     _line(out, styled("[dim]Prices: {}.[/]", prices))
     if estimate.entry_bytes:
         size = estimate.entry_bytes + STORAGE_OVERHEAD_BYTES

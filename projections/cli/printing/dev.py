@@ -54,7 +54,7 @@ class Printer:
         self.note(
             styled("[bold]{}.[/]", totals.words()) if last else styled("[dim]{}[/]", totals.words()),
             event,
-            **asdict(totals),
+            **{_camel(name): value for name, value in asdict(totals).items()},
         )
 
     # Records
@@ -192,7 +192,8 @@ class Printer:
                 self._line({**asdict(one), "event": "finding"})
             else:
                 colour = "red" if one.severity == "error" else "yellow"
-                self._out.print(styled("[{}]{}[/]", colour, str(one)))
+                for line in str(one).split("\n"):
+                    self._out.print(styled("[{}]{}[/]", colour, line))
 
     def refused(self, reason: str) -> None:
         """Print that the old rules stay active, and why."""
@@ -207,6 +208,12 @@ class Printer:
 
     def _line(self, fields: Mapping[str, Any]) -> None:
         print_line(json.dumps(fields, ensure_ascii=False))
+
+
+def _camel(name: str) -> str:
+    """Return the name of a field as JSON has it: `writeUnits` of `write_units`."""
+    first, *more = name.split("_")
+    return first + "".join(part.capitalize() for part in more)
 
 
 def _key(key: ItemKey) -> list[str]:

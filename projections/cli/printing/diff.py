@@ -62,7 +62,7 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
         for rule in difference.rules:
             if rule.cost is not None:
                 yield Line("item", f"{_code(rule.change.rule)} {rule.cost}")
-        yield Line("text", f"T is the number of targets (for an embed: parents) per 1000. {ASSUMPTIONS}")
+        yield Line("text", f"T is the number of targets (for an embed: parents) per 1,000. {ASSUMPTIONS}")
     if difference.findings:
         yield Line("heading", "What to do")
         yield from (Line("item", f"{number}. {step}") for number, step in enumerate(difference.steps(), 1))
@@ -108,9 +108,9 @@ def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
 
 def _part(part: Part) -> str:
     if part.before is None:
-        return f"{part.name}: now {_code(_short(part.after))}"
+        return f"{part.name} added: {_code(_short(part.after))}"
     if part.after is None:
-        return f"{part.name}: no longer {_code(_short(part.before))}"
+        return f"{part.name} removed, was: {_code(_short(part.before))}"
     return f"{part.name}: {_code(_short(part.before))} → {_code(_short(part.after))}"
 
 
@@ -125,8 +125,20 @@ def _spans(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else _measure(value) or json.dumps(_plain(value), ensure_ascii=False)
+    text = (
+        value
+        if isinstance(value, str)
+        else _measure(value) or _single(value) or json.dumps(_plain(value), ensure_ascii=False)
+    )
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _single(value: Any) -> str | None:
+    """Return the only case of a computed attribute in the notation of rules, or None for other values."""
+    match value:
+        case [{"expression": str(text), **rest}] | [{"template": str(text), **rest}] if not any(rest.values()):
+            return text
+    return None
 
 
 def _measure(value: Any) -> str | None:
@@ -194,7 +206,7 @@ def _escaped(text: str) -> str:
 def as_data(difference: Difference) -> dict[str, Any]:
     """Return a difference as JSON."""
     return {
-        "needs_doing": difference.findings,
+        "needsDoing": difference.findings,
         "rules": [_rule_data(rule) for rule in difference.rules],
         "renamed": [{"from": gone, "to": fresh, "sure": surely} for gone, fresh, surely in difference.renamed],
         "owners": [
@@ -203,14 +215,14 @@ def as_data(difference: Difference) -> dict[str, Any]:
                 "attribute": owner.attribute,
                 "before": owner.before,
                 "after": owner.after,
-                "made_by_rules": owner.made,
+                "madeByRules": owner.made,
                 "note": owner.note,
             }
             for owner in difference.owners
         ],
         "template": list(difference.deployment),
         "impossible": list(difference.impossible),
-        "new_indexes": [{"table": table, "index": index} for table, index in difference.indexes],
+        "newIndexes": [{"table": table, "index": index} for table, index in difference.indexes],
         "steps": list(difference.steps()),
         "unchanged": difference.unchanged,
     }
@@ -231,14 +243,14 @@ def _rule_data(one: RuleDifference) -> dict[str, Any]:
         "parts": [{"part": part.name, "before": part.before, "after": part.after} for part in change.parts],
         "deletions": list(one.deletions),
         "backfill": list(one.backfill),
-        "cost_per_1000": None
+        "costPer1000": None
         if cost is None
         else {
             "of": cost.of,
             "reads": cost.reads,
-            "reads_per_target": cost.reads_per_target,
+            "readsPerTarget": cost.reads_per_target,
             "writes": cost.writes,
-            "writes_per_target": cost.writes_per_target,
+            "writesPerTarget": cost.writes_per_target,
         },
         "advice": one.advice,
     }

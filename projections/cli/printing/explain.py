@@ -126,13 +126,20 @@ def _print_batch(out: Console, report: BatchReport, title: str, reads: bool) -> 
     out.print()
 
 
+OUTCOMES = {"condition": "a condition was false", "cancelled": "cancelled", "refused": "refused"}
+"""What `outcome` of a request means, if it was not done."""
+
+
 def _print_request(out: Console, report: RequestReport, round_: int) -> None:
     request = report.request
     units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
-        noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
-        failed = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
-        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(report.actions), failed, units))
+        noun = "action of a transaction" if request.operation == "TransactWriteItems" else "statement"
+        plural = "actions of a transaction" if request.operation == "TransactWriteItems" else "statements"
+        failed = (
+            "" if request.outcome == "done" else styled(", [red]{}[/]", OUTCOMES.get(request.outcome, request.outcome))
+        )
+        out.print(styled("   {}{}  [dim]{} units[/]", count(len(report.actions), noun, plural), failed, units))
         seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
         for action in report.actions:
             alike = action.role.kind, action.role.rules

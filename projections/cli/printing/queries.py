@@ -47,7 +47,14 @@ def print_patterns(
         out.print(styled("Add one, then run the command again."))
     first = next((one.query.name for one in patterns if one.offer is not None), None)
     if first is not None:
-        out.print(styled("To write one into the rule file: [dim]projections queries {} --apply {}[/]", file, first))
+        out.print(
+            styled(
+                "To write the addition for {} into the rule file: [dim]projections queries {} --apply {}[/]",
+                first,
+                file,
+                first,
+            )
+        )
     good = sum(one.answered for one in patterns)
     colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
     out.print(
@@ -110,7 +117,7 @@ def page_document(page: AnswerPage, requests: Sequence[Mapping[str, Any]]) -> di
         "requests": list(requests),
         "token": page.token,
         "scanned": page.scanned,
-        "consumed": page.units,
+        "readUnits": page.units,
     }
 
 

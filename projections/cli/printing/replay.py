@@ -242,7 +242,7 @@ def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) ->
             continue
         again = ", delivered again" if sequence in seen else ""
         seen.add(sequence)
-        what = [(str(number), "dim"), (report.entity or "an item", "")]
+        what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
         rows.append([*what, (key_words(record.key), "bold"), (f"{happened(record, prefix)}{again}", "")])
     out.print(styled("[bold]{}[/]", count(len(reports), "event")))
     print_grid(out, rows)
@@ -262,7 +262,6 @@ def _print_records(out: Console, reports: Sequence[RecordReport]) -> None:
             [(str(number), ""), (event, ""), key, entity, (rules or "no rule applies", "cyan" if rules else "dim")]
         )
     print_grid(out, rows)
-    out.print()
 
 
 def _print_unused(out: Console, found: Unused) -> None:
@@ -275,7 +274,7 @@ def _print_unused(out: Console, found: Unused) -> None:
             out.print(f"  and {len(found.items) - MOST:,} more")
     if found.rules:
         out.print("Rules that apply to no item:")
-        print_grid(out, [[(" ", ""), (one.rule, "cyan"), (one.reason, "dim")] for one in found.rules])
+        print_grid(out, [[(" ", ""), (one.rule, "cyan"), (one.reason, "dim")] for one in found.rules], after="")
 
 
 def _print_problems(out: Console, replay: Replay) -> None:

@@ -9,6 +9,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from projections.cli.printing.progress import Bar
+from projections.engine.ledger_items import LEDGER
 from projections.inspect.explain.words import encoded_words, json_words, version_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
@@ -106,7 +107,8 @@ def print_table(
     if withheld:
         shown = ", ".join(_key(text, several) for text in withheld)
         print_line(f"Not deleted without --allow-delete: {shown}.")
-    read = ", ".join(f"{number:,} of {table}" for table, number in sorted(one.counts.items()))
+    counts = sorted(one.counts.items(), key=lambda pair: (pair[0] == LEDGER, pair[0]))
+    read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
     left = one.candidates.count()
     if repair is not None:
         text = f"{count(found, 'difference')} found, {left:,} left."

@@ -33,7 +33,7 @@ def read_model(path: Path) -> Model:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{file}: is not UTF-8. Pass {_formats()}") from None
+        raise UsageError(f"{file}: cannot be read: it is not UTF-8. Pass {_formats()}") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
     model = _accepted(_read(text, file))

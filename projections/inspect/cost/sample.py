@@ -56,7 +56,7 @@ def _changes(rehearsal: Rehearsal) -> dict[str, float]:
                 continue
             image = record.new if record.new is not None else record.old
             item = rehearsal.program.recognise(record.key, image or {})
-            found[words[record.event].format(item.entity.name if item is not None else "an item of no entity")] += 1
+            found[words[record.event].format(item.entity.name if item is not None else "item of no entity")] += 1
     return {name: float(number) for name, number in found.most_common()}
 
 

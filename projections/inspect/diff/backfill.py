@@ -108,11 +108,11 @@ class Cost:
         reads, writes = _linear(self.reads, self.reads_per_target), _linear(self.writes, self.writes_per_target)
         least, most = self.dollars(1), self.dollars(1000)
         price = f"${least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"${least:.2f} to ${most:.2f}"
-        return f"per 1000 {self.of}: {reads} reads, {writes} writes; {price} per million"
+        return f"per 1,000 {self.of}: {reads} reads, {writes} writes; {price} per million items"
 
 
 def _linear(fixed: int, each: int) -> str:
-    parts = [str(fixed)] if fixed or not each else []
+    parts = [f"{fixed:,}"] if fixed or not each else []
     return " + ".join([*parts, *([f"{each}T"] if each else [])])
 
 

@@ -125,9 +125,9 @@ def _contributors(
     if rest <= 0:
         return tuple(found.items()), ""
     if not rule.carries:
-        return tuple(
-            found.items()
-        ), f"{rest} contribution{'' if rest == 1 else 's'} of other sources, which `projections verify` reads"
+        other = "other sources" if found else "sources"
+        noun = "contribution" if rest == 1 else "contributions"
+        return tuple(found.items()), f"{rest:,} {noun} of {other}, which `projections verify` reads"
     return tuple(found.items()), f"{rest} more in the ledger, in order, under {members_key(rule.name, read.text)}"
 
 

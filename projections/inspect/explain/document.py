@@ -118,7 +118,7 @@ def spent_document(spent: Spent) -> dict[str, Any]:
     return {
         "writeUnits": spent.write_units,
         "readUnits": spent.read_units,
-        "writeUnitsInVain": spent.in_vain,
+        "redundantWriteUnits": spent.in_vain,
         "calls": spent.call_count,
         "callsByOperation": dict(sorted(spent.calls.items())),
     }

@@ -8,6 +8,7 @@ from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest, UsageError
 from projections.language.keys import Schema, decode_key
 from projections.language.program import Program
+from projections.operations.redaction import HASH
 from projections.printable import unescaped
 from projections.stores.limits import checked_key
 
@@ -34,6 +35,8 @@ def read_key(program: Program, text: str) -> ItemKey:
     if found:
         names = ", ".join(f"{key.table}:{body}" for key in found)
         raise UsageError(f"{text!r} fits several tables. Write one of {names}")
+    if text.startswith(HASH):
+        raise UsageError(f"{text} is not a whole hash. Write {HASH} and all 24 hexadecimal digits, as the log has them")
     raise UsageError(f"{text!r} is not a key. Write {_forms(program)}")
 
 

@@ -161,13 +161,13 @@ def _targets(changes: Changes) -> str:
 
 
 def contribution_words(contributed: Contributed | None) -> str:
-    """Return the contribution of a source to a target as text: `1, total 12.5`, or "nothing"."""
+    """Return the contribution of a source to a target as text: `count 1, total 12.5`, or "nothing"."""
     if not contributed:
         return "nothing"
     words = []
     for slot, amount in sorted(contributed.items(), key=lambda one: one[0] != "n"):
         if slot == "n":
-            words.append(str(amount))
+            words.append(f"count {amount}")
         elif slot == "+":
             words += [_member(member) for member in sorted(amount)]
         elif slot == "%":

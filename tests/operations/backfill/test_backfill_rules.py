@@ -619,5 +619,5 @@ def test_a_rule_that_merely_vanished_is_an_error() -> None:
 
 
 def test_a_rule_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UsageError, match="no rule is called 'liks'; there are likes"):
+    with pytest.raises(UsageError, match='unknown rule "liks"; the rules are likes'):
         Stage(LIKES).backfill().begin(rules=["liks"])
