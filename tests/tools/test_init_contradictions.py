@@ -416,3 +416,35 @@ def test_keys_of_an_index_that_are_stale_in_few_items_are_an_uncertain_rule() ->
     assert rule.body == {"from": "Comment", "index": {"GSI1PK": "AUTHOR#{userId}", "GSI1SK": "{createdAt}"}}
     assert predicted(rule) == (3, 0, 0)
     assert not rule.refused
+
+
+# --- dirty data ---
+
+ODD: list[dict[str, Any]] = [
+    *({"N": text} for text in ("1E+30", "-0", "3.00", "9" * 38)),
+    *({"S": ""}, {"S": "x"}, {"NULL": True}, {"BOOL": False}, {"M": {}}, {"SS": ["a"]}, {"B": "YQ=="}),
+    *({"L": []}, {"L": [{"S": "a"}]}, {"L": [{"M": {}}]}, {"L": [{"M": {"text": {"N": "1"}, "deep": {"M": {}}}}]}),
+]
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 36), marks=pytest.mark.deep)], ids=["few", "many"])
+def test_effects_are_exact_on_tables_with_odd_values(seeds: range) -> None:
+    """Attributes are missing, or have values of other types. No uncertain rule is active."""
+    tables = [(INDEXED, init_tables.social(8)), init_tables.shop(), (INDEXED, classes(10)), (INDEXED, tickets())]
+    checked = 0
+    for seed in seeds:
+        table, clean = tables[seed % len(tables)]
+        chance, items = random.Random(seed), copy.deepcopy(clean)
+        for one in items:
+            for name in [name for name in one if name not in table.key_names and chance.random() < 0.05]:
+                one[name] = copy.deepcopy(chance.choice(ODD))
+                if chance.random() < 0.3:
+                    del one[name]
+        found = proposal(items, table)
+        assert set(loads(rule_file(found)).projections) == {rule.name for rule in of_state(found, "shadow")}
+        for rule in of_state(found, "uncertain"):
+            assert rule.doubt
+            if not rule.refused:
+                checked += 1
+                assert predicted(rule) == happens(found, rule, items), (seed, rule)
+    assert checked >= len(seeds)

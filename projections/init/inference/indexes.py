@@ -95,7 +95,7 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
     for attribute, values in _conditions(group, with_it):
         fits = [_scalar(row, attribute) in values for row in group.rows]
         chosen = [value if fit else None for value, fit in zip(computed, fits, strict=True)]
-        body = {"from": entity, "where": {attribute: sorted(values)}, "index": form}
+        body = {"from": entity, "where": {attribute: sorted(values, key=str)}, "index": form}
         yield _Candidate(body, _cases(group.rows, stored, chosen), f" and a condition on {attribute}")
 
 
