@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
 from projections.init.inference.entities import Group
 from projections.init.inference.proposal import Contradiction, Example
@@ -67,7 +68,7 @@ class Case:
     stored: Value | None
     computed: Value | None
 
-    @property
+    @cached_property
     def agrees(self) -> bool:
         return identity(self.stored) == identity(self.computed)
 

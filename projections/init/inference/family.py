@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import cache, partial
 
 from projections.errors import BadInput
+from projections.init.inference.contradictions import Verdict
 from projections.init.inference.relations import Link
 from projections.init.inference.rows import Row
 from projections.init.table import Sample, Table
@@ -38,6 +39,8 @@ class Family:
         ]
         """For each parent, whether all its children are in the sample."""
         self._values: dict[str, dict[int, object]] = {}
+        self.verdicts: dict[str, list[tuple[str, Verdict, str]]] = {}
+        """By attribute of the parents, the measures that were compared with it, each with its verdict and a note."""
         self._published: dict[str, list[Value | None]] = {}
 
     def published(self, measure: str) -> list[Value | None]:

@@ -330,8 +330,14 @@ def _said(measure: str, relation: Relation) -> str:
     return f"the number of {relation.child} items" if measure == "count" else f"{measure} of the {relation.child} items"
 
 
-def _verdicts(family: Family, attribute: Attribute, tries: int) -> Iterator[tuple[str, Verdict, str]]:
-    """Yield (measure, verdict, note) for measures that agree with most of the stored values."""
+def _verdicts(family: Family, attribute: Attribute, tries: int) -> Sequence[tuple[str, Verdict, str]]:
+    """Return (measure, verdict, note) of measures that agree with most of the stored values."""
+    if attribute.name not in family.verdicts:
+        family.verdicts[attribute.name] = list(_compared(family, attribute, tries))
+    return family.verdicts[attribute.name]
+
+
+def _compared(family: Family, attribute: Attribute, tries: int) -> Iterator[tuple[str, Verdict, str]]:
     if not _usable(family, attribute):
         return
     if not any(family.seen):
