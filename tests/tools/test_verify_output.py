@@ -11,7 +11,7 @@ import projections
 from projections.cli.printing.verify import Progress, difference, print_table
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.operations.verify.drift import ENTRY, SOURCE, Drift
+from projections.operations.verify.drift import ENTRY, GROUP, ITEM, SOURCE, Drift
 from projections.operations.verify.run import verified
 from projections.testing import Scenario
 
@@ -57,6 +57,23 @@ def test_a_difference_in_the_attributes_of_a_member_shows_no_hash() -> None:
     )
     new["members"] = [{"hash": "b" * 16, "value": "2026-05-02"}]
     assert entry(old, new) == 'is {"members": ["2026-05-01"]}, should be {"members": ["2026-05-02"]}'
+
+
+def test_one_sided_contributions_show_no_hash_and_values_of_the_application_are_whole() -> None:
+    new = {"contributions": 1, "members": [{"hash": "a" * 16, "value": 3}]}
+    assert entry(None, new) == 'is absent, should be {"contributions": 1, "members": [3]}'
+    files = [[{"hash": one, "name": "a"}] for one in "ab"]
+    copy = Drift(
+        "copy stale", "r", "main|A|B", "files", *files, sides={ITEM: files[0], SOURCE: files[1]}, wrong=(ITEM,)
+    )
+    assert difference(copy) == 'is [{"hash": "a", "name": "a"}], should be [{"hash": "b", "name": "a"}]'
+
+
+def test_versions_in_guards_are_printed_as_explain_does() -> None:
+    versions = {ITEM: "0000.000000000000002", GROUP: "0001.000000000000001"}
+    assert difference(Drift("guard", "r", "main|A|B", "~r", sides=versions)) == (
+        "item: change 2 of its group, group: change 1 of its group of generation 1; source items not compared"
+    )
 
 
 def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follow(

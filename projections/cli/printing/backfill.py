@@ -169,7 +169,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
         }
         print_text(json_text(document))
         return code
-    _print(states, phases)
+    _print(states, phases, dry=True)
     if total["publishable"]:
         print_line(f"at most {total['publishable']:,} values of filling rules would be published, and items created")
     print_line(
@@ -224,10 +224,11 @@ def _print_failed(runner: Runner) -> None:
         print_line(f"failed: {key}: {reason}", err=True)
 
 
-def _print(states: Mapping[str, str], phases: Mapping[str, Counter[str]]) -> None:
+def _print(states: Mapping[str, str], phases: Mapping[str, Counter[str]], *, dry: bool = False) -> None:
     for phase, counts in phases.items():
         if done := [f"{counts[name]:,} {words}" for name, words in WORDS.items() if counts[name]]:
-            print_line(f"{phase:<8} {', '.join(done)}")
+            text = ", ".join(done)
+            print_line(f"{phase:<8} {text.replace(' written', ' to write') if dry else text}")
         by_rule = _by_rule(counts)
         width = max(map(len, by_rule), default=0)
         for rule, counted in by_rule.items():

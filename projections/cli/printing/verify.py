@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli.printing.progress import Bar
 from projections.engine.ledger_items import LEDGER
-from projections.inspect.explain.words import encoded_words, json_words, version_words
+from projections.inspect.explain.words import encoded_words, group_version, json_words, stream_version, version_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
@@ -148,8 +148,12 @@ def difference(drift: Drift) -> str:
     sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
     first = next(iter(sides))
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
-        return _change(drift.actual, drift.sides.get(SOURCE, drift.expected))
-    text = ", ".join(f"{_SIDES[side]}: {json_words(value)}" for side, value in sides.items())
+        expected = drift.sides.get(SOURCE, drift.expected)
+        if first == ENTRY:
+            return _contributions(drift.actual, expected)
+        return f"is {json_words(drift.actual)}, should be {json_words(expected)}"
+    words = _version if drift.kind == "guard" else json_words
+    text = ", ".join(f"{_SIDES[side]}: {words(value)}" for side, value in sides.items())
     if drift.wrong is None:
         return f"{text}; source items not compared"
     should = f", should be {json_words(drift.expected)}" if SOURCE in drift.sides else ""
@@ -157,19 +161,28 @@ def difference(drift: Drift) -> str:
     return f"{text}{should} ({' and '.join(drift.wrong)} {are} wrong)"
 
 
-def _change(actual: Any, expected: Any) -> str:
-    """Return the stored and the expected value; of two mappings, the parts that differ. A hash means nothing to people."""
+def _contributions(actual: Any, expected: Any) -> str:
+    """Return what the ledger has and should have for an item: of both only the parts that differ, and no hashes."""
     if isinstance(actual, dict) and isinstance(expected, dict):
         names = [name for name in {**actual, **expected} if actual.get(name) != expected.get(name)]
-        sides = [{name: _hashless(side[name]) for name in names if name in side} for side in (actual, expected)]
-        if sides[0] == sides[1]:
-            return f"the attributes that the ledger keeps differ from the source item's: {json_words(sides[0])}"
-        actual, expected = sides
+        actual, expected = ({name: side[name] for name in names if name in side} for side in (actual, expected))
+    shown = [_hashless(side) for side in (actual, expected)]
+    if shown[0] == shown[1]:
+        return f"the attributes that the ledger keeps differ from the source item's: {json_words(shown[0])}"
+    actual, expected = shown
     return f"is {json_words(actual)}, should be {json_words(expected)}"
 
 
+def _version(value: Any) -> str:
+    """Return the version in a guard or a group, as `explain` prints it."""
+    known = isinstance(value, str) and (group_version(value) or stream_version(value))
+    return version_words(value) if known else json_words(value)
+
+
 def _hashless(value: Any) -> Any:
-    """Return the members of a contribution by the values that order them, without the hashes of their attributes."""
+    """Return a contribution with the values that order its members, without the hashes of their attributes."""
+    if isinstance(value, dict):
+        return {name: _hashless(held) for name, held in value.items()}
     if isinstance(value, list) and all(isinstance(one, dict) and "hash" in one for one in value):
         return [one.get("value") for one in value]
     return value
