@@ -178,7 +178,8 @@ KINDS: tuple[Kind, ...] = (
         ".",
         {
             "version": "of the parent",
-            "last": "the attributes that were pushed, if the parent was deleted and children keep them; JSON",
+            "last": "with `on_delete: keep`: the attributes of the parent at this version, for children that appear "
+            "after it was deleted; JSON",
         },
         ("fence",),
         _RULES,
