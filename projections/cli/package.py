@@ -41,5 +41,5 @@ def command(file: str | None, rules: str | None, output: str, as_json: bool) -> 
         return 0
     for line in remarks.splitlines():
         print_line(f"note: {line}", err=True)
-    print_line(f"{output}: {size / 1e6:.1f} MB")
+    print_line(f"Wrote {output}: {size / 1e6:.1f} MB.")
     return 0

@@ -1,7 +1,7 @@
 // The CDK construct of dynamodb-projections, the same for all rule files. It runs the command `projections`, which must be installed.
 // Written by `projections template --format cdk-typescript`.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Fn, Stack, Token } from "aws-cdk-lib";
@@ -47,16 +47,20 @@ export class Projections extends Construct {
     const directory = mkdtempSync(join(tmpdir(), "projections-"));
     try {
       const run = (...args: string[]) =>
-        execFileSync(props.command ?? "projections", args, { stdio: ["ignore", "ignore", "inherit"] });
-      const file = join(directory, "template.json");
+        execFileSync(props.command ?? "projections", args, {
+          encoding: "utf8",
+          maxBuffer: 2 ** 26,
+          stdio: ["ignore", "pipe", "inherit"],
+        });
       const set = given.map(([name, value]) => (name in tokens ? `--set=${name}` : `--set=${name}=${value}`));
       const existing = Object.keys(tables).length ? ["--existing-table"] : [];
-      run("template", props.rules, "--format", "cdk", ...existing, ...set, "-o", file);
+      const printed = run("template", props.rules, "--format", "cdk", ...existing, ...set);
+      const { Metadata, ...template } = JSON.parse(printed);
+      const file = join(directory, "template.json");
+      writeFileSync(file, JSON.stringify(template));
       const code = props.code ?? join(directory, "functions.zip");
       if (props.code === undefined) run("package", props.rules, "-o", code);
       const asset = new Asset(this, "Package", { path: code });
-      const { Metadata, ...template } = JSON.parse(readFileSync(file, "utf8"));
-      writeFileSync(file, JSON.stringify(template));
       const parameters = {
         ...tokens,
         ...ofTables(tables, Metadata.DynamoDBProjections.Tables),
@@ -64,8 +68,8 @@ export class Projections extends Construct {
         CodeKey: asset.s3ObjectKey,
       };
       this.template = new CfnInclude(this, "Template", { templateFile: file, parameters });
-      const { Resources } = template;
-      this.alarmIds = Object.keys(Resources).filter((name) => Resources[name].Type === "AWS::CloudWatch::Alarm");
+      const types = Object.entries<{ Type: string }>(template.Resources);
+      this.alarmIds = types.filter(([, { Type }]) => Type === "AWS::CloudWatch::Alarm").map(([name]) => name);
     } finally {
       rmSync(directory, { recursive: true });
     }

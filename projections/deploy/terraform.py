@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from projections.deploy.checksum import with_checksum
@@ -17,6 +17,9 @@ from projections.deploy.plain import CODE, cloudformation_template
 from projections.printable import printable
 
 __all__ = ["terraform_module", "variable"]
+
+_NAME = re.compile(r"\b(?:[A-Z][a-z]+){2,}\b")
+"""A possible name of a parameter in a description, such as ExistingTableName."""
 
 _HEAD = """\
 # Written by `projections template {rules}{flag} --format terraform`. A module: its directory also has
@@ -95,11 +98,12 @@ resource "aws_cloudformation_stack" "projections" {{
 def terraform_module(deployment: Deployment) -> str:
     """Return the module's main.tf, with its checksum. Raises UsageError as `sam_template` does."""
     template = cloudformation_template(deployment)
+    parameters = template["Parameters"]
     flag = " --existing-table" if deployment.existing else ""
     blocks = [
         _HEAD.format(rules=printable(deployment.file), flag=flag),
-        *(_variable(name, one) for name, one in template["Parameters"].items() if name not in CODE),
-        _RESOURCES.format(parameters="\n".join(_parameters(template["Parameters"]))),
+        *(_variable(name, one, parameters) for name, one in parameters.items() if name not in CODE),
+        _RESOURCES.format(parameters="\n".join(_parameters(parameters))),
         *(_output(name, one) for name, one in template["Outputs"].items()),
     ]
     return with_checksum("\n".join(blocks))
@@ -110,8 +114,9 @@ def variable(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _variable(name: str, parameter: Mapping[str, Any]) -> str:
-    lines = [f'variable "{variable(name)}" {{', f"  description = {_text(parameter['Description'])}"]
+def _variable(name: str, parameter: Mapping[str, Any], names: Container[str]) -> str:
+    described = _NAME.sub(lambda found: variable(found[0]) if found[0] in names else found[0], parameter["Description"])
+    lines = [f'variable "{variable(name)}" {{', f"  description = {_text(described)}"]
     lines.append(f"  type        = {'number' if parameter['Type'] == 'Number' else 'string'}")
     if "Default" in parameter:
         lines.append(f"  default     = {_text(parameter['Default'])}")

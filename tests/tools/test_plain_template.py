@@ -146,6 +146,7 @@ def test_each_parameter_is_a_variable_of_the_terraform_module_and_each_output_it
         blocks = {found[1]: found[2] for found in re.finditer(r'^variable "(\w+)" \{\n(.*?)^\}', text, re.M | re.S)}
         required = {name for name, block in blocks.items() if "default" not in block}
         assert required == {"name", "bucket", *map(variable, without)}
+        assert "The stream of existing_table_name_app (LatestStreamArn in" in text
 
 
 def test_variables_have_the_names_of_parameters_in_snake_case() -> None:
