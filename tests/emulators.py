@@ -201,6 +201,8 @@ def _unpack(package: str, home: Path) -> None:
 def _install_ministack(home: Path) -> None:
     home.mkdir()
     environment = ROOT / ".venv-ministack"
+    if environment.is_symlink():  # of another clone, which `clear` would empty
+        environment.unlink()
     venv.create(environment, with_pip=True, clear=True)
     uv = Path(sys.executable).parent / "uv"
     python = str(environment / "bin" / "python")

@@ -291,7 +291,8 @@ def backfill(
         ended = f"{which}completed {_ago(run.ended, now)}"
         if not left:
             return Finding("backfill", FINE, ended)
-        todo = f"Run {_command('backfill', stack)} again to list them; --allow-delete makes withheld deletions."
+        also = "; --allow-delete makes the withheld deletions" if "withheld" in left else ""
+        todo = f"Run {_command('backfill', stack)} again to list them{also}."
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
     if snapshot is not None and run.program != snapshot.program:
         return Finding(

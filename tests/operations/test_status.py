@@ -199,6 +199,7 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=1))
     finding = backfilled(world.store, world.program)
     assert (finding.level, "1 rejected" in finding.says) == (LOOK, True)
+    assert finding.todo == "Run `projections backfill` again to list them."
 
 
 def test_a_backfill_of_replaced_rules_is_abandoned() -> None:
