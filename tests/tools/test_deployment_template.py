@@ -335,7 +335,7 @@ def test_an_index_that_aws_refuses_is_refused_here() -> None:
 
 def test_output_option_writes_the_file(run: Run, tmp_path: Path) -> None:
     target = tmp_path / "out.yaml"
-    assert run("template", str(TABLES), "-o", str(target)) == (0, "", "")
+    assert run("template", str(TABLES), "-o", str(target)) == (0, "", f"Wrote {target}.\n")
     assert target.read_text().startswith("AWSTemplateFormatVersion")
     code, out, err = run("template", str(TABLES), "-o", str(tmp_path / "none/out.yaml"))
     assert (code, out) == (2, "")
