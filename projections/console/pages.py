@@ -99,8 +99,9 @@ def _message(level: str, text: str) -> str:
 
 
 def _reads(reads: Reads) -> str:
+    noun = "read unit" if reads.units == 1 else "read units"
     return (
-        f'<p class="reads">Read with {_count(reads.requests, "request")} to DynamoDB, {reads.units:g} read units. '
+        f'<p class="reads">Read with {_count(reads.requests, "request")} to DynamoDB, {reads.units:g} {noun}. '
         "Nothing was written.</p>"
     )
 

@@ -175,8 +175,8 @@ def test_a_brief_replay_of_real_records_shows_no_guards(run: Run, tmp_path: Path
     _, text = run("--brief", event)
     assert [" ".join(line.split()) for line in text.splitlines()[1:4]] == [
         "1 no entity POST#p1 · METADATA likeCount: 1 → 2, new: 1.0, old is removed",
-        "2 an item POST#p1 · METADATA only guards change",
-        "3 an item POST#p1 · METADATA is written without a change",
+        "2 no entity POST#p1 · METADATA only guards change",
+        "3 no entity POST#p1 · METADATA is written without a change",
     ]
 
 

@@ -125,9 +125,10 @@ def _contributors(
     if rest <= 0:
         return tuple(found.items()), ""
     if not rule.carries:
-        other = "other sources" if found else "sources"
+        if not found:
+            return (), "`projections verify` reads the sources of a group"
         noun = "contribution" if rest == 1 else "contributions"
-        return tuple(found.items()), f"{rest:,} {noun} of {other}, which `projections verify` reads"
+        return tuple(found.items()), f"{rest:,} {noun} of other sources, which `projections verify` reads"
     return tuple(found.items()), f"{rest} more in the ledger, in order, under {members_key(rule.name, read.text)}"
 
 
