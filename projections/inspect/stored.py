@@ -13,7 +13,7 @@ from projections.engine.ledger_items import MOST_EXPIRIES
 from projections.engine.recent import TOMBSTONE_SECONDS
 from projections.engine.store import Image, Role
 
-__all__ = ["ATTRIBUTES", "KINDS", "Kind", "kind_of"]
+__all__ = ["ATTRIBUTES", "KINDS", "MESSAGE", "Kind", "kind_of"]
 
 _TOMBSTONE = f"{TOMBSTONE_SECONDS // 86400} days"
 
@@ -376,6 +376,24 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
 )  # fmt: skip
 """The prefix `~` is `guard_prefix` of the rule file."""
+
+
+MESSAGE: dict[str, str] = {
+    "rule": "the rule that could not use the record; null if no rule could",
+    "reason": "what is wrong, with at most 40 characters of a value; `Redact` removes parts",
+    "table": "the logical name of the table",
+    "key": "the encoded key of the item that a redrive refreshes",
+    "keyHash": "the hash of the key, as logs show it; only with `Redact`",
+    "eventName": "`INSERT`, `MODIFY` or `REMOVE`",
+    "sequenceNumber": "of the stream record; null for an item that a backfill or a push rejected",
+    "streamArn": "the stream of the table, if it is known",
+    "time": "when the record was rejected",
+    "target": "the encoded key of the target that was refused, if the item `key` is not the cause",
+    "fault": "where the cause is: `item`, `target`, `group` or `internal`",
+    "triggeredBy": "up to ten encoded keys of source items whose records led to the write",
+    "triggeredByCount": "how many there were",
+}
+"""The fields of a message of the quarantine."""
 
 
 def kind_of(item: Image) -> Kind | None:

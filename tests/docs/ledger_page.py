@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from guide import ROOT
+
+from projections.deploy.cloudformation import read_template
 from projections.inspect.rehearsal.roles import ROLES
-from projections.inspect.stored import ATTRIBUTES, KINDS, Kind
+from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, Kind
 
 __all__ = ["ledger_page"]
 
@@ -23,6 +26,22 @@ Do not delete items of it either, unless this page says so. Parts of a key are s
 `<parent>` and `<child>` are *encoded keys*: the logical name of the table and the key, such as `main|POST#p1|METADATA`. A
 key that would be too long ends with a hash.
 
+"""
+
+
+MESSAGES = """\
+## Queues and bucket
+
+| | contents | kept |
+| --- | --- | --- |
+| quarantine | a message for each record that a rule could not use: JSON with the fields below | {quarantine} days |
+| task queue | pages of pushes and backfills. Only this package writes and reads them | {tasks} days |
+| dead letters | tasks that failed ten times | {dead} days |
+| bucket, `aws/lambda/` | batches that Lambda discarded, as Lambda writes them, with their records | {bucket} days |
+| bucket, `redriven/` | an empty object for each batch that was redriven: its key is that of the batch | {bucket} days |
+
+`projections redrive` deletes messages after it has refreshed their items
+([Handle a record that a rule cannot use](how-to/handle-a-bad-record.md)). Objects of the bucket remain.
 """
 
 
@@ -57,7 +76,20 @@ def ledger_page() -> str:
                 *(f"| `{name}` | {text} |" for name, text in one.fields.items()),
                 "",
             ]
+    lines += [MESSAGES.format(**_retentions()), "| field of a message of the quarantine | |", "| --- | --- |"]
+    lines += [f"| `{name}` | {text} |" for name, text in MESSAGE.items()]
     return INTRODUCTION + "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _retentions() -> dict[str, int]:
+    """Return how many days the template keeps messages and objects."""
+    resources = read_template(ROOT / "template.yaml").data["Resources"]
+    queues = {"quarantine": "QuarantineQueue", "tasks": "TaskQueue", "dead": "TaskDeadLetters"}
+    days = {
+        name: int(resources[one]["Properties"]["MessageRetentionPeriod"]) // 86400 for name, one in queues.items()
+    }  # fmt: skip
+    (rule,) = resources["DiscardedBucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+    return {**days, "bucket": int(rule["ExpirationInDays"])}
 
 
 def _section(kind: Kind) -> Iterator[str]:

@@ -23,7 +23,7 @@ from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.store import Action, Delete, Update
 from projections.inspect.rehearsal.roles import ROLES
-from projections.inspect.stored import ATTRIBUTES, KINDS, kind_of
+from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, kind_of
 from projections.language.loader import load
 from projections.local.replay import replay
 from projections.local.tables import MemoryTables, schemas
@@ -203,6 +203,12 @@ def operate() -> None:
     queue = Queue(SimpleNamespace(id="m1", body=json.dumps(message(rejected, now, None))))
     assert dismiss(queue, stage.store, Wanted(rule="likes"), Decision("a test", "ann", now), now) == (1, 0)
     assert Redaction("keys", {}, set(), stage.store).hash("main|USER#1|PROFILE")
+
+
+def test_fields_of_a_message_are_listed() -> None:
+    redaction = Redaction("keys", {}, set(), Stage(ALL).store)
+    rejected = Rejected("likes", "not a number", "main|USER#1|LIKE#1")
+    assert list(message(rejected, datetime(2026, 4, 1, tzinfo=UTC), None, redaction)) == list(MESSAGE)
 
 
 def ledger_roles() -> Iterator[str]:
