@@ -185,17 +185,19 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
             report["refreshed"] = reporter.items
         print_text(json_text(report))
         return 1 if outcome.remains else 0
-    done, stay = ("would be redriven", "would stay") if dry_run else ("redriven", "stay")
+    done, remain = ("would be redriven", "would be left") if dry_run else ("redriven", "left")
     if dry_run:
         print_first(
             f"would be refreshed: {one['key']}" + (f" ({one['reason']})" if one["reason"] else "")
             for one in reporter.items
         )
-    print_first((f"{'would stay' if dry_run else 'stays'}: {one['place']}: {_about(one)}" for _, one in left), err=True)
+    print_first(
+        (f"{'would be left' if dry_run else 'left'}: {one['place']}: {_about(one)}" for _, one in left), err=True
+    )
     for name, source in outcome.sources.items():
-        print_line(f"{name}: {source.done:,} {done}, {len(source.left):,} {stay}")
+        print_line(f"{name}: {source.done:,} {done}, {len(source.left):,} {remain}")
     pushes = f", {redrive.pushes:,} to be pushed to children" if redrive.pushes else ""
-    print_line(f"{count(redrive.items, 'item')} looked at{pushes}.")
+    print_line(f"{count(redrive.items, 'item')} read{pushes}.")
     if outcome.stopped:
         print_line("Stopped at --max; there may be more.")
     return 1 if outcome.remains else 0

@@ -87,8 +87,8 @@ def test_files_are_redriven_and_left_as_they_are(place: Place, tmp_path: Path) -
     downloaded.write_bytes(place.s3.get_object(Bucket=place.bucket, Key=key)["Body"].read())
     code, out, err = place.say("redrive", str(event), str(downloaded))
     assert (code, err) == (0, "")
-    assert f"{event}: 1 redriven, 0 stay" in out
-    assert "2 items looked at." in out
+    assert f"{event}: 1 redriven, 0 left" in out
+    assert "2 items read." in out
     assert place.right()
     assert place.keys(MARKS) == []
 
@@ -102,7 +102,7 @@ def test_dry_run_prints_the_refreshes_and_writes_nothing(place: Place) -> None:
     code, out, err = place.say("redrive", "--dry-run")
     assert code == 1
     assert "would be refreshed: main|USER#b|LIKE#1 (likes: " in out
-    assert "quarantine: 1 would be redriven, 1 would stay" in out
+    assert "quarantine: 1 would be redriven, 1 would be left" in out
     assert "would stay: message" in err
     assert "main|USER#c|LIKE#1: likes: " in err
     assert (place.item("POST#1", "METADATA"), place.depth(place.quarantine)) == (before, 2)

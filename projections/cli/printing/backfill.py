@@ -141,6 +141,12 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
         return code
     _print(states, phases)
     _print_rejected(runner)
+    if runner.rejected:
+        print_line(
+            "Rejected values do not stop the backfill. If you correct an item, the stream function processes it. If you "
+            "correct the rules, deploy them and run the backfill again.",
+            err=True,
+        )
     for key in runner.withheld:
         print_line(f"not deleted: {key}", err=True)
     if withheld:
