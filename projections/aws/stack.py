@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from projections.aws.clients import reason_of
 from projections.errors import Misconfigured
 
 __all__ = ["Stack", "described_stack"]
@@ -29,7 +30,9 @@ def described_stack(cloudformation: Any, name: str) -> Stack:
     try:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
     except (ClientError, BotoCoreError) as error:
-        raise Misconfigured(f"stack {name}: {error}") from error
+        if "does not exist" in str(error):
+            raise Misconfigured(f"stack {name}: there is no such stack. Check name, account and --region") from error
+        raise Misconfigured(f"stack {name}: {reason_of(error)}") from error
     return Stack(
         name,
         {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])},

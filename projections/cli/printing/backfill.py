@@ -29,13 +29,14 @@ PHASES = {
 }
 
 WORDS = {
-    "items": "items read",
-    "entries": "entries written",
-    "groups": "groups written",
-    "members": "members written",
-    "targets": "targets compared",
-    "rejected": "rejected",
+    "items": ("item read", "items read"),
+    "entries": ("entry written", "entries written"),
+    "groups": ("group written", "groups written"),
+    "members": ("member written", "members written"),
+    "targets": ("target compared", "targets compared"),
+    "rejected": ("rejected", "rejected"),
 }
+"""What is counted in a phase: of one, and of several."""
 
 OF_RULES = {
     "created": "{:,} created",
@@ -178,9 +179,8 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
     _print(states, phases, dry=True)
     if total["publishable"]:
         print_line(f"at most {total['publishable']:,} values of filling rules would be published, and items created")
-    print_line(
-        f"about {total['write units']:,} write units and {total['read units']:,} read units; nothing was written"
-    )
+    writes, reads = count(total["write units"], "write unit"), count(total["read units"], "read unit")
+    print_line(f"about {writes} and {reads}; nothing was written")
     _print_application_values(backfill)
     for key in runner.withheld:
         print_line(f"would be deleted with --allow-delete: {key}")
@@ -232,7 +232,7 @@ def _print_failed(runner: Runner) -> None:
 
 def _print(states: Mapping[str, str], phases: Mapping[str, Counter[str]], *, dry: bool = False) -> None:
     for phase, counts in phases.items():
-        if done := [f"{counts[name]:,} {words}" for name, words in WORDS.items() if counts[name]]:
+        if done := [count(counts[name], *words) for name, words in WORDS.items() if counts[name]]:
             text = ", ".join(done)
             print_line(f"{phase:<8} {text.replace(' written', ' to write') if dry else text}")
         by_rule = _by_rule(counts)

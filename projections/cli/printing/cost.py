@@ -136,6 +136,8 @@ def _print_head(out: Console, estimate: Estimate) -> None:
             _number(estimate.milliseconds),
         ),
     )
+    if not estimate.ours.write_units:
+        _line(out, styled("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
     if estimate.busy is not None and estimate.busy > BUSY:
         _line(
             out,
