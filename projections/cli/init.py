@@ -228,10 +228,10 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
         )
     _print_entities(proposal)
     out.print()
-    marks = {"shadow": "[green]shadow[/]  ", "possible": "[yellow]possible[/]"}
+    marks = {"shadow": styled("[green]shadow[/]  "), "possible": styled("[yellow]possible[/]")}
     certain = [rule for rule in proposal.rules if rule.state != "uncertain"]
     for rule in certain:
-        out.print(styled("{}  [bold]{}[/]  {}", styled(marks[rule.state]), rule.name, rule.evidence))
+        out.print(styled("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
     if certain:
         out.print()
     _print_uncertain([rule for rule in proposal.rules if rule.state == "uncertain"])

@@ -392,7 +392,7 @@ def test_markdown_and_json(run: Run, tmp_path: Path) -> None:
     assert (code, found["needsDoing"]) == (1, True)
     (rule,) = found["rules"]
     assert (rule["rule"], rule["target"]["after"]["entity"]) == ("discussion", "PostMeta")
-    assert rule["cost_per_1000"]["writes_per_target"] == 3
+    assert rule["costPer1000"]["writesPerTarget"] == 3
     assert run("diff", "social", str(edited(tmp_path)), "--format", "json")[1] == out
 
 
