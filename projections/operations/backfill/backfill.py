@@ -242,7 +242,7 @@ class Backfill:
         names = tuple(sorted(set(rules)))
         for name in names:
             if name not in self._program.rules:
-                raise UsageError(f"no rule is called {name!r}; there are {', '.join(self._program.rules)}")
+                raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(self._program.rules)}')
         return names
 
     def _tables(self, rules: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ class Scope:
         self.guards = Guards(program, snapshot.ledger if snapshot is not None else None)
         chosen = set(names)
         for name in sorted(chosen - program.rules.keys()):
-            raise UsageError(f"no rule is called {name!r}; there are {', '.join(program.rules)}")
+            raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(program.rules)}')
         rules = [rule for rule in program.rules.values() if not chosen or rule.name in chosen]
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
         """By name: `live`, `shadow`, `disabled` or `filling`."""
