@@ -188,7 +188,7 @@ def recorded() -> tuple[Image, ...]:
     """Every source item in the sample events, as some record shows it."""
     found = []
     for path in sorted((ROOT / "tests/tools/expected").glob("*.json")):
-        for record in json.loads((ROOT / "events" / path.name).read_text())["Records"]:
+        for record in json.loads(next((ROOT / "events").rglob(path.name)).read_text())["Records"]:
             image = record["dynamodb"].get("NewImage") or record["dynamodb"]["OldImage"]
             if image["SK"]["S"] != "METADATA":
                 found.append(image)
