@@ -543,7 +543,11 @@ def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path, option: str
     code, out, err = run("queries", str(rules), option)
     assert (code, err) == (0, "")
     assert out.startswith(beginning)
-    assert run("queries", str(rules), option, "-o", str(target)) == (0, "", f"Wrote {target}: 4 queries of rules.yaml.\n")
+    assert run("queries", str(rules), option, "-o", str(target)) == (
+        0,
+        "",
+        f"Wrote {target}: 4 queries of rules.yaml.\n",
+    )
     assert target.read_text() == out
 
 
