@@ -105,12 +105,13 @@ def plan(
     guards: Guards | None = None,
     settles: Callable[[Rule], bool] = lambda rule: True,
     deadline: Deadline = UNLIMITED,
+    mixed: Callable[[Rule], bool] = lambda rule: False,
 ) -> Plan:
     """Return the work that the records of a batch require; the records of an item come in the order of their versions.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
-    `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`). Raises
-    OutOfTime.
+    `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`), and `mixed`
+    whether other versions of it may have recorded contributions (`RegistrySnapshot.mixed`). Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
     recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
@@ -151,7 +152,7 @@ def plan(
             return
         rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event))
 
-    changes = _changes(program, recognised, reject, settles)
+    changes = _changes(program, recognised, reject, settles, mixed)
     copies = writes_of(program, recognised, reject) if program.copy_rules else ()
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
@@ -193,12 +194,19 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
 
 
 def _changes(
-    program: Program, recognised: Recognised, reject: Reject, settles: Callable[[Rule], bool]
+    program: Program,
+    recognised: Recognised,
+    reject: Reject,
+    settles: Callable[[Rule], bool],
+    mixed: Callable[[Rule], bool],
 ) -> list[list[Change]]:
     """Return changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
     moved the ledger in between. Nothing is compacted across an expiry under a rule that keeps what has expired.
+
+    A removal is not dropped if another version of such a rule may have recorded a contribution of the item: once the item is
+    gone, a backfill cannot know whether it expired, and would keep that.
     """
     if not program.ledger_rules:
         return []
@@ -209,6 +217,7 @@ def _changes(
     keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
     active = frozenset(name for name in keeping if settles(program.rules[name]))
     held = frozenset(keeping - active)
+    unknown = any(mixed(program.rules[name]) for name in keeping)
 
     def evaluate(item: Item | None) -> Evaluated:
         if item is None:
@@ -225,7 +234,7 @@ def _changes(
         settle, left = _NOTHING, _NONE
         if record.expired:
             settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
-        if before.contributions == after.contributions and not settle:
+        if before.contributions == after.contributions and not settle and not (unknown and record.new is None):
             continue
         change = _change(record, before.contributions, after, settle, left, active)
         number, place = open_change.get(record.key, (-1, 0))

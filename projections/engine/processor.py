@@ -174,7 +174,8 @@ class _Batch:
         return None
 
     def _plan(self, admitted: Admitted, records: Sequence[Record], deadline: Deadline) -> Plan:
-        made = plan(self._setup.program, records, admitted.guards, admitted.snapshot.settles, deadline)
+        snapshot = admitted.snapshot
+        made = plan(self._setup.program, records, admitted.guards, snapshot.settles, deadline, snapshot.mixed)
         self.report.rejected.extend(made.rejected)
         self.report.saw(made.times)
         return made

@@ -186,6 +186,10 @@ class RegistrySnapshot(NamedTuple):
         known = self.rules.get(rule.name)
         return known is not None and known.fingerprint == rule.fingerprint and known.state == LIVE
 
+    def mixed(self, rule: Rule) -> bool:
+        """Whether other versions of the rule may have recorded contributions that no backfill has corrected yet."""
+        return any(_base(name) == rule.name for name in self.rules if "@" in name)
+
     def publishes(self, rule: Rule) -> bool:
         """Whether the rule writes to its targets.
 

@@ -67,7 +67,7 @@ def _counter(store: MemoryStore, key: ItemKey, counter: Image, rng: Random) -> s
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
     wrong: dict[str, str] = (
-        {"N": str(int(counter[COUNT]["N"]) + rng.choice((-2, -1, 1, 3)))} if dice < 0.8 else {"S": "many"}
+        {"N": str(int(counter[COUNT].get("N", 0)) + rng.choice((-2, -1, 1, 3)))} if dice < 0.8 else {"S": "many"}
     )
     store.write(Update(key, set={COUNT: wrong}))
     return f"{key.partition} {key.sort} {COUNT} is {wrong}"

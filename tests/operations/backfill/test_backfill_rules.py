@@ -18,11 +18,14 @@ from tests.engine.world import throttled
 from tests.operations.backfill.stage import (
     ALL,
     AUTHOR,
+    LIKE,
     LIKES,
     LISTED,
     NAMES,
     OWNERS,
+    POST,
     SIGHT,
+    TABLE,
     TAGS,
     Stage,
     before,
@@ -266,6 +269,33 @@ def test_records_processed_by_functions_without_a_rule_are_corrected() -> None:
         back.right()
     back.filled()
     assert back.states() == {"likes": LIVE, "tags": LIVE}
+    back.right()
+
+
+EXPIRING = (
+    TABLE.replace("GSI2SK]}", "GSI2SK]}, ttl: ttl") + "entities:\n" + POST + LIKE.replace("}\n", ", expires: true }\n")
+)
+KEPT = [
+    EXPIRING + "projections:\n" + rules.replace("{from: Like,", "{from: Like, expired: keep,")
+    for rules in (LIKES, STRICT)
+]
+
+
+@pytest.mark.parametrize(("active", "tried", "removing"), [(0, 1, 1), (1, 0, 1)], ids=["not counted", "only tried"])
+def test_deletions_that_functions_with_other_conditions_processed_are_no_expiries(
+    active: int, tried: int, removing: int
+) -> None:
+    """The item is gone when the backfill runs, and a rule that keeps what expires must not take it for expired."""
+    stage = lived(KEPT[active])
+    newer = stage.under(KEPT[tried])
+    newer.like(30, 1, stars=5)
+    newer.settle()
+    other = newer.under(KEPT[removing])
+    for user in (1, 2, 30):
+        other.remove(f"USER#{user}", "LIKE#1")
+    other.settle()
+    back = other.under(KEPT[active])
+    back.filled()
     back.right()
 
 
