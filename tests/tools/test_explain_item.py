@@ -11,6 +11,7 @@ import pytest
 from histories import RULES, compiled, settled
 
 from projections.aws.clients import client
+from projections.cli.printing.explain_item import print_item
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.processor import Processor
@@ -121,6 +122,22 @@ def test_missing_target_shows_waiting_contributions(social: Program, tables: Mem
     assert rules_of(told)["engagement"].contributions == 1
     assert "published when the item is created" in rules_of(told)["engagement"].notes[0]
     assert told.agrees
+
+
+def test_whether_a_missing_item_should_be_a_copy_is_left_open(
+    social: Program, tables: MemoryTables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables.store.write(Delete(META))
+    told = item_explanation(social, tables.store, META)
+    assert told.missing_copy_of == ("postById",)
+    print_item(social, told)
+    printed = capsys.readouterr().out
+    assert "Whether a copy should be here depends on its source: explain that item" in printed
+    assert "agree" not in printed
+    elsewhere = item_explanation(social, tables.store, ItemKey("main", "USER#ada", "OTHER"))
+    assert elsewhere.missing_copy_of == ()
+    print_item(social, elsewhere)
+    assert capsys.readouterr().out.endswith("✓ Nothing shows that an item is missing here.\n")
 
 
 def test_source_has_its_entry_and_expected_contributions(social: Program, tables: MemoryTables) -> None:

@@ -50,6 +50,7 @@ def item_document(report: ItemExplanation) -> dict[str, Any]:
         "drift": [drift.document() for drift in report.drifts],
         "leftOver": [drift.document() for drift in report.left_over],
         "underOtherRules": report.other_rules,
+        "missingCopyOf": list(report.missing_copy_of),
         "derived": [_derived(one) for one in report.derived],
         "source": _source(report.source) if report.source is not None else None,
     }
@@ -153,7 +154,13 @@ def print_item(program: Program, report: ItemExplanation) -> None:
     for left in report.left_over:
         out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
         out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
-    if not report.derived and report.source is None and not report.left_over:
+    for rule in report.missing_copy_of:
+        out.print(styled("  [yellow]–[/] [cyan]{}[/]  [dim]copies of this rule have such keys[/]", rule))
+        out.print(
+            "      Whether a copy should be here depends on its source: explain that item, or run `projections verify`."
+        )
+        out.print()
+    if not (report.derived or report.source or report.left_over or report.missing_copy_of):
         out.print(styled("   [dim]no rule reads or writes this item[/]"))
         out.print()
     versions = [version for one in report.derived for version in (one.at, one.known) if version]
@@ -172,6 +179,10 @@ def _verdict(report: ItemExplanation) -> Iterator[Styled]:
         yield styled("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
         for kind in dict.fromkeys(drift.kind for drift in report.drifts):
             yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
+    elif report.missing_copy_of:
+        yield styled("[yellow]–[/] Nothing shows that an item is missing here. Whether a copy is was not examined.")
+    elif report.image is None and report.source is None:
+        yield styled("[green]✓[/] Nothing shows that an item is missing here.")
     elif grouped:
         yield styled("[green]✓[/] The item and the ledger agree.")
     else:

@@ -153,6 +153,8 @@ class ItemExplanation:
     """Values that no rule corrects any more; they are not drift."""
     other_rules: bool = False
     """Whether other rules than these are active."""
+    missing_copy_of: tuple[str, ...] = ()
+    """If there is no item: rules whose copies have such keys. Whether one should be here is known from its source only."""
 
     @property
     def agrees(self) -> bool:

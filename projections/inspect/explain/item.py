@@ -68,7 +68,10 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
-    return ItemExplanation(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
+    copied = [rule.name for rule in program.copy_rule_into.values() if image is None and rule.into.at(key)]
+    return ItemExplanation(
+        key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated, tuple(copied)
+    )
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
