@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -266,3 +267,8 @@ def _print(findings: Sequence[Finding]) -> None:
         out.print(styled("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
+    levels = Counter(finding.level for finding in findings)
+    words = {status.ACT: "to act on", status.LOOK: "to look at", status.UNKNOWN: "not known"}
+    found = ", ".join(f"{levels[level]} {text}" for level, text in words.items() if levels[level])
+    bad = levels[status.ACT] or levels[status.LOOK]
+    out.print(styled("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), found or "Nothing needs attention"))

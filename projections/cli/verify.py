@@ -7,6 +7,7 @@ import click
 from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError
+from projections.terminal import print_line
 
 __all__ = ["command"]
 
@@ -78,6 +79,8 @@ def command(
         raise UsageError("--allow-delete has no effect without --repair. Add --repair, or omit it")
     there = deployed(given)
     live = there.connect(there.document(writes=repair), threads=4 * segments, without_ledger=True)
+    for text in live.warnings:
+        print_line(f"warning: {text}.", err=True)
     progress = Progress(live, quiet=as_json)
     with (
         progress.bar,
