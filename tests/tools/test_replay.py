@@ -107,7 +107,16 @@ def test_guards_are_shown_on_request_and_the_ledger_always(run: Run) -> None:
     for played in (plain, internal):  # each has a ledger, and an id of it, of its own
         assert [item.pop("ledger") for item in played["ledger"] if item["pk"] == "R" and "ledger" in item]
     assert plain["ledger"] == internal["ledger"] != []
-    assert set(plain) == {"items", "ledger", "quarantined", "failures", "rounds", "records", "unusedRules"}
+    assert set(plain) == {
+        "items",
+        "ledger",
+        "quarantined",
+        "failures",
+        "rounds",
+        "records",
+        "missingTargets",
+        "unusedRules",
+    }
 
 
 def test_people_see_each_derived_attribute_with_the_rule_that_wrote_it(run: Run) -> None:
@@ -233,6 +242,20 @@ def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run:
     document = json.loads(run("--json", *arguments)[1])
     assert [one["rules"] for one in document["records"]] == [["liked"], ["liked"], [], ["active", "liked"]]
     assert [one["rule"] for one in document["unusedRules"]] == ["likes", "active", "received"]
+
+
+def test_targets_that_do_not_exist_are_listed(run: Run) -> None:
+    like = ROOT / "events/like.json"
+    _, out = run(like)
+    assert "! engagement: " not in out, "the target is recorded"
+    _, out = run(ROOT / "events/social.json")
+    assert (
+        "! engagement: 1 item is counted for POST#p2 · METADATA, which does not exist. The rule writes to it once it"
+        in out
+    )
+    _, out = run("--json", ROOT / "events/social.json")
+    target = {"rule": "engagement", "target": "main|POST#p2|METADATA", "items": 1}
+    assert json.loads(out)["missingTargets"] == [target]
 
 
 def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projected(run: Run) -> None:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.cli.printing.changes import happened, value_text
 from projections.cli.printing.queries import columns_of, print_items
+from projections.engine.ledger_items import Entry
+from projections.engine.registry import SHADOW
 from projections.engine.store import Image, ItemKey
 from projections.inspect.explain.words import encoded_words, key_words
+from projections.language.keys import decode_key
 from projections.language.values import plain_item
 from projections.terminal import console, count, print_grid, styled
 
@@ -76,6 +79,10 @@ def replay_document(
                 "rules": _applied(report),
             }
             for report in _reports(replay, program)
+        ],
+        "missingTargets": [
+            {"rule": rule, "target": target, "items": number}
+            for (rule, target), number in sorted(_missing(replay, program).items())
         ],
         "unusedRules": [{"rule": one.rule, "reason": one.reason} for one in _unused(replay, program).rules],
         **({"asks": asks} if asks else {}),
@@ -162,6 +169,8 @@ def print_replay(
     _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
     if hidden := len(shown) - len(printed):
         out.print(styled("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
+    if not brief:
+        _print_missing(out, replay, program)
     _print_unused(out, _unused(replay, program))
 
 
@@ -312,6 +321,41 @@ def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, un
     if untouched:
         rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
         out.print(styled("[dim]Items without derived values: {}.[/]", rest))
+
+
+def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
+    """Return how many items contribute to each target that does not exist, by rule and encoded key.
+
+    Rules that create their targets are left out, and those that write nothing.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for item in replay.ledger:
+        if item["pk"]["S"].startswith("E|"):
+            found.update(
+                (name, target)
+                for name, target in Entry.read(item).targets
+                if (rule := program.rules.get(name)) is not None
+                and not rule.creates
+                and rule.mode != SHADOW
+                and decode_key(target) not in replay.after
+            )
+    return dict(found)
+
+
+def _print_missing(out: Console, replay: Replay, program: Program) -> None:
+    """Print the targets that do not exist: their values are published when the application creates them."""
+    found = sorted(_missing(replay, program).items())
+    for (rule, target), number in found[:MOST]:
+        out.print(
+            styled(
+                "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
+                rule,
+                f"{count(number, 'item')} {'is' if number == 1 else 'are'}",
+                encoded_words(target),
+            )
+        )
+    if len(found) > MOST:
+        out.print(f"  and {len(found) - MOST} more such targets; --json lists them all.")
 
 
 def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:
