@@ -250,7 +250,7 @@ def test_targets_that_do_not_exist_are_listed(run: Run) -> None:
     assert "! engagement: " not in out, "the target is recorded"
     _, out = run(ROOT / "events/social.json")
     assert (
-        "! engagement: 1 item is counted for POST#p2 · METADATA, which does not exist. The rule writes to it once it"
+        "! engagement: 1 item is counted for POST#p2 · METADATA, which does not exist. The rule writes to it when it exists."
         in out
     )
     _, out = run("--json", ROOT / "events/social.json")
