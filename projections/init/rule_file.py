@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
 from projections.init.table import Pairs, Table
 from projections.language.yaml_text import flow, name, text
+from projections.printable import printable
 
 __all__ = ["rule_file"]
 
@@ -68,11 +69,14 @@ def _paragraphs(head: Sequence[str]) -> Iterator[str]:
         listed = words.startswith("- ")
         if number and not listed:
             yield "#"
-        yield from textwrap.wrap(words, _WIDTH, initial_indent="# ", subsequent_indent="#   " if listed else "# ")
+        yield from textwrap.wrap(
+            printable(words), _WIDTH, initial_indent="# ", subsequent_indent="#   " if listed else "# "
+        )
 
 
 def _comment(words: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(words, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+    """Return lines of a comment. Names may contain characters that end a line in YAML, or that YAML does not allow."""
+    return textwrap.wrap(printable(words), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
 def _head(proposal: Proposal) -> Iterator[str]:

@@ -21,7 +21,7 @@ from projections.language.syntax import PATH
 from projections.language.templates import Field, Template
 from projections.language.values import number_text
 
-__all__ = ["constant", "expression", "pattern", "sources", "template", "templates"]
+__all__ = ["constant", "expression", "path_text", "pattern", "sources", "template", "templates"]
 
 _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
@@ -106,7 +106,7 @@ def _written(node: Node, around: int) -> str:
     if isinstance(node, Constant):
         return number_text(node.value) if isinstance(node.value, Decimal) else _quoted(node.value)
     if isinstance(node, Factor):
-        path = _path(node.path)
+        path = path_text(node.path)
         return f"number({path})" if node.from_text else f"text({path})" if node.as_text else path
     own = _BINDING.get(node.name)
     if own is None:
@@ -128,7 +128,8 @@ def _arguments(node: Operation) -> Iterable[str]:
         yield str(node.places)
 
 
-def _path(path: str) -> str:
+def path_text(path: str) -> str:
+    """Return a path as an expression has it: in quotes if it contains a dash or is no name."""
     plain = PATH.fullmatch(path) and "-" not in path and not path[0].isdigit()
     return path if plain else _quoted(path)
 

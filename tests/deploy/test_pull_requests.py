@@ -109,7 +109,7 @@ def test_a_change_is_reported_with_its_cost_in_one_comment(changed: Repository) 
     assert done.returncode == 0, done.stderr
     report = Path(changed.outputs["file"]).read_text()
     assert report.startswith("<!-- dynamodb-projections: app/rules.yaml -->\n")
-    assert "- set.greatest: now `max(number(total))`" in report
+    assert "- set.greatest added: `max(number(total))`" in report
     assert "projections backfill" in report
     assert "#### Estimated cost\n\n```text\n" in report
     assert (changed.place / "GITHUB_STEP_SUMMARY").read_text() == report

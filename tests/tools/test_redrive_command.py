@@ -103,7 +103,7 @@ def test_dry_run_prints_the_refreshes_and_writes_nothing(place: Place) -> None:
     assert code == 1
     assert "would be refreshed: main|USER#b|LIKE#1 (likes: " in out
     assert "quarantine: 1 would be redriven, 1 would be left" in out
-    assert "would stay: message" in err
+    assert "would be left: message" in err
     assert "main|USER#c|LIKE#1: likes: " in err
     assert (place.item("POST#1", "METADATA"), place.depth(place.quarantine)) == (before, 2)
     code, said = place.run("redrive", "--dry-run", "--max", "1")

@@ -18,7 +18,7 @@ from projections.language.ordering import encode_order
 from projections.language.rules import rounded
 from projections.language.values import CONTEXT, Value, lookup, number_text
 
-__all__ = ["Family", "parsed"]
+__all__ = ["Family", "parsed", "path_of"]
 
 _BAD = object()
 
@@ -85,13 +85,13 @@ class Family:
     def _picked(self, measure: Measure, children: Sequence[Row]) -> Value | None:
         assert measure.by is not None
         assert measure.expression is not None
-        ordered = self.ordered(measure.by.text, children, descending=measure.function == "last")
-        return lookup(ordered[0].item, measure.expression.text) if ordered else None
+        ordered = self.ordered(path_of(measure.by), children, descending=measure.function == "last")
+        return lookup(ordered[0].item, path_of(measure.expression)) if ordered else None
 
     def not_shown(self, measure: Measure, children: Sequence[Row]) -> list[Row]:
         """Return the children that a `first` or `last` has, but does not show."""
         assert measure.by is not None
-        return self.ordered(measure.by.text, children, descending=measure.function == "last")[1:]
+        return self.ordered(path_of(measure.by), children, descending=measure.function == "last")[1:]
 
     def ordered(self, by: str, children: Sequence[Row], *, descending: bool) -> list[Row]:
         """Return the children that have a value at `by` in its order; ties are broken by key."""
@@ -113,6 +113,12 @@ class Family:
             )
         except (BadInput, ArithmeticError):
             return None
+
+
+def path_of(expression: Expression) -> str:
+    """Return the path of an expression of `first` or `last`, which is one."""
+    assert expression.path is not None
+    return expression.path
 
 
 @cache

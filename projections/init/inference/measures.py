@@ -21,13 +21,14 @@ from projections.init.inference.contradictions import (
     judged,
     others,
 )
-from projections.init.inference.family import Family, parsed
+from projections.init.inference.family import Family, parsed, path_of
 from projections.init.inference.proposal import Attribute, Relation, Rule
 from projections.init.inference.relations import Link
 from projections.init.inference.rows import scalar
 from projections.init.inference.words import ORDERED, lower_camel, normal, pascal, plural, singular, words
 from projections.init.table import Table
 from projections.language.measures import Measure
+from projections.language.one_form import path_text
 from projections.language.ordering import encode_order
 from projections.language.rules import rounded
 from projections.language.syntax import PATH
@@ -477,7 +478,7 @@ def _repeats_its_parent(family: Family, attribute: str, measure: str) -> bool:
     shown = parsed(measure).expression
     assert shown is not None
     others = [
-        identity(row.item.get(shown.text)) == identity(parent.item[attribute])
+        identity(row.item.get(path_of(shown))) == identity(parent.item[attribute])
         for parent, children in zip(family.parents, family.children, strict=True)
         if attribute in parent.item
         for row in family.not_shown(parsed(measure), children)
@@ -488,16 +489,16 @@ def _repeats_its_parent(family: Family, attribute: str, measure: str) -> bool:
 def _measures(link: Link, attribute: Attribute) -> Iterator[str]:
     kind = attribute.type
     attributes = [one for one in link.child.entity.attributes if PATH.fullmatch(one.name) and "." not in one.name]
-    same = [one.name for one in attributes if one.type == kind and one.form != "ttl"][:_MOST_NUMBERS]
+    same = [path_text(one.name) for one in attributes if one.type == kind and one.form != "ttl"][:_MOST_NUMBERS]
     if kind == "N":
         yield "count"
         yield from (f"sum({name})" for name in same)
         yield from (f"sum({one} * {other})" for one, other in combinations(same, 2))
         yield from (f"avg({name})" for name in same)
     typed = "number" if kind == "N" else "text"
-    for name in [one.name for one in attributes if one.type == kind and _comparable(one)][:_MOST_NUMBERS]:
+    for name in [path_text(one.name) for one in attributes if one.type == kind and _comparable(one)][:_MOST_NUMBERS]:
         yield from (f"{function}({typed}({name}))" for function in ("max", "min"))
-    orders = [one.name for one in attributes if one.form in ORDERED][:_MOST_ORDERS]
+    orders = [path_text(one.name) for one in attributes if one.form in ORDERED][:_MOST_ORDERS]
     for by in orders:
         yield from (f"{function}({name}, {by})" for name in same if name != by for function in ("last", "first"))
 
@@ -532,10 +533,10 @@ def _picked(measure: Measure, items: Sequence[Image]) -> Value | None:
     assert measure.by is not None
     assert measure.expression is not None
     try:
-        orders = [encode_order(lookup(item, measure.by.text) or {}) for item in items]
+        orders = [encode_order(lookup(item, path_of(measure.by)) or {}) for item in items]
     except BadInput:
         return None
     if not items or len(set(orders)) < len(orders):
         return None
     order = max(orders) if measure.function == "last" else min(orders)
-    return lookup(items[orders.index(order)], measure.expression.text)
+    return lookup(items[orders.index(order)], path_of(measure.expression))

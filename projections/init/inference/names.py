@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.inference.rows import Position, Row
@@ -22,6 +23,9 @@ from projections.language.syntax import PATH
 __all__ = ["entity_names", "named_after_values", "snake_case", "variable_names"]
 
 _NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "partitionkey", "sortkey", "key"})
+_INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorted(_NO_NAME)) + r")\d*")
+"""Names as GSI1SK, made comparable: the attribute may show other values in each entity, and rules may write it."""
+
 _SAME = 0.95
 _PRESENT = 0.5
 _SHARED = 0.6
@@ -172,7 +176,8 @@ def _variable_names(
     key_name = table.key[attribute][0]
     last_choice = {*table.index_names, *table.key_names}
     echoes = sorted(
-        _echoes(shape.rows, texts), key=lambda name: (name in last_choice, normal(name) == "id", len(name), name)
+        (name for name in _echoes(shape.rows, texts) if not _INDEX_KEY.fullmatch(normal(name))),
+        key=lambda name: (name in last_choice, normal(name) == "id", len(name), name),
     )
     whole = [other for other in shape.positions if other[0] == attribute] == [position]
     if whole and normal(key_name) not in _NO_NAME:
