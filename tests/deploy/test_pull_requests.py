@@ -24,6 +24,7 @@ STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 # What `gh api` is asked is written to a file; it answers with the comments of another one, as `--jq` selects them.
 GH = """#!/bin/sh
 echo "$@" >> "$GH_LOG"
+test -z "$GH_FAILS" || exit 1
 case "$*" in *--paginate*) cat "$GH_COMMENTS" ;; esac
 """
 
@@ -121,6 +122,18 @@ def test_a_change_is_reported_with_its_cost_in_one_comment(changed: Repository) 
     body = f"--field body=@{changed.outputs['file']}"
     assert first == f"api --silent repos/shop/app/issues/7/comments {body}"
     assert second == f"api --silent --method PATCH repos/shop/app/issues/comments/4711 {body}"
+
+
+def test_a_comment_that_cannot_be_written_does_not_fail_the_job(
+    changed: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert changed.step("Report", rules="app/rules.yaml").returncode == 0
+    monkeypatch.setenv("GH_FAILS", "yes")
+    done = changed.step("Comment")
+    assert (done.returncode, done.stdout.startswith("::warning title=Report::The comment was not written.")) == (
+        0,
+        True,
+    )
 
 
 def test_mistakes_fail_the_check(tmp_path: Path) -> None:
