@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
@@ -18,16 +16,6 @@ from projections.language.program import LEDGER_SCHEMA
 
 PAGE = (DOCS / "reading.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in blocks(PAGE) if block.language == "python"]
-
-
-class FastAPI:
-    """A stand-in with the two decorators that the recipe uses: they return the function as it is."""
-
-    def put(self, path: str) -> Callable[[Any], Any]:
-        assert path.startswith("/")
-        return lambda function: function
-
-    get = put
 
 
 def test_the_examples_of_the_reader_print_what_the_page_shows(
@@ -49,7 +37,7 @@ def test_the_examples_of_the_reader_print_what_the_page_shows(
         def deliver() -> None:
             projections.verify(store, rules, patience=0, repair=True)
 
-        names: dict[str, object] = {"deliver": deliver, "FastAPI": FastAPI}
+        names: dict[str, object] = {"deliver": deliver}
         runner = doctest.DocTestRunner(verbose=False)
         said: list[str] = []
         for block in EXAMPLES:
