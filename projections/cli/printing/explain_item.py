@@ -180,7 +180,9 @@ def _verdict(report: ItemExplanation) -> Iterator[Styled]:
         for kind in dict.fromkeys(drift.kind for drift in report.drifts):
             yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif report.missing_copy_of:
-        yield styled("[yellow]–[/] Nothing shows that an item is missing here. Whether a copy is was not examined.")
+        yield styled(
+            "[yellow]–[/] Nothing shows that an item is missing here. Whether a copy is missing was not examined."
+        )
     elif report.image is None and report.source is None:
         yield styled("[green]✓[/] Nothing shows that an item is missing here.")
     elif grouped:
