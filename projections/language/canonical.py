@@ -637,6 +637,12 @@ def seconds_of(duration: str) -> int | None:
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
+def duration_of(seconds: int) -> str:
+    """Return the duration that `seconds_of` reads as these seconds, in the largest unit that divides them."""
+    unit = next(unit for unit in "hms" if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """Valid rules with all defaults. Tables, entities and rules are by name, in the order of the file.

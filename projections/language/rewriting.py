@@ -29,6 +29,7 @@ from projections.language.canonical import (
     Rule,
     Table,
     Top,
+    duration_of,
 )
 
 __all__ = ["SINGLE", "index_form", "merged", "query_form", "rule_form", "written"]
@@ -54,6 +55,8 @@ def written(document: Document) -> dict[str, Any]:
 
 def _about(about: About) -> dict[str, Any]:
     form = {name: value for name, value in about.to_document().items() if name != "disabled"}
+    if about.within is not None:
+        form["within"] = duration_of(about.within)
     return {**form, "enabled": False} if about.disabled else form
 
 

@@ -258,6 +258,20 @@ def test_targets_that_do_not_exist_are_listed(run: Run) -> None:
     assert json.loads(out)["missingTargets"] == [target]
 
 
+def test_the_board_of_a_rank_needs_no_item(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "table: { key: [PK, SK] }\n"
+        'entities: { Film: { key: { PK: "FILM#{filmId}", SK: INFO } }, Board: { key: { PK: FESTIVAL, SK: BOARD } } }\n'
+        "projections: { ranking: { from: Film, rank: { into: Board, by: stars, digits: 3, decimals: 2 } } }\n"
+    )
+    (tmp_path / "items.yaml").write_text("[{PK: FILM#f1, SK: INFO, stars: 4.5}]")
+    arguments = ("--rules", tmp_path / "rules.yaml", tmp_path / "items.yaml")
+    code, out = run(*arguments)
+    assert code == 0
+    assert "does not exist" not in out
+    assert json.loads(run("--json", *arguments)[1])["missingTargets"] == []
+
+
 def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projected(run: Run) -> None:
     code, out = run("--json", ROOT / "events/quarantined/bad-record.json")
     document = json.loads(out)

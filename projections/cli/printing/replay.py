@@ -335,6 +335,7 @@ def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
                 (name, target)
                 for name, target in Entry.read(item).targets
                 if (rule := program.rules.get(name)) is not None
+                and rule.writes_items
                 and not rule.creates
                 and rule.mode != SHADOW
                 and decode_key(target) not in replay.after
