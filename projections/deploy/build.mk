@@ -23,15 +23,15 @@ lambda_packages = --require-hashes $(foreach lock,$(lambda_locks),-r "$(ARTIFACT
 
 # One package for all functions; each names its own handler.
 build-StreamFunction build-WorkerFunction build-AuditFunction: $(build_needs)
-	$(build_python) -m projections.deploy.package "$(RULES)" "$(ARTIFACTS_DIR)"
-	$(build_python) -m pip install --quiet --disable-pip-version-check --no-compile --target "$(ARTIFACTS_DIR)" \
+	@$(build_python) -m projections.deploy.package "$(RULES)" "$(ARTIFACTS_DIR)"
+	@$(build_python) -m pip install --quiet --disable-pip-version-check --no-compile --target "$(ARTIFACTS_DIR)" \
 		$(lambda_pip) $(lambda_packages)
 	@# RECORD lists files that are removed below; sbom.cdx.json and each METADATA say which versions are in the package.
-	cd "$(ARTIFACTS_DIR)" && rm -rf bin aws_lambda_powertools/event_handler handlers/requirements*.txt *.dist-info/RECORD
+	@cd "$(ARTIFACTS_DIR)" && rm -rf bin aws_lambda_powertools/event_handler handlers/requirements*.txt *.dist-info/RECORD
 	@# Nine tenths of Powertools are utilities that nothing here imports.
-	find "$(ARTIFACTS_DIR)/aws_lambda_powertools/utilities" -mindepth 1 -maxdepth 1 -type d ! -name jmespath_utils \
+	@find "$(ARTIFACTS_DIR)/aws_lambda_powertools/utilities" -mindepth 1 -maxdepth 1 -type d ! -name jmespath_utils \
 		-exec rm -rf {} +
-	find "$(ARTIFACTS_DIR)" -name __pycache__ -prune -exec rm -rf {} +
+	@find "$(ARTIFACTS_DIR)" -name __pycache__ -prune -exec rm -rf {} +
 	@# Lambda cannot write bytecode, and would compile every module at every cold start. With the paths it has there, the same
 	@# bytes come of every build directory.
 	@if $(lambda_compiler) -c "" 2>/dev/null; \

@@ -97,7 +97,9 @@ def _unknown(path: Location, data: Any, missing: list[str]) -> str:
     if near in data:
         return f'unknown (did you mean "{near}"?)'
     needs = f" ({_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing)" if missing else ""
-    return f"unknown: expected {', '.join(known)}{needs}"
+    cut = data[path[-1]] is None and any(sign in str(path[-1]) for sign in "()")
+    comma = ". Inside { }, a comma ends a value that has no quotes" if cut else ""
+    return f"unknown: expected {', '.join(known)}{needs}{comma}"
 
 
 def _listed(names: list[str]) -> str:

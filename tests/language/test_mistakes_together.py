@@ -135,6 +135,11 @@ def test_an_unknown_name_beside_a_missing_one_is_one_message() -> None:
     assert one.endswith("(`from` is missing)")
 
 
+def test_a_comma_that_ends_a_value_without_quotes_is_explained() -> None:
+    *_, last = messages("  r: {from: Post, compute: {set: {free: 1}, coalesce(held, 0)}}\n")
+    assert last.endswith("Inside { }, a comma ends a value that has no quotes")
+
+
 HOT = "  hot: {from: Post, index: {GSI1PK: ALL, GSI1SK: '{post}'}}\n"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from histories import RULES, compiled, settled
 
+import projections
 from projections.aws.clients import client
 from projections.cli.printing.explain_item import print_item
 from projections.engine.groups import Generations
@@ -30,6 +31,7 @@ from projections.local.replay import replay
 from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
+from projections.testing import Scenario
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
@@ -256,6 +258,26 @@ def test_members_name_their_sources() -> None:
         for _, what in one.sources
     ]
     assert named
+
+
+def test_value_counters_name_no_source() -> None:
+    rules = projections.loads(
+        """
+        table: { key: [PK, SK] }
+        entities:
+          Screening: { key: { PK: "SCREENING#{screening}", SK: STATE } }
+          Ticket: { key: { PK: "SCREENING#{screening}", SK: "TICKET#{ticket}" } }
+        projections:
+          sold:
+            from: Ticket
+            aggregate: { into: Screening, set: { tariffs: counts(text(tariff)), lastSale: max(text(soldAt)) } }
+        """
+    )
+    play = Scenario(rules).given({"PK": "SCREENING#s1", "SK": "STATE"})
+    play.put({"PK": "SCREENING#s1", "SK": "TICKET#t1", "tariff": "full", "soldAt": "2026-04-01"})
+    (sold,) = item_explanation(rules.program, play.store, ItemKey("main", "SCREENING#s1", "STATE")).derived
+    assert sold.contributions == 1
+    assert sold.sources == (("main|SCREENING#s1|TICKET#t1", "the max lastSale"),)
 
 
 def test_claimed_copy_lists_the_other_claims() -> None:

@@ -114,6 +114,8 @@ def _contributors(
     found: dict[str, str] = {}
     settled = list(group.settled.values())
     for query in rule.member_queries:
+        if query.counts:
+            continue  # a value counter records how many sources have the value, not which
         wanted: Sequence[Member] = members[query.name]
         if rule.claimed and wanted:
             wanted = _claims(read, rule, group)
