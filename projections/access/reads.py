@@ -185,7 +185,8 @@ def reads(
     A time without an upper bound ends now. Raises UsageError for values that do not fit a key.
     """
     if not plan.requests:
-        raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}")
+        way = "`projections queries` shows what to add"
+        raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}. {way}")
     found: list[Read] = []
     for request in plan.requests:
         found += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))

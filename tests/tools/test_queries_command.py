@@ -89,6 +89,7 @@ def test_bundled_file_without_queries(run: Any, tmp_path: Path) -> None:
         (["postsOf", "userId=a", "postId.form=1"], 'unknown parameter "postId.form" (did you mean "postId.from"?)'),
         (["profile", "userId=a"], "no table: pass --table NAME or --stack NAME, or set TABLE_NAME"),
         (["likers", "postId=a"], "query likers cannot be answered: the partition key of the table"),
+        (["likers", "postId=a"], "`projections queries` shows what to add"),
         (["--table", "app"], "no query to run: name one of profile, postsOf, comments, likers"),
     ],
 )
