@@ -94,10 +94,10 @@ class Application:
                 case 9:
                     self.forget_order()
 
-    def forget_order(self) -> None:
-        """Deletes some order with its lines."""
+    def forget_order(self, key: Key | None = None) -> None:
+        """Delete this order, or any, with its lines."""
         with self._lock:
-            key = self._any(self.orders)
+            key = key or self._any(self.orders)
             if key is not None:
                 for line in [line for line in self.lines if line[0] == key[0]]:
                     self._remove(self.lines, line)
