@@ -160,7 +160,7 @@ class Reading:
         """View what an item shows of a rule, and whether all rules that create the item have no contributions."""
         names = rule.owned(item.image)
         guards = self._program.guard(rule.name), self._scope.guards.mark
-        shown = {name: item.image[name] for name in (*names, *guards) if name in item.image}
+        shown = {name: item.image[name] for name in (*names, *rule.created_with, *guards) if name in item.image}
         empty = self._scope.empty(item.entity.name, item.key, item.image)
         text = subject_text(TARGET, rule.name, key)
         page.view(_view(rule.name, key), TARGET_ROW, text, [shown, empty])
