@@ -102,7 +102,7 @@ template: $(READY) ## Generate template.yaml from the bundled rules
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 
 docs: $(DOCS_READY) ## Build the documentation site into site/. It works offline: open site/index.html
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
 checkov: $(CHECKOV_READY) ## Check the template with checkov. Correct each finding, or skip it beside the resource with a reason
 	.venv-checkov/bin/checkov --file template.yaml --framework cloudformation --skip-download --compact --quiet

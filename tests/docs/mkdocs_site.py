@@ -45,11 +45,21 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Load iframe-worker from this site. No page loads anything from another host."""
-    shim = posixpath.relpath("assets/iframe-worker.js", posixpath.dirname(page.url) or ".")
-    output = output.replace("https://unpkg.com/iframe-worker/shim", shim)
+    """Load iframe-worker from this site."""
+    top = posixpath.relpath(".", posixpath.dirname(page.url) or ".")
+    return offline(output, top + "/", page.file.src_uri)
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Do the same for pages that have no Markdown, such as 404.html."""
+    return offline(output_content, "/", template_name)
+
+
+def offline(output: str, top: str, name: str) -> str:
+    """Load iframe-worker from this site, which begins at `top`. No page loads anything from another host."""
+    output = output.replace("https://unpkg.com/iframe-worker/shim", f"{top}assets/iframe-worker.js")
     if found := re.search(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"?https?://[^>]*>", output):
-        raise PluginError(f"{page.file.src_uri} loads from another host: {found[0]}")
+        raise PluginError(f"{name} loads from another host: {found[0]}")
     return output
 
 

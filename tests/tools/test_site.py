@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
+from sources import copy_sources
 
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
@@ -34,6 +35,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_a_link_that_leads_nowhere_ends_make_docs(site: Path, tmp_path: Path) -> None:
+    copy_sources(tmp_path)
+    (tmp_path / ".venv-docs").symlink_to(ROOT / ".venv-docs")
+    (tmp_path / ".emulators").symlink_to(ROOT / ".emulators")
+    with (tmp_path / "docs/comparison.md").open("a") as page:
+        page.write("\n[nowhere](glossary.md#nowhere)\n")
+    command = ["make", "-o", ".venv-docs/.ready", "docs"]  # -o: nothing is installed again
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=300, check=False)
+    assert done.returncode != 0
+    assert "comparison.md" in done.stderr and "glossary.md#nowhere" in done.stderr, done.stderr
+
+
 def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, watched: Callable[..., Page]) -> None:
     tab = watched((site / "index.html").as_uri())
     for page in sorted((ROOT / "docs").rglob("*.md")):
@@ -41,6 +54,7 @@ def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, 
         tab.goto((site / name).as_uri())
         heading = page.read_text().splitlines()[0].removeprefix("# ")
         assert (tab.text_content("h1") or "").replace("¶", "").strip() == heading.replace("`", "")
+    assert '"/assets/iframe-worker.js"' in (site / "404.html").read_text()
 
 
 def test_lists_and_tables_are_as_the_pages_write_them(site: Path, watched: Callable[..., Page]) -> None:
