@@ -13,12 +13,17 @@ Other sources contribute what is committed. The registry is read with the groups
 contributed to its groups yet.
 
 If the item does not exist yet, and the source items make rules create it, all of this is read again with the groups of the
-other rules into it: the functions set their values, such as zeros, as soon as they see the new item.
+other rules into it: the functions set their values, such as zeros, as soon as they see the new item. So are the groups of
+rules that have no guard on an item that exists, such as one that the application has just put.
+
+A source item may have an attribute that another rule sets from other items. The rules that read it are not corrected,
+because its next value is unknown. Attributes that rules compute from the source item itself are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
@@ -32,8 +37,9 @@ from projections.engine.indexes import index_write
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
-from projections.errors import UsageError
+from projections.errors import BadInput, UsageError
 from projections.language.contribution import Contributed
+from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program, writing
 from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
@@ -60,9 +66,10 @@ def without_guards(program: Program, image: Image) -> Image:
 
 
 class _Own(NamedTuple):
-    """One of the caller's source items: what it contributes now, and its entry."""
+    """One of the caller's source items: what it contributes now, the rules of which that is not known, and its entry."""
 
     now: Mapping[str, Mapping[str, Contributed]]
+    unknown: Mapping[str, str]
     entry: Entry | None
 
     def of(self, target: Target) -> tuple[Contributed, Contributed]:
@@ -76,17 +83,17 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
     """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
     own = list(dict.fromkeys(own))
     rules = _rules_between(program, key, own)
-    found, created = yield from _read(program, key, own, rules, [])
-    if created and (others := _others_into(program, key, rules)):
+    found, others = yield from _read(program, key, own, rules, [])
+    if others:
         found, _ = yield from _read(program, key, own, rules, others)
     return found
 
 
 def _read(
     program: Program, key: ItemKey, own: Sequence[ItemKey], rules: Sequence[Rule], others: Sequence[LedgerRule]
-) -> Steps[tuple[OwnRead, bool]]:
-    """Read an item, and return whether it does not exist yet. `others` are the rules to which the own items do not
-    contribute, whose values it gets when it is created.
+) -> Steps[tuple[OwnRead, list[LedgerRule]]]:
+    """Read an item, and return the rules that will set its first values. `others` are those that are known already: rules to
+    which the own items do not contribute.
     """
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     text = encode_key(key)
@@ -100,7 +107,7 @@ def _read(
     groups = reads.groups(items)
     stored = yield Needed([*own, key])
     sources = [
-        _Own(_contributed(program, one, stored.get(one)), Entry.read(items[at]) if at in items else None)
+        _Own(*_contributed(program, one, stored.get(one)), Entry.read(items[at]) if at in items else None)
         for one, at in entries.items()
     ]
     registry = RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
@@ -125,19 +132,20 @@ def _read(
         numbers[rule.name] = totals.n
         if image is None and totals.n > 0 and rule.creates and not rule.claimed:
             created = {**rule.into.schema.wire(key), **rule.created_with}
-        found, left = _values(rule, totals)
+        found, left = _values(rule, totals, image)
         values |= found
         uncorrected |= left
     if image is None and not created:
-        return OwnRead(None, (), {}), False
+        return OwnRead(None, (), {}), []
     if image is not None and _is_emptied(program, key, image, registry, numbers):
-        return OwnRead(None, (), {}), False
+        return OwnRead(None, (), {}), []
     shown = dict(without_guards(program, image)) if image is not None else dict(created)
-    for rule in others if image is None else ():
+    first = _first_values(program, key, image, registry, rules)
+    for rule in others:
         group = groups[rule.name, text]
-        if registry is None or registry.state(rule) != LIVE or group.withheld:
-            continue  # the functions publish nothing
-        found, left = _values(rule, group.totals)
+        if rule not in first or group.withheld:
+            continue  # it has published meanwhile, or publishes nothing
+        found, left = _values(rule, group.totals, image)
         if group.totals.n == 0:
             found, left = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
         shown |= {name: value for name, value in found.items() if value is not None}
@@ -146,7 +154,7 @@ def _read(
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
-    return OwnRead(shown, tuple(sorted(values)), uncorrected), image is None
+    return OwnRead(shown, tuple(sorted(values)), uncorrected), first
 
 
 def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> list[Rule]:
@@ -166,25 +174,80 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
     ]
 
 
-def _others_into(program: Program, key: ItemKey, rules: Sequence[Rule]) -> list[LedgerRule]:
-    """Return the other rules that publish to an item as soon as it exists."""
+def _first_values(
+    program: Program, key: ItemKey, image: Image | None, registry: RegistrySnapshot | None, rules: Sequence[Rule]
+) -> list[LedgerRule]:
+    """Return the other rules that publish to an item as soon as they see it, and have not done so."""
+    if registry is None:
+        return []
+    guards = Guards(program, registry.ledger)
+    item = program.recognise(key, image) if image is not None else None
+    into = program.entities_at(key) if image is None else [item.entity] if item is not None else []
     return [
         rule
         for rule in writing(program.recorded.values())
-        if rule.writes_items and not rule.claimed and rule.into in program.entities_at(key) and rule not in rules
+        if rule.writes_items and not rule.claimed and rule.into in into and rule not in rules
+        if registry.state(rule) == LIVE and guards.read(rule.name, key, image) is None
     ]
 
 
-def _contributed(program: Program, key: ItemKey, image: Image | None) -> Mapping[str, Mapping[str, Contributed]]:
-    """Return what an item contributes, with the attributes that rules set on it from its own, set already or not."""
+class _Traced(dict[str, Value]):
+    """An image that remembers the names of the attributes that were read."""
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name.split(".", 1)[0])
+        return super().get(name, default)
+
+
+def _contributed(
+    program: Program, key: ItemKey, image: Image | None
+) -> tuple[Mapping[str, Mapping[str, Contributed]], Mapping[str, str]]:
+    """Return what an item contributes, with the attributes that rules set on it from its own, set already or not; and the
+    rules of which that is not known, with the reason.
+    """
+    unknown = {
+        rule.name: f"{rule.name} reads items of {entity.name}, which rules create"
+        for entity in program.entities_at(key)
+        for rule in program.ledger_rules.get(entity.name, ())
+        if entity.owned_by_rules
+    }
     item = program.recognise(key, image) if image is not None else None
     if item is None:
-        return {}
+        return {}, unknown
     write, _ = index_write(program, item)
     if write is not None:
         after = {**item.image, **write.values}
         item = program.recognise(key, {name: value for name, value in after.items() if value is not None})
-    return program.contributions(item).contributions
+    if item is None:
+        return {}, unknown
+    received = _received(program, item)
+    for rule in program.ledger_rules.get(item.entity.name, ()) if received else ():
+        traced = _Traced(item.image)
+        with suppress(BadInput):
+            rule.contributions(Item(item.entity, key, item.variables, traced))
+        for name in sorted(traced.names & received.keys()):
+            unknown[rule.name] = f"{rule.name} reads {name} of the own item, which {received[name]} sets"
+    return program.contributions(item).contributions, unknown
+
+
+def _received(program: Program, item: Item) -> Mapping[str, str]:
+    """Return the attributes of an item that depend on other items, each with the rule that sets it."""
+    received = {
+        name: rule.name
+        for rule in writing(program.rules.values())
+        if rule.into is item.entity and rule.writes_items and rule.name not in program.on_items
+        for name in rule.owned(item.image)
+    }
+    rules = program.item_rules.get(item.entity.name, ())
+    for _ in rules if received else ():  # one may read what another computes
+        for rule in rules:
+            if not rule.reads.isdisjoint(received):
+                received = {**dict.fromkeys(rule.owned(), rule.name), **received}
+    return received
 
 
 def _reason(
@@ -198,6 +261,9 @@ def _reason(
     """Return why the totals of a rule cannot be corrected; None if they can."""
     if registry is None or registry.state(rule) != LIVE:
         return f"{rule.name} is not live"
+    for one in sources:
+        if rule.name in one.unknown:
+            return one.unknown[rule.name]
     for source in rule.sources:
         for other in program.item_rules.get(source.name, ()):  # another version would set other values
             known = registry.active.get(other.name)
@@ -226,10 +292,12 @@ def _totals(group: Group, amounts: Sequence[tuple[Contributed, Contributed]]) ->
     return Totals(n, found)
 
 
-def _values(rule: LedgerRule, totals: Totals) -> tuple[Mapping[str, Value | None], Mapping[str, str]]:
+def _values(
+    rule: LedgerRule, totals: Totals, image: Image | None
+) -> tuple[Mapping[str, Value | None], Mapping[str, str]]:
     """Return the corrected attributes of a rule, and the reasons for the others."""
     if not isinstance(rule, AggregateRule):
-        return {}, dict.fromkeys(rule.owned(), f"{rule.name} is a rule of the kind {rule.kind}")
+        return {}, dict.fromkeys(rule.owned(image), f"{rule.name} is a rule of the kind {rule.kind}")
     some = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
     others = {
         measure.name: f"{measure.function} depends on the values of other items"

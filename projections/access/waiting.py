@@ -4,7 +4,12 @@ The reads are in the order in which a change travels: the source item, its entry
 what the item contributes, the groups that are read later include it. If the guard of a target, which is read last, is at
 least as new as its group, the target shows it. A group that is read before the entry may lack the contribution, and a guard
 that is as new as that group proves nothing. Children that the caller names are read with the targets: they show the item if
-they have its guard and the values that it gives them.
+they have its guard and the values that it gives them. In the same way the item is compared with its own parents. If a rule
+that publishes to the item has no guard on it, the rule has not seen the item yet.
+
+Rules of all entities whose items can have the key are compared, because the item may have been of another one before its
+last change. A guarded copy leaves no trace of its former key in the item or in the ledger. So a rule is `not_covered` if its
+copies can have other keys than those that follow from the key of their source.
 
 An item that was changed and changed back is found processed although records of both changes may be on their way.
 """
@@ -20,15 +25,16 @@ from projections.engine.application import ApplicationItems
 from projections.engine.delta import unstamped
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.registry import FILLING, LIVE, REGISTRY, SHADOW, RegistrySnapshot
+from projections.engine.registry import FILLING, LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.contribution import Contributions
 from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
-from projections.language.entity import Item
+from projections.language.entity import Entity, Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program, writing
-from projections.language.rules import GuardedCopyRule, LedgerRule
+from projections.language.rules import LIST_BYTES, GuardedCopyRule, LedgerRule
+from projections.language.sizes import size
 from projections.language.values import same
 
 __all__ = ["Look", "look_at"]
@@ -78,7 +84,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     registry = RegistrySnapshot.read(items[REGISTRY])
     entry = Entry.read(items[at]) if at in items else None
     item = program.recognise(key, image) if image is not None else None
-    entities = program.entities_at(key) if item is None else [item.entity]
+    entities = program.entities_at(key)
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
         known = registry.active.get(rule.name)
@@ -94,9 +100,13 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         found.quarantined[f"{name}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, found)
+    guards = Guards(program, registry.ledger)
     if item is not None:
         _compare_item(program, item, found)
-    copies = _copies(program, key, item, image, found)
+        _compare_received(program, registry, guards, item, found)
+    _compare_left(program, entities, item, image, found)
+    copies = _copies(program, key, item, found)
+    parents = _parents(program, item, found)
     if found.missing or found.unknown:
         return found.look()
 
@@ -104,9 +114,9 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     if targets:
         reads = GroupReads(program, targets)
         groups = reads.groups((yield from again(reads, [], together=False)))
-    wanted = dict.fromkeys([*(decode_key(target) for _, target in targets), *copies, *children])
+    places = [decode_key(target) for _, target in targets]
+    wanted = dict.fromkeys([*places, *copies, *children, *(parent for _, parent in parents)])
     shown = (yield Needed(list(wanted))) if wanted else {}
-    guards = Guards(program, registry.ledger)
     for name, target in targets:
         rule, place, group = program.recorded[name], decode_key(target), groups[name, target]
         if group.damaged:
@@ -119,6 +129,10 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         for rule in rules:
             if isinstance(rule, EmbedRule) and rule.into in program.entities_at(place):
                 _compare_child(program, guards, rule, key, item, place, shown.get(place), found)
+    for rule, place in parents:
+        stored = shown.get(place)
+        parent = program.recognise(place, stored) if stored is not None else None
+        _compare_child(program, guards, rule, place, parent, key, image, found)
     for place, (name, expected) in copies.items():
         _compare_copy(program, guards, program.guarded_copies[name], key, place, expected, shown.get(place), found)
     return found.look()
@@ -174,48 +188,80 @@ def _compare_item(program: Program, item: Item, found: _Found) -> None:
                 found.missing[f"{rule.name}: {name} of the item is not set yet"] = None
 
 
+def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, found: _Found) -> None:
+    """Name the rules that publish to the item and have not done so since it appeared."""
+    for rule in writing(program.ledger_rules_into.get(item.entity.name, ())):
+        if rule.claimed or registry.state(rule) != LIVE:
+            continue
+        if guards.read(rule.name, item.key, item.image) is None:
+            found.missing[f"{rule.name}: its values of the item are not set yet"] = None
+
+
+def _compare_left(
+    program: Program, entities: Sequence[Entity], item: Item | None, image: Image | None, found: _Found
+) -> None:
+    """Name the rules of entities of which the item is not whose attributes it has. They may be the application's."""
+    here = program.derived_attributes(item.entity.name) if item is not None else frozenset[str]()
+    for entity in entities:
+        if image is None or (item is not None and entity is item.entity):
+            continue
+        for rule in program.item_rules.get(entity.name, ()):
+            if any(name in image and name not in here for name in rule.owned()):
+                found.not_covered[rule.name] = None
+
+
+def _parents(program: Program, item: Item | None, found: _Found) -> list[tuple[EmbedRule, ItemKey]]:
+    """Return the parents that the item references, each with the rule that embeds its attributes."""
+    parents: list[tuple[EmbedRule, ItemKey]] = []
+    for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
+        assert item is not None
+        try:
+            if isinstance(rule, ListEmbedRule):
+                references = rule.references(item)
+                keys = None if references is None else [one.key for one in references if one.key is not None]
+            else:
+                reference = rule.reference(item)
+                keys = None if reference is None else [reference]
+        except BadInput as problem:
+            found.quarantined[f"{rule.name}: {problem}"] = None
+            continue
+        if keys is not None:
+            parents += [(rule, key) for key in keys]
+        elif rule.on_delete != "keep" and any(name in item.image for name in rule.owned()):
+            found.missing[f"{rule.name}: its values of the item are not removed yet"] = None
+    return parents
+
+
 def _copies(
-    program: Program, key: ItemKey, item: Item | None, image: Image | None, found: _Found
+    program: Program, key: ItemKey, item: Item | None, found: _Found
 ) -> dict[ItemKey, tuple[str, Image | None]]:
     """Return the keys of guarded copies with the rule and the attributes that they should have; None for no copy."""
     copies: dict[ItemKey, tuple[str, Image | None]] = {}
-    if item is None:  # removed, or of no entity any more: what its key alone shows
-        bare = dict(program.tables[key.table].wire(key))
-        kinds = [Item(entity, key, variables, bare) for entity in program.entities_at(key)
-                 if (variables := _variables(program, entity.name, key)) is not None]  # fmt: skip
-    else:
-        kinds = [item]
-    for one in kinds:
-        for rule in program.copy_rules.get(one.entity.name, ()):
-            if rule.mode == SHADOW:
-                continue
-            try:
-                expected = rule.copies(item) if item is not None else {}
-                if expected:
-                    copies |= {place: (rule.name, attributes) for place, attributes in expected.items()}
-                    continue
-                former = replace(rule, where=None, templates=(), pick=lambda resolve: {}).copies(one)
-            except BadInput as problem:
-                if item is not None:
-                    found.quarantined[f"{rule.name}: {problem}"] = None
-                else:
-                    found.not_covered[rule.name] = None
-                continue
-            if not former or rule.each is not None:
+    for entity in program.entities_at(key):
+        now = item if item is not None and item.entity is entity else None
+        bare = Item(entity, key, _variables(entity, key), dict(program.tables[key.table].wire(key)))
+        for rule in program.copy_rules.get(entity.name, ()):
+            try:  # the keys that follow from the key of the source: there can be no others
+                places = list(replace(rule, where=None, templates=(), pick=lambda resolve: {}).copies(bare))
+            except BadInput:
+                places = []
+            if not places:
                 found.not_covered[rule.name] = None
-            copies |= dict.fromkeys(former, (rule.name, None))
+            copies |= dict.fromkeys(places, (rule.name, None))
+            try:
+                expected = rule.copies(now) if now is not None else {}
+            except BadInput as problem:
+                found.quarantined[f"{rule.name}: {problem}"] = None
+                continue
+            copies |= {place: (rule.name, attributes) for place, attributes in expected.items()}
     return copies
 
 
-def _variables(program: Program, entity: str, key: ItemKey) -> Mapping[str, str] | None:
+def _variables(entity: Entity, key: ItemKey) -> Mapping[str, str]:
     """Return the variables in the key of an item of an entity."""
-    patterns = program.entities[entity].patterns
     found: dict[str, str] = {}
-    for pattern, text in zip(patterns, (key.partition, key.sort or ""), strict=False):
-        variables = pattern.match(text)
-        if variables is None:
-            return None
-        found |= variables
+    for pattern, text in zip(entity.patterns, (key.partition, key.sort or ""), strict=False):
+        found |= pattern.match(text) or {}
     return found
 
 
@@ -261,6 +307,9 @@ def _compare_child(
             references = rule.references(child) or []
             refers = any(one.key == source for one in references)
             shows = _lists(rule, child, references, source, parent)
+            if refers and not shows and _may_be_cut(rule, child, references, source, parent):
+                found.not_covered[rule.name] = None
+                return
         else:
             refers = rule.reference(child) == source
             values, texts = rule.offered(parent)
@@ -298,6 +347,16 @@ def _lists(
     return False
 
 
+def _may_be_cut(
+    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
+) -> bool:
+    """Return whether the list of a child has no room for what this parent gives it."""
+    held = child.image.get(rule.list_name)
+    some = [one for one in references if one.key == source]
+    element, _ = rule.listed(some, [rule.given(child, one, parent) for one in some])
+    return held is not None and size(held) + size(element) > LIST_BYTES
+
+
 def _compare_copy(
     program: Program,
     guards: Guards,
@@ -322,5 +381,14 @@ def _compare_copy(
     wanted: dict[str, Value | None] = dict(expected)
     if not rule.copies_all:
         wanted |= {name: None for name in rule.owned() if name not in expected and name not in rule.into.constants}
+    elif any(not _is_owned(program, rule, name) for name in attributes.keys() - expected.keys()):
+        found.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
     if not ours or any(not same(attributes.get(name), value) for name, value in wanted.items()):
         found.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
+
+
+def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
+    """Return whether an attribute of a copy of all attributes is of its key, a guard, or of another rule."""
+    if name.startswith(program.guard_prefix) or name in rule.into.schema.key_attributes:
+        return True
+    return name in program.derived_attributes(rule.into.name)

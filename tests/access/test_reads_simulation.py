@@ -70,7 +70,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
     "an item that rules will create is not returned": ({}, (AggregateRule, "creates", False)),
     "an item that rules will create lacks the values of other rules": (
         {"more": True},
-        (own_reads, "_others_into", lambda *_: []),
+        (own_reads, "_first_values", lambda *_: []),
     ),
     "children are not compared with the item": ({"more": True}, (waiting, "_compare_child", lambda *_: None)),
     "pending publishes are forgotten": ({}, (Entry, "pending", property(lambda entry: set()))),
@@ -86,7 +86,7 @@ SEEDS = {
     "the source item is read before its entry": 1,
     "an item that rules will delete is returned": 1,
     "an item that rules will create lacks the values of other rules": 1,
-    "children are not compared with the item": 1,
+    "children are not compared with the item": 25,
     "pending publishes are forgotten": 10,
     "guards are not compared with groups": 2,
     "the entry is not compared with the item": 1,
