@@ -43,6 +43,7 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program, writing
 from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
+from projections.language.syntax import an
 
 __all__ = ["CORRECTED", "OwnRead", "own_read", "without_guards"]
 
@@ -268,7 +269,7 @@ def _reason(
         for other in program.item_rules.get(source.name, ()):  # another version would set other values
             known = registry.active.get(other.name)
             if known is None or known.fingerprint != other.fingerprint:
-                return f"{other.name}, which sets attributes of a {source.name}, is not active in this form"
+                return f"{other.name}, which sets attributes of {an(source.name)}, is not active in this form"
     if rule.expired == "keep":
         return f"{rule.name} keeps what has expired, and an item does not show whether one under its key has expired"
     if group.withheld:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
 from projections.init.table import Pairs, Table
+from projections.language.syntax import an
 from projections.language.yaml_text import flow, name, text
 from projections.printable import printable
 
@@ -164,7 +165,7 @@ def _entity(entity: Entity, proposal: Proposal, several: bool) -> Iterator[str]:
         if relation.child == entity.name:
             through = ", ".join(dict.fromkeys(relation.binding.values()))
             yield from _comment(
-                f"{through} references a {relation.parent}: {relation.seen} of {relation.of} are in the sample.", "  "
+                f"{through} references {an(relation.parent)}: {relation.seen} of {relation.of} are in the sample.", "  "
             )
     for note in entity.notes:
         yield from _comment(note, "  ")

@@ -9,6 +9,7 @@ from typing import Any
 from projections.language.canonical import Document, Rank
 from projections.language.facts import entity_key
 from projections.language.ranks import RANK_LEVELS_IN_SHARDS
+from projections.language.syntax import an
 from projections.language.templates import Template
 
 __all__ = ["RankPattern", "items_of_rank", "rank_patterns"]
@@ -33,7 +34,7 @@ class RankPattern:
     @property
     def question(self) -> str:
         """The question in words: the description of the rule, if it has one."""
-        return self.about or f"The rank of a score ({self.by}) on a {self.board}"
+        return self.about or f"The rank of a score ({self.by}) on {an(self.board)}"
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""

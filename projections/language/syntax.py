@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from projections.errors import ProjectionsError
 
-__all__ = ["PATH", "LanguageError", "LanguageErrors", "nearest", "suggest"]
+__all__ = ["PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"]
 
 PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$@:-]+)*")
 """A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`."""
@@ -41,6 +41,11 @@ class LanguageErrors(ProjectionsError):
 
 def _located(error: LanguageError) -> str:
     return f"{'.'.join(map(str, error.path))}: {error.message}" if error.path else error.message
+
+
+def an(name: str) -> str:
+    """Return a name with its indefinite article."""
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str:

@@ -277,7 +277,7 @@ def test_value_counters_name_no_source() -> None:
     play.put({"PK": "SCREENING#s1", "SK": "TICKET#t1", "tariff": "full", "soldAt": "2026-04-01"})
     (sold,) = item_explanation(rules.program, play.store, ItemKey("main", "SCREENING#s1", "STATE")).derived
     assert sold.contributions == 1
-    assert sold.sources == (("main|SCREENING#s1|TICKET#t1", "the max lastSale"),)
+    assert sold.sources == (("main|SCREENING#s1|TICKET#t1", "max of lastSale"),)
 
 
 def test_claimed_copy_lists_the_other_claims() -> None:

@@ -203,8 +203,10 @@ def _times(versions: list[str]) -> Iterator[str]:
         yield f"{SEQUENCES_HAVE_NO_TIME}, {label}"
 
 
-def _mark(agrees: bool) -> Styled:
-    return styled("[green]✓[/]") if agrees else styled("[red]✗[/]")
+def _mark(agrees: bool, rejected: bool = False) -> Styled:
+    if not agrees:
+        return styled("[red]✗[/]")
+    return styled("[yellow]![/]") if rejected else styled("[green]✓[/]")
 
 
 def _print_derived(out: Console, one: Derived, written: Any) -> None:
@@ -212,7 +214,7 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
     state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
-    mark = _mark(one.agrees) if one.publishes else styled("[yellow]–[/]")
+    mark = _mark(one.agrees, bool(one.problem)) if one.publishes else styled("[yellow]–[/]")
     out.print(
         styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
     )
@@ -262,7 +264,7 @@ def _origin(one: Derived) -> Iterator[str]:
 
 
 def _print_source(out: Console, one: Source) -> None:
-    out.print(styled("  {} [bold]contributions of this item[/]", _mark(one.agrees)))
+    out.print(styled("  {} [bold]contributions of this item[/]", _mark(one.agrees, bool(one.problems))))
     entry = one.entry
     if entry is None and one.contributions:
         out.print(styled("      [dim]no ledger entry: no record of this item was processed[/]"))
@@ -297,9 +299,9 @@ def _print_source(out: Console, one: Source) -> None:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
         out.print(styled("      [yellow]pending publishes: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
-        out.print(styled("      [red]rejected[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
     for rule, reason in one.problems:
-        out.print(styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
     out.print()
 
 

@@ -31,7 +31,7 @@ from projections.language.measures import Measure
 from projections.language.one_form import path_text
 from projections.language.ordering import encode_order
 from projections.language.rules import rounded
-from projections.language.syntax import PATH
+from projections.language.syntax import PATH, an
 from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 
 __all__ = [
@@ -222,7 +222,7 @@ def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any
 
 def _relation_evidence(link: Link) -> str:
     relation = link.relation
-    return f"{relation.seen} of {relation.of} {relation.child} items belong to a {relation.parent} in the sample"
+    return f"{relation.seen} of {relation.of} {relation.child} items belong to {an(relation.parent)} in the sample"
 
 
 def _is_one_to_many(link: Link) -> bool:

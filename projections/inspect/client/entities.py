@@ -12,6 +12,7 @@ from projections.inspect.client.layout import Call, Every, Expression, statement
 from projections.inspect.client.naming import docstring, literal, pascal
 from projections.inspect.client.scope import Scope
 from projections.language.patterns import Pattern
+from projections.language.syntax import an
 from projections.language.templates import Field, KeyPattern, Template
 
 __all__ = ["item_builder", "item_type", "key_builder", "key_patterns", "recogniser"]
@@ -94,7 +95,7 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
     name, kind = scope.recognisers[entity], scope.classes[entity]
     return [
         f"def {name}(item: Mapping[str, Any]) -> TypeGuard[{kind}]:",
-        *docstring(4, f"Return whether an item is a {entity}."),
+        *docstring(4, f"Return whether an item is {an(entity)}."),
         *first,
         *statement("return ", Every(conditions)),
     ]
@@ -112,7 +113,7 @@ def key_builder(scope: Scope, entity: str, name: str) -> list[str]:
     ]
     return [
         *_signature(scope, name, _parameters(scope, entity), "Item"),
-        *docstring(4, f"Return the key of a {entity}. Raises ValueError for invalid parts."),
+        *docstring(4, f"Return the key of {an(entity)}. Raises ValueError for invalid parts."),
         *statement("return ", Call("{", parts, "}")),
     ]
 
@@ -154,7 +155,7 @@ def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[st
     key = f"**{key_name}({', '.join(own.values())})"
     item = Call("{", ["**attributes", key, *(f"{literal(one)}: {text}" for one, text in marks.items())], "}")
     parameters = [*_parameters(scope, entity), "attributes: Mapping[str, Any]"]
-    about = f"Return a {entity} to put: these attributes, its key"
+    about = f"Return {an(entity)} to put: these attributes, its key"
     about += "".join(f", {one}" for one in (*marks, *declared.index_key)) + "."
     lines = [*_signature(scope, name, parameters, "Item"), *docstring(4, about)]
     if not declared.index_key:

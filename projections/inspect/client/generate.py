@@ -29,8 +29,8 @@ from projections.language.ruleset import RuleSet
 
 __all__ = ["Client", "client_of"]
 
-ACCESSED = "A function returns what one query of the rule file asks for. It takes a boto3 `Table` first."
-AWAITED = "A function returns what one query of the rule file asks for. It takes an aioboto3 `Table` first."
+ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Table` first."
+AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."
 
 
 @dataclass(frozen=True)

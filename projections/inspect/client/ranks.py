@@ -6,6 +6,7 @@ from projections.inspect.client.layout import Call, Expression, statement
 from projections.inspect.client.naming import Names, docstring, literal, snake
 from projections.inspect.client.scope import Scope
 from projections.language.ranks import RankRule
+from projections.language.syntax import an
 
 __all__ = ["rank_function"]
 
@@ -27,7 +28,7 @@ def rank_function(scope: Scope, rule: RankRule, name: str, key_name: str) -> lis
         *statement(f"def {name}", Call("(", parameters, ")"), 0, " -> Ranking:"),
         *docstring(
             4,
-            f"Return the ranking of a {entity} by the rule {rule.name}: the {first} score has rank 1.",
+            f"Return the ranking of {an(entity)} by the rule {rule.name}: the {first} score has rank 1.",
             "`ledger` is the ledger table. Nothing is read before a method of the ranking is called.",
         ),
         *statement("key = ", Call(f"{key_name}(", [each for each, _ in given])),

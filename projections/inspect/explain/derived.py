@@ -19,6 +19,7 @@ from projections.inspect.explain.words import key_words
 from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
+from projections.language.syntax import an
 from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
 from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, TARGET
 
@@ -120,7 +121,7 @@ def _contributors(
         if rule.claimed and wanted:
             wanted = _claims(read, rule, group)
         for member in wanted[:SOURCES]:
-            what = "" if rule.carries else f"the {query.name}"
+            what = "" if rule.carries else query.name.replace(" ", " of ", 1)
             if member not in settled:  # settled members have no source any more
                 found.setdefault(member.source, what)
     rest = group.totals.n - len(found)
@@ -205,7 +206,7 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
     notes, sources = [], list[tuple[str, str]]()
     for one in references:
         if one.key is None:
-            notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of a {rule.source.name}')
+            notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
             continue
         image = read.near.get(one.key)
         parent = read.program.recognise(one.key, image) if image is not None else None
@@ -214,7 +215,7 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
         if image is None:
             notes.append(f"{key_words(one.key)} does not exist")
         elif parent is None or parent.entity is not rule.source:
-            notes.append(f"{key_words(one.key)} is not a {rule.source.name}")
+            notes.append(f"{key_words(one.key)} is not {an(rule.source.name)}")
         elif given is None:
             reasons = "; ".join(verdict(read.program, rule, parent).reasons) or "`match` does not hold for it"
             notes.append(f"the rule does not apply to {key_words(one.key)}: {reasons}")
@@ -231,7 +232,7 @@ def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image |
         return "its parent does not exist"
     parent = read.program.recognise(key, image)
     if parent is None or parent.entity is not rule.source:
-        return f"the item that it references is not a {rule.source.name}"
+        return f"the item that it references is not {an(rule.source.name)}"
     try:
         if rule.embedded(parent) is None:
             return f"the rule does not apply to its parent: {'; '.join(verdict(read.program, rule, parent).reasons)}"

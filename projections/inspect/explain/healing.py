@@ -18,6 +18,7 @@ from projections.language.entity import Item
 from projections.language.keys import ItemKey
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.syntax import an
 from projections.language.values import changed_attributes, same
 
 __all__ = ["an", "freed_reason", "healing_reason", "pull_reason"]
@@ -129,8 +130,3 @@ def freed_reason(program: Program, rule: Rule, record: Record, old: Item | None,
     if record.new is None:
         return "an item of another kind under this key was removed"
     return f"the item under this key was of another kind and is {an(new.entity.name) if new else 'of no entity'} now"
-
-
-def an(name: str) -> str:
-    """Return a name with its article."""
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -12,7 +12,7 @@ from projections.engine.guards import Guards, at_of
 from projections.engine.plan import release_of
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
-from projections.inspect.explain.healing import an, freed_reason, healing_reason, pull_reason
+from projections.inspect.explain.healing import freed_reason, healing_reason, pull_reason
 from projections.inspect.explain.matching import references
 from projections.inspect.explain.recognition import nearest
 from projections.inspect.explain.sources import Role, RuleReport, source_report
@@ -22,6 +22,7 @@ from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import GuardedCopyRule, ItemRule, LedgerRule, Rule
+from projections.language.syntax import an
 from projections.language.values import same
 
 __all__ = ["RecordReport", "record_report"]
@@ -102,7 +103,7 @@ def _as_target(
             yield from _pull(program, rule, old, new)
             return
         case LedgerRule():
-            what = "publishes the values of the ledger again, whatever the guard shows"
+            what = "publishes the values of the ledger again, regardless of the guard"
         case GuardedCopyRule():
             what = "compares the copy with its source"
         case _:

@@ -187,7 +187,7 @@ def _member(member: str) -> str:
     order = rest.partition(" ")[0]
     if not order:
         return "a claim"
-    return f"{'in order of' if slot == 'pick' else slot} {value_words(decode_order(order), 40)}"
+    return f"{'sort value' if slot == 'pick' else slot} {value_words(decode_order(order), 40)}"
 
 
 def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) -> RuleReport:

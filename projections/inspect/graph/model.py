@@ -13,6 +13,7 @@ from projections.language.facts import Origin, conditions, copied, indexes_fed, 
 from projections.language.findings import Finding
 from projections.language.models import Rules
 from projections.language.ownership import chains, follows
+from projections.language.syntax import an
 
 __all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of"]
 
@@ -228,7 +229,7 @@ def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
     match rule:
         case Copy():
             what = "all attributes of" if rule.attributes is None else "attributes of"
-            return f"Keeps {what} each {source} under another key, as a {target}."
+            return f"Keeps {what} each {source} under another key, as {an(target)}."
         case Aggregate():
             return f"Keeps {_and(list(rule.set))} on each {target}, computed from its {source} items."
         case Compute(once=once):

@@ -11,6 +11,7 @@ from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import MOVING_HISTORY
 from projections.language.findings.reads import Read, reads
 from projections.language.shapes import attribute_map
+from projections.language.syntax import an
 
 __all__ = ["history"]
 
@@ -52,7 +53,7 @@ def history(facts: Facts) -> Iterator[Remark]:
             MOVING_HISTORY,
             read.place,
             f"{computed}rule {found.embed} keeps {found.origin or read.root} of {read.entity} items equal to that of their "
-            f"{found.parent}: if a {found.parent} changes, the contributions of existing {read.entity} items change, too",
+            f"{found.parent}: if {an(found.parent)} changes, the contributions of existing {read.entity} items change, too",
             f"if they must not change, {once}record the value once, and read the recorded attribute: "
             f"{{from: {read.entity}, compute: {{set: {{{read.root}Then: {read.root}}}, once: true}}}}",
             offset=read.offset,

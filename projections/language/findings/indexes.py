@@ -20,6 +20,7 @@ from projections.language.findings.names import known_attributes
 from projections.language.ownership import written
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.syntax import an
 from projections.language.templates import Template
 
 __all__ = ["indexes"]
@@ -60,7 +61,7 @@ def _not_projected(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 NOT_PROJECTED,
                 ("projections", name, "embed"),
-                f"{index} does not project {', '.join(lacking)}: each change of a {rule.source} reads every {rule.into} "
+                f"{index} does not project {', '.join(lacking)}: each change of {an(rule.source)} reads every {rule.into} "
                 f"that it finds, twice",
                 f"often no change is needed, because writes of an index with the guard cost more than these reads; "
                 f"otherwise add them to `projection` of {index}",
