@@ -268,7 +268,8 @@ def _print(findings: Sequence[Finding]) -> None:
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)
-    words = {status.ACT: "to act on", status.LOOK: "to look at", status.UNKNOWN: "not known"}
-    found = ", ".join(f"{levels[level]} {text}" for level, text in words.items() if levels[level])
+    words = {status.ACT: "ACTION", status.LOOK: "WARN", status.UNKNOWN: "not checked"}
+    found = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
     bad = levels[status.ACT] or levels[status.LOOK]
-    out.print(styled("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), found or "Nothing needs attention"))
+    text = ", ".join(found if bad else ["Nothing needs attention", *found])
+    out.print(styled("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))

@@ -478,7 +478,7 @@ def stream(
         )
         return Finding(subject, ACT, says, todo)
     if mappings is None:
-        return Finding(subject, UNKNOWN, "not checked: use --stack or --function to check whether a function reads it")
+        return Finding(subject, UNKNOWN, "not checked: pass --stack NAME or --function NAME")
     prefix = str(latest).partition("/stream/")[0] + "/stream/"
     ours = [one for one in mappings if str(one.get("EventSourceArn")).startswith(prefix)]
     if not ours:

@@ -58,7 +58,7 @@ def test_verify_without_a_ledger_compares_with_the_values_of_the_rules(call: Any
     assert ["value", "POST#2", "·", "INFO", "likeCount", "is", "absent,", "should", "be", "3"] in map(
         str.split, out.splitlines()
     )
-    assert "There is no ledger yet" in out
+    assert "The rules are not deployed, or --ledger is missing: " in out
     assert call("verify", "--repair")[0] == 2
 
 

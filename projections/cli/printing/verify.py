@@ -228,7 +228,10 @@ def _first(
 def _notes(one: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
     scope = one.scope
     if scope.offline:
-        yield "There is no ledger yet: the tables were compared with the values that the rules would write."
+        yield (
+            "The rules are not deployed, or --ledger is missing: the tables were compared with the values that the rules "
+            "would write."
+        )
     for name in scope.filling:
         yield f"{name} is filling: it publishes nothing until its backfill is complete, so only its groups were compared."
     shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]

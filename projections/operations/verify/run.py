@@ -53,7 +53,8 @@ def verified(
     scope = Scope(program, Registry(program, store).read() if ledger else None, only)
     if repair and scope.offline:
         raise UsageError(
-            "there is no ledger, so there is nothing to repair. Deploy these rules, or run `projections backfill`"
+            "no active rules, so there is nothing to repair. If the rules are deployed, pass --ledger NAME or --stack NAME. "
+            "Otherwise deploy them, or run `projections backfill`"
         )
     run = at_once(3 * segments)
     with Scratch() as scratch:
