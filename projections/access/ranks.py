@@ -258,8 +258,8 @@ def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[
     ranks = [rule.name for rule in program.rules.values() if isinstance(rule, RankRule)]
     rule = program.rules.get(name)
     if not isinstance(rule, RankRule):
-        known = f"it is a rule of the kind {rule.kind}" if rule is not None else "there is no such rule"
-        raise UsageError(f"{name}: {known}{suggest(name, ranks)}. Rules with ranks: {', '.join(ranks) or 'none'}")
+        known = f"rule {name} is of the kind {rule.kind}" if rule is not None else f'unknown rule "{name}"'
+        raise UsageError(f"{known}{suggest(name, ranks)}. Rules of the kind rank: {', '.join(ranks) or 'none'}")
     variables = list(dict.fromkeys(name for pattern in rule.into.patterns for name in pattern.names))
     for name in board:
         if name not in variables:

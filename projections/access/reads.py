@@ -63,7 +63,9 @@ def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
             raise UsageError(f'query {query.name}: unknown parameter "{name}"{hint}')
     missing = [name for name in query.parameters if flat.get(name) is None]
     if missing:
-        raise UsageError(f"query {query.name}: {', '.join(missing)} missing; it needs {', '.join(query.parameters)}")
+        raise UsageError(
+            f"query {query.name}: missing {', '.join(missing)}; its parameters are {', '.join(query.parameters)}"
+        )
     values = {name: _given(query, name, flat[name]) for name in query.parameters}
     low, high, prefix = (flat.get(name) for name in bounds) if bounds else (None, None, None)
     if prefix is not None and not isinstance(prefix, str):

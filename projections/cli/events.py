@@ -75,7 +75,7 @@ def _names(program: Program, given: tuple[str, ...]) -> dict[str, str]:
         if not equals:
             logical, real = next(iter(program.tables)), one
         if logical not in program.tables or not real:
-            raise UsageError(f"--table {one}: expected LOGICAL=NAME with one of {', '.join(program.tables)}")
+            raise UsageError(f"--table {one}: expected LOGICAL=NAME, where LOGICAL is {' or '.join(program.tables)}")
         found[logical] = real
     return found
 

@@ -96,7 +96,7 @@ def command(
     if chosen is not None:
         if names or form or output or as_json:
             raise UsageError(
-                "--apply takes the query that it names, and no other query, page, -o or --json. Omit these"
+                "--apply QUERY cannot be combined with another query, --markdown, --html, -o or --json: omit these"
             )
         return _apply(rules, path, chosen, force)
     if form is not None or output is not None:

@@ -65,7 +65,7 @@ def command(
     asked = [name for name, value in (("--score", score), ("--at", at), ("--percentile", percentile),
                                       ("--between", between)) if value is not None]  # fmt: skip
     if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} are different questions: ask one of them")
+        raise UsageError(f"{' and '.join(asked)} cannot be combined: pass one of them")
     variables = _variables(board)
     there = deployed(given)
     document = there.document()
@@ -114,7 +114,7 @@ def _line(found: Ranked | ScoreCount, *, counts: bool) -> str:
     scores = count(found.total, "score")
     if isinstance(found, ScoreCount):
         return f"{found.count:,} of {scores}" if counts else scores
-    tied = f", {count(found.equal, 'score')} like this" if found.equal != 1 else ""
+    tied = f", {count(found.equal, 'equal score')}" if found.equal != 1 else ""
     percentile = f", percentile {found.percentile:.2f}" if found.percentile is not None else ""
     score = number_text(found.score)
     return f"score {score}: rank {found.rank:,} of {scores}{percentile}{tied}"

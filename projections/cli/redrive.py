@@ -94,8 +94,8 @@ def command(
         others = files or sources.dead_letters or sources.bucket or most
         if others or (listing and (dismiss is not None or dry_run)):
             raise UsageError(
-                "--list and --dismiss read the quarantine only, and cannot be combined. Omit one of them, FILES, "
-                "--dead-letters, --bucket and --max"
+                "--list and --dismiss read the quarantine only. Pass one of them, without FILES, --dead-letters, --bucket "
+                "and --max; --list also without --dry-run"
             )
         if not listing and dismiss is None:
             raise UsageError("--because requires --dismiss KEY|RULE|AGE")

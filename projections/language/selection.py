@@ -97,8 +97,8 @@ def missing(document: Document, names: Iterable[str]) -> list[str]:
             read = [f"{into}.{attribute}" for _, attribute in nodes if attribute != EXISTS]
             what = ", ".join(read) or f"{into} items"
             sentences.append(
-                f"{name} reads {what}, which rule {other} writes. {other} is not selected, so only items that are given "
-                f"with it have it: select +{name} to run both"
+                f"{name} reads {what}, which rule {other} writes. {other} is not selected, so its values are not computed: "
+                f"pass --select +{name} to run both rules"
             )
     return sentences
 

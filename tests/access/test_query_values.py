@@ -75,7 +75,7 @@ def test_filters_compare_numbers_with_text(scenario: Scenario) -> None:
         ("PAD", {"score.to": "20000"}, "it has more than 4 digits"),
         ("equal", {"a": True, "score": 1}, "query equal: a is True; give text or a number"),
         ("equal", {"a": ["1"], "score": 1}, "query equal: a is ['1']; give text or a number"),
-        ("equal", {"a": None, "score": 1}, "query equal: a missing; it needs a, score"),
+        ("equal", {"a": None, "score": 1}, "query equal: missing a; its parameters are a, score"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(scenario: Scenario, name: str, given: Any, message: str) -> None:

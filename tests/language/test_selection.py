@@ -77,8 +77,8 @@ def test_term_that_selects_nothing_is_a_mistake(document: Document, term: str, m
 def test_rule_whose_input_is_not_selected_is_named(document: Document) -> None:
     assert missing(document, ["likes", "karma"]) == []
     assert missing(document, ["karma"]) == [
-        "karma reads Post.likes, which rule likes writes. likes is not selected, so only items that are given with it have "
-        "it: select +karma to run both"
+        "karma reads Post.likes, which rule likes writes. likes is not selected, so its values are not computed: pass "
+        "--select +karma to run both rules"
     ]
 
 

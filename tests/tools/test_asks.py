@@ -65,7 +65,7 @@ def test_query_returns_one_page_and_takes_bounds(scenario: Scenario) -> None:
     ("name", "parameters", "message"),
     [
         ("liker", {}, '(did you mean "likers"?)'),
-        ("likers", {}, "query likers: postId missing; it needs postId"),
+        ("likers", {}, "query likers: missing postId; its parameters are postId"),
         ("likers", {"postId": "p1", "post": "p"}, 'query likers: unknown parameter "post"'),
         ("likers", {"postId": True}, "query likers: postId is True; give text or a number"),
         ("byColour", {"colour": "red"}, "query byColour cannot be answered: "),
@@ -183,7 +183,7 @@ def test_replay_runs_queries_on_the_replayed_tables() -> None:
     ("ask", "message"),
     [
         ("liker", 'has no query "liker" (did you mean "likers"?)'),
-        ("likers", "query likers: postId missing; it needs postId"),
+        ("likers", "query likers: missing postId; its parameters are postId"),
         ("likers p1", "query likers: expected PARAMETER=VALUE, found 'p1'"),
         ("likers 'postId=1", "expected a query and its parameters, such as `likers postId=p1`"),
         ("", "expected a query and its parameters, such as `likers postId=p1`"),

@@ -85,7 +85,7 @@ def test_bundled_file_without_queries(run: Any, tmp_path: Path) -> None:
         (["profile", "u1"], "query profile: expected PARAMETER=VALUE, found 'u1'"),
         (["profile", "userId=a", "userId=b"], "query profile: userId is given twice"),
         (["profile", "user=a"], 'query profile: unknown parameter "user" (did you mean "userId"?)'),
-        (["profile", "--table", "app"], "query profile: userId missing; it needs userId"),
+        (["profile", "--table", "app"], "query profile: missing userId; its parameters are userId"),
         (["postsOf", "userId=a", "postId.form=1"], 'unknown parameter "postId.form" (did you mean "postId.from"?)'),
         (["profile", "userId=a"], "no table: pass --table NAME or --stack NAME, or set TABLE_NAME"),
         (["likers", "postId=a"], "query likers cannot be answered: the partition key of the table"),

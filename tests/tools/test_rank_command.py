@@ -35,9 +35,9 @@ def test_each_question_has_its_answer(game: Place) -> None:
         return code, out
 
     assert said() == (0, "4 scores\n")
-    assert said("--score", "300") == (0, "score 300: rank 2 of 4 scores, percentile 75.00, 2 scores like this\n")
+    assert said("--score", "300") == (0, "score 300: rank 2 of 4 scores, percentile 75.00, 2 equal scores\n")
     assert said("--score", "-12.5") == (0, "score -12.5: rank 4 of 4 scores, percentile 25.00\n")
-    assert said("--score", "1000") == (0, "score 1000: rank 1 of 4 scores, percentile 100.00, 0 scores like this\n")
+    assert said("--score", "1000") == (0, "score 1000: rank 1 of 4 scores, percentile 100.00, 0 equal scores\n")
     assert said("--at", "4") == (0, "score -12.5: rank 4 of 4 scores, percentile 25.00\n")
     assert said("--at", "5") == (1, "ranks: this board has no score at position 5\n")
     assert said("--percentile", "76") == (0, "score 500: rank 1 of 4 scores, percentile 100.00\n")
@@ -73,7 +73,7 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
         (["ranks", "--board", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
         (["ranks", "--board", "board=w", "--percentile", "0"], "the percentile is 0"),
         (["players", "--board", "board=w"], "players: it is a rule of the kind aggregate"),
-        (["rank", "--board", "board=w"], 'rank: there is no such rule (did you mean "ranks"?)'),
+        (["rank", "--board", "board=w"], 'unknown rule "rank" (did you mean "ranks"?)'),
     ],
 )
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)

@@ -130,7 +130,8 @@ def named_numbers(given: Sequence[str], known: Iterable[str], option: str, *, le
         name, equals, number = text.rpartition("=")
         if equals and name not in names:
             raise UsageError(
-                f"{option} {text}: there is no {name!r}{suggest(name, names) or '; there are ' + ', '.join(names)}"
+                f'{option} {text}: unknown name "{name}"'
+                + (suggest(name, names) or f"; the names are {', '.join(names)}")
             )
         try:
             value = float(number)
@@ -188,8 +189,8 @@ def read_rates(program: Program, given: Sequence[str]) -> dict[Flow, float]:
         entity, colon, detail = what.partition(":")
         if entity not in own:
             hint = suggest(entity, own) or f"; the application writes {', '.join(own)}"
-            made = " (only rules write it)" if entity in program.entities else ""
-            raise UsageError(f"--rate {text}: there is no entity {entity!r} of the application{made}{hint}")
+            what = "only rules write" if entity in program.entities else "unknown entity"
+            raise UsageError(f'--rate {text}: {what} "{entity}"{hint}')
         try:
             rate = float(number)
         except ValueError:
