@@ -121,7 +121,7 @@ def _money(value: float) -> str:
 
 
 def _print_head(out: Console, estimate: Estimate) -> None:
-    changes = ", ".join(f"{_number(rate)} of {change}" for change, rate in estimate.changes.items())
+    changes = ", ".join(f"{_number(rate)} × {change}" for change, rate in estimate.changes.items())
     title = "A sample" if estimate.sampled else ""
     if estimate.events_per_second is not None:
         rate = f"{_counted(estimate.events_per_second, 'event')} a second"
@@ -231,7 +231,7 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
     if not estimate.hot:
         return
     timed = estimate.events_per_second is not None
-    of = "units a second, of 1000 that one partition accepts" if timed else "units that the sample took of each"
+    of = "units a second, of 1,000 that one partition accepts" if timed else "units that the sample used of each"
     _line(out, styled("[bold]The hottest keys[/]  [dim]{}[/]", of))
     for key in estimate.hot[:5]:
         _print_key(out, key, timed)
