@@ -210,7 +210,7 @@ class ActiveRules:
         if fresh := [name for name in gone if name not in self._removed]:
             retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
             text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
-            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire), "vanished", rules=fresh)
+            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire), "removed", rules=fresh)
             self._removed.update(fresh)
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
         return Program.from_document({**program.document, "retired": retired})

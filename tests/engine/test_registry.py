@@ -189,7 +189,7 @@ def test_what_a_changed_file_has_not_enforced_is_filling_for_it_and_live_for_the
     assert [snapshot.state(before.rules[name]) for name in ("likes", "tags")] == [LIVE, LIVE]
 
 
-def test_a_rule_that_vanished_is_an_error_that_says_what_to_write() -> None:
+def test_a_removed_rule_is_an_error_that_names_the_entry_to_add() -> None:
     store = memory()
     Registry(program(COUNT + TAGS), store).read_or_create()
     with pytest.raises(Misconfigured, match=r"likes, tags: these rules are active.*`retired: \{likes: remove\}`"):

@@ -78,10 +78,10 @@ def test_attribute_that_a_rule_takes_over_from_the_application_is_listed() -> No
     assert "overwritten" in hand.note
 
 
-def test_a_rule_that_vanished_needs_a_word_in_retired() -> None:
+def test_a_removed_rule_needs_an_entry_in_retired() -> None:
     found = between(META + LIKES, META)
     one = the_rule(found, "likes")
-    assert (one.change.status, one.backfill) == ("vanished", ())
+    assert (one.change.status, one.backfill) == ("removed", ())
     assert "retired: {likes: keep}" in one.advice
     assert next(found.steps()).startswith("Keep the values of removed rules with `retired: {likes: keep}`")
     assert found.owners[0].note == "`retired` does not set what happens to its values"

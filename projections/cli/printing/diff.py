@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_data", "as_markdown", "print_difference"]
 
-_SIGNS = {"new": "+", "changed": "~", "vanished": "-", "retired": "-"}
-_STYLES = {"new": "green", "changed": "yellow", "vanished": "bold red", "retired": "red"}
+_SIGNS = {"new": "+", "changed": "~", "removed": "-", "retired": "-"}
+_STYLES = {"new": "green", "changed": "yellow", "removed": "bold red", "retired": "red"}
 _TICK = "\x01"
 """Replaces a backtick within code. Printable text does not have it."""
 _LONGEST = 100

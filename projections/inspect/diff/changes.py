@@ -12,7 +12,7 @@ from projections.language.facts import key_text
 
 __all__ = ["Change", "Part", "Status", "Target", "changes", "renamed", "target"]
 
-Status = Literal["new", "changed", "vanished", "retired"]
+Status = Literal["new", "changed", "removed", "retired"]
 
 _OF_TABLES = ("separator", "partition", "sort")
 
@@ -98,7 +98,7 @@ def changes(old: Document, new: Document) -> list[Change]:
     for name, before in old.rules.items():
         if name not in new.rules:
             fate = new.retired.get(name)
-            status: Status = "vanished" if fate is None else "retired"
+            status: Status = "removed" if fate is None else "retired"
             found.append(Change(name, status, before, None, target(old, name), None, fate=fate))
     return found
 
@@ -183,7 +183,7 @@ def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str
     fresh = [change for change in found if change.status == "new"]
     pairs = []
     for gone in found:
-        if gone.status not in ("vanished", "retired") or gone.before is None:
+        if gone.status not in ("removed", "retired") or gone.before is None:
             continue
         same = [one for one in fresh if one.after == gone.before and not any(_ends(old, new, gone.before))]
         alike = [one for one in fresh if one.after is not None and _role(one.after) == _role(gone.before)]

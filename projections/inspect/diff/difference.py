@@ -77,10 +77,10 @@ class Difference:
 
     def steps(self) -> Iterator[str]:
         """Yield the steps to do, in this order."""
-        vanished = [one.change.rule for one in self.rules if one.change.status == "vanished"]
-        if vanished:
-            names = ", ".join(f"{name}: keep" for name in vanished)
-            yield f"Keep the values of removed rules with `retired: {{{names}}}`, or remove them with `remove` for each."
+        gone = [one.change.rule for one in self.rules if one.change.status == "removed"]
+        if gone:
+            names = ", ".join(f"{name}: keep" for name in gone)
+            yield f"Keep the values of removed rules with `retired: {{{names}}}`; with `remove` instead, they are removed."
         if self.impossible:
             yield "Undo the impossible changes: the key of a table or an index cannot be changed."
         if self.deployment:
@@ -120,7 +120,7 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
 def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) -> RuleDifference:
     why = tuple(reasons(change))
     advice = ""
-    if change.status == "vanished":
+    if change.status == "removed":
         name = change.rule
         if renamed_to:
             advice = (

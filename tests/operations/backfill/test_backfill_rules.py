@@ -640,7 +640,7 @@ def test_writes_of_the_application_during_a_retirement_stay() -> None:
 # Mistakes.
 
 
-def test_a_rule_that_merely_vanished_is_an_error() -> None:
+def test_a_removed_rule_without_an_entry_in_retired_is_an_error() -> None:
     stage = lived(ALL)
     with pytest.raises(
         Misconfigured, match=r"likes: this rule is active, and the rule file does not contain it.*retired"
