@@ -129,6 +129,8 @@ def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
     if re.search(r"[^\"'{ ]\{\w", written):
         message += ' (templates need quotes: "USER#{userId}")'
+    elif "'\\t'" in message:
+        message += " (indent with spaces, not tabs)"
     return UnreadableError(message, line, column)
 
 

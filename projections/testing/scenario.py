@@ -394,7 +394,8 @@ class Scenario:
         for one in unexpected:
             where = self._application.name(decode_key(one.key)) if one.key else "a record"
             by = f"rule {one.rule} rejected" if one.rule else "rejected:"
-            yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {one.rule!r}}}])"
+            fit = f'{{"rule": "{one.rule}"}}' if one.rule else '{"reason": "…"}'
+            yield f"{by} {where}: {one.reason}\n    (if this is expected, add {fit} to the list `quarantined`)"
         for number in absent:
             yield f"no rejection matches {dict(wanted[number])!r}"
 

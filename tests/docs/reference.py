@@ -265,7 +265,7 @@ cases:
     partial: true
     then: [{ PK: "POST#p1", SK: METADATA, likeCount: 1, stars: 0 }]
     gone: [["POST#p1", "LIKE#bob"]]
-  - about: stars that are no number are rejected, and the like counts
+  - about: stars that are not a number are rejected, and the like counts
     given: [{ PK: "POST#p1", SK: METADATA }]
     when: [{ put: { PK: "POST#p1", SK: "LIKE#bob", stars: five } }]
     rules: [likes]
