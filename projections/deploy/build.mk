@@ -37,4 +37,4 @@ build-StreamFunction build-WorkerFunction build-AuditFunction: $(build_needs)
 	@if $(lambda_compiler) -c "" 2>/dev/null; \
 	then PYTHONHASHSEED=0 $(lambda_compiler) -m compileall -q --invalidation-mode unchecked-hash \
 		-s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"; \
-	else echo "no $(lambda_compiler) here: the package holds no bytecode, cold starts will be slower" >&2; fi
+	else echo "$(lambda_compiler) was not found: the package has no bytecode, so cold starts are slower" >&2; fi

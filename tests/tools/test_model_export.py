@@ -232,10 +232,10 @@ def test_parts_that_a_model_cannot_have_are_listed() -> None:
         "tables.main.ttl": "a model has no TTL",
         "tables.main.indexes.many": "a key of several attributes: the index is left out",
         "tables.main.indexes.near": left_out["tables.main.indexes.near"],
-        "entities.A.match": "a facet does not have it",
-        "entities.A.id": "a facet does not have it",
-        "entities.A.expires": "a facet does not have it",
-        "entities.N.derived": "a facet does not have it",
+        "entities.A.match": "a facet cannot contain it",
+        "entities.A.id": "a facet cannot contain it",
+        "entities.A.expires": "a facet cannot contain it",
+        "entities.N.derived": "a facet cannot contain it",
         "projections": "a model has no rules; the sample items have the values that rules derive",
     }
     assert "which AWS does not document" in left_out["tables.main.indexes.near"]

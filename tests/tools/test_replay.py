@@ -230,7 +230,7 @@ def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run:
     for line in (
         "1 INSERT USER#a · LIKE#1 Like liked",
         "3 INSERT USER#a · PROFIL no entity no rule applies",
-        "1 item of no entity, so no rule reads them:",
+        "1 item of no entity, which no rule reads:",
         'USER#a · PROFIL nearest is User: SK "PROFIL" does not match PROFILE',
         "likes 2 Like items: the key of Post needs postId, which the item lacks; they have PostId, not postId",
         'active 2 Like items: where: state is absent; wanted: state is "active"; they have status, not state',

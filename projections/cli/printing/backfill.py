@@ -71,9 +71,9 @@ class Reporter:
         self._print(text, run=run.name, phase=run.phase, resumed=resumed)
 
     def left(self, run: Run) -> None:
-        """A run is left to the worker function."""
+        """Print that the worker function continues a run."""
         self.bar.end()
-        text = f"backfill {run.name} is left to the worker function; `projections status` shows its progress"
+        text = f"backfill {run.name} continues in the worker function; `projections status` shows its progress"
         print_text(json_text({"run": run.name, "left": True}) if self._json else text)
 
     def page(self, run: Run, done: Done) -> None:

@@ -276,7 +276,7 @@ def _print_records(out: Console, reports: Sequence[RecordReport]) -> None:
 def _print_unused(out: Console, found: Unused) -> None:
     """Print the rules that no item fits, and the items of no entity."""
     if found.items:
-        out.print(styled("[yellow]{} of no entity, so no rule reads them:[/]", count(len(found.items), "item")))
+        out.print(styled("[yellow]{} of no entity, which no rule reads:[/]", count(len(found.items), "item")))
         for key, near in found.items[:MOST]:
             out.print(styled("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
         if len(found.items) > MOST:

@@ -161,6 +161,6 @@ def _left_out(rules: canonical.Document) -> Iterator[Unread]:
     for name, entity in rules.entities.items():
         given = {"match": entity.match, "id": entity.id, "derived": entity.derived, "expires": entity.expires}
         for part in (part for part, value in given.items() if value):
-            yield Unread(f"entities.{name}.{part}", "a facet does not have it")
+            yield Unread(f"entities.{name}.{part}", "a facet cannot contain it")
     if rules.rules:
         yield Unread("projections", "a model has no rules; the sample items have the values that rules derive")

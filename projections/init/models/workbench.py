@@ -47,7 +47,9 @@ def read(document: Part) -> Model:
         taken += [entity.name for entity in proposal.entities]
         model.proposals.append(proposal)
         model.queries += facets.queries(proposal)
-    model.unread.append(Unread("(top)", "a model does not have the TTL of its tables: add `ttl` to the table"))
+    model.unread.append(
+        Unread("(top)", "a model does not have the TTL of its tables: if items expire, add `ttl` to the table")
+    )
     return model
 
 

@@ -53,7 +53,9 @@ def _summary(design: Design) -> Line:
     ]
     words = ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts)
     found = [check.status for check in design.checks]
-    checks = ", ".join(f"{found.count(status)} {status}" for status in _TONES if status in found)
+    checks = ", ".join(
+        f"{found.count(status)} {'to decide' if status == 'decide' else status}" for status in _TONES if status in found
+    )
     return (f"{words}. Checklist: {checks}.",)
 
 

@@ -123,7 +123,7 @@ def test_a_backfill_is_worked_off_by_the_worker_through_a_real_queue(
     tables.environ |= queues
     with tables.begun("--queue", "--wait", "0", "--segments", "2", "--allow-delete") as process:
         out, said = process.communicate(timeout=60)
-    assert (process.returncode, "is left to the worker function" in out) == (0, True), said
+    assert (process.returncode, "continues in the worker function" in out) == (0, True), said
     for name, value in tables.environ.items():
         monkeypatch.setenv(name, value)
     worker = worker_from_environment(tables.environ)
