@@ -387,10 +387,10 @@ def test_rates_say_what_changes() -> None:
     [
         (None, [], "--events-per-second N, --rate"),
         (None, ["Lik=5"], "did you mean"),
-        (None, ["PostMeta=5"], "only rules write it"),
+        (None, ["PostMeta=5"], 'only rules write "PostMeta"'),
         (None, ["Like=many"], "Like:removed=20"),
         (None, ["Like=-1"], "a second"),
-        (None, ["Like"], "no entity"),
+        (None, ["Like"], "--rate Like: write Like=500, Like:removed=20 or Like:attribute=3, a second"),
         (10, ["Like=20"], "more than --events-per-second 10"),
         (50, ["Like=1", "Post=1", "User=1", "Comment=1"], "no other entity"),
     ],
@@ -444,7 +444,7 @@ def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:
     arguments = ("cost", "--rules", "social", "--rate", "Like=50", "--rate", "Post=2", "--targets", "engagement=50")
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
-    assert "52 events a second: 50 of a new Like, 2 of a new Post" in out
+    assert "52 events a second: 50 × a new Like, 2 × a new Post" in out
     assert "one UpdateItem per record and rule" in out
     assert "The hottest keys" in out
     assert "×" not in out
@@ -469,7 +469,7 @@ def test_every_number_of_cost_has_its_terms_in_json(run: Run) -> None:
 def test_cost_of_sample_events(run: Run) -> None:
     code, out, err = run("cost", str(ROOT / "events/social.json"), "--rules", "social")
     assert (code, err) == (0, "")
-    assert "A sample: 6 of a new Like" in out
+    assert "A sample: 6 × a new Like" in out
     assert "per month" not in out
     code, out, _ = run(
         "cost", str(ROOT / "events/social.json"), "--rules", "social", "--events-per-second", "9", "--json"

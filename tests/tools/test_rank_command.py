@@ -68,11 +68,11 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
         (["ranks", "--board", "board"], "--board board: expected VARIABLE=VALUE"),
         (["ranks", "--board", "bord=w"], 'the key of Board has no variable "bord" (did you mean "board"?)'),
         (["ranks"], "the key of Board needs board: pass --board board=VALUE"),
-        (["ranks", "--board", "board=w", "--score", "1", "--at", "2"], "--score and --at are different questions"),
+        (["ranks", "--board", "board=w", "--score", "1", "--at", "2"], "--score and --at cannot be combined"),
         (["ranks", "--board", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
         (["ranks", "--board", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
         (["ranks", "--board", "board=w", "--percentile", "0"], "the percentile is 0"),
-        (["players", "--board", "board=w"], "players: it is a rule of the kind aggregate"),
+        (["players", "--board", "board=w"], "rule players is of the kind aggregate"),
         (["rank", "--board", "board=w"], 'unknown rule "rank" (did you mean "ranks"?)'),
     ],
 )

@@ -186,7 +186,7 @@ def read_rates(program: Program, given: Sequence[str]) -> dict[Flow, float]:
     rates: dict[Flow, float] = {}
     for text in given:
         what, equals, number = text.rpartition("=")
-        entity, colon, detail = what.partition(":")
+        entity, colon, detail = (what if equals else text).partition(":")
         if entity not in own:
             hint = suggest(entity, own) or f"; the application writes {', '.join(own)}"
             what = "only rules write" if entity in program.entities else "unknown entity"
