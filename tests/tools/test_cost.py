@@ -447,7 +447,7 @@ def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:
     assert "52 events a second: 50 × a new Like, 2 × a new Post" in out
     assert "one UpdateItem per record and rule" in out
     assert "The hottest keys" in out
-    assert "×" not in out
+    assert "× 2 write units" not in out
     code, out, _ = run(*arguments, "--why")
     assert "× 2 write units  engagement entry  the contributions of a source item, and its version" in out
 
