@@ -128,6 +128,7 @@ def test_a_comment_that_cannot_be_written_does_not_fail_the_job(
     changed: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert changed.step("Report", rules="app/rules.yaml").returncode == 0
+    assert "1 event a second: " in Path(changed.outputs["file"]).read_text()
     monkeypatch.setenv("GH_FAILS", "yes")
     done = changed.step("Comment")
     assert (done.returncode, done.stdout.startswith("::warning title=Report::The comment was not written.")) == (

@@ -20,6 +20,7 @@ from ledger_page import ledger_page
 from metrics_page import metrics_page
 from python_page import python_page
 from ruamel.yaml import YAML
+from rule_keys_page import rule_keys_page
 
 from projections.cli.main import COMMANDS, cli
 from projections.deploy import kinds as template_kinds
@@ -361,6 +362,7 @@ PAGES = {
     "ledger.md": ledger_page,
     "errors.md": errors_page,
     "python.md": python_page,
+    "rule-keys.md": rule_keys_page,
 }
 """Pages in docs/, and what they must be."""
 

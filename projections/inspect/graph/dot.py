@@ -13,7 +13,7 @@ def dot(graph: Graph) -> str:
     lines = [
         "digraph projections {",
         "  graph [rankdir=LR, nodesep=0.3, ranksep=0.7];",
-        '  node [shape=box, fontname="Helvetica,Arial,sans-serif", fontsize=11, margin="0.15,0.08"];',
+        '  node [shape=box, fontname="Verdana,DejaVu Sans,sans-serif", fontsize=11, margin="0.15,0.08"];',
         '  edge [arrowsize=0.7, color="#7a828c"];',
     ]
     for entity in graph.entities.values():
