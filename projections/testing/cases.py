@@ -48,7 +48,7 @@ from projections.testing.comparison import Difference
 from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
-__all__ = ["CASE", "FILE", "Case", "Suite", "read_cases"]
+__all__ = ["CASE", "FILE", "Case", "Suite", "cases_in", "read_cases"]
 
 FILE = {
     "rules": "the rule file, relative to this file, or the rules themselves; else those of pytest's configuration",
@@ -85,6 +85,16 @@ class Case:
         """Run the case. Raises AssertionError if the items differ, UsageError if the case does not fit the rules."""
         __tracebackhide__ = True
         self.write(scenario)
+        self.check(scenario)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether only the attributes of some items are compared: `partial` or `rules`."""
+        return bool(self.content.get("partial") or self.content.get("rules"))
+
+    def check(self, scenario: Scenario) -> None:
+        """Compare the results with what the case expects, after `write`. Raises as `play`."""
+        __tracebackhide__ = True
         then = self._then
         scenario.then_all(
             None if then == "any" else dict(_by_table(scenario, then)),
@@ -141,11 +151,18 @@ class Suite:
 def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
     """Return the cases of a file. Each may also have the names in `more`. Raises UsageError with every mistake."""
     try:
-        source = read(path.read_bytes().decode("utf-8-sig"), exact=True)
-    except UnreadableError as error:
-        raise UsageError(str(Problem(str(path), error.line, error.column, "(file)", error.message))) from None
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
+    return cases_in(text, path, more=more)
+
+
+def cases_in(text: str, path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
+    """Return the cases of the text of a file, as `read_cases`."""
+    try:
+        source = read(text, exact=True)
+    except UnreadableError as error:
+        raise UsageError(str(Problem(str(path), error.line, error.column, "(file)", error.message))) from None
     mistakes = [*source.mistakes, *_mistakes(source.data, more)]
     if mistakes:
         found = {Problem(str(path), *source.position(one), dotted(one.path), one.message) for one in mistakes}

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
-from projections.errors import UsageError
+from projections.errors import ProjectionsError, UsageError
 from projections.language.editing import LayoutError, with_element, with_merged, without, without_element
 from projections.language.editing import Path as Place
 from projections.language.source import read
 from projections.local.items import key_of
 from projections.testing.asks import answered, differing_names
-from projections.testing.cases import Case
+from projections.testing.cases import Case, cases_in
 from projections.testing.comparison import Difference
 from projections.testing.rank_cases import places_of, rank_differences
 from projections.testing.scenario import Scenario
@@ -28,7 +28,8 @@ __all__ = ["update"]
 def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
     """Change what one case expects, so that it passes. `number` counts from 0.
 
-    Raises UsageError if the file has something that cannot be changed alone, such as an alias.
+    Raises UsageError, and changes nothing, if the file has something that cannot be changed alone, such as an alias, or if
+    the changed case would fail.
     """
     case.write(scenario)
     text = path.read_bytes().decode("utf-8-sig")
@@ -36,7 +37,12 @@ def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
         changed = _changed(text, number, case, scenario)
         if _others(text, number) != _others(changed, number):
             raise LayoutError("other parts of the file share its items by an anchor (&)")
-    except LayoutError as error:
+        cases_in(changed, path).cases[number].check(scenario)
+    except AssertionError as error:
+        raise UsageError(
+            f"{path}:{case.line}: cannot be updated: the case would still fail; change it by hand{error}"
+        ) from None
+    except ProjectionsError as error:
         raise UsageError(f"{path}:{case.line}: cannot be updated: {error}; change the case by hand") from None
     path.write_text(changed, encoding="utf-8", newline="")
 
@@ -70,8 +76,10 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
         else:
             if key in absent:
                 removed.append(absent[key])
-            keys = scenario.program.tables[key.table].key_attributes
-            item = {name: value for name, value in difference.found.items() if name in (*keys, *difference.compared)}
+            item = difference.found
+            if case.narrow:
+                names = (*scenario.program.tables[key.table].key_attributes, *difference.compared)
+                item = {name: value for name, value in item.items() if name in names}
             added.append(("then", key, _plain(item)))
     for where in sorted(removed, key=lambda where: int(where[-1]), reverse=True):
         text = without_element(text, where[:-1], int(where[-1]))

@@ -1,0 +1,84 @@
+"""`--projections-update`: one update makes a case pass that the rules can pass, or changes nothing and gives the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from projections.testing.cases import read_cases
+from projections.testing.rules_under_test import rules_of
+from projections.testing.scenario import Scenario
+from projections.testing.updating import update
+
+RULES = """
+table: {key: [PK, SK]}
+entities:
+  Book: {key: {PK: "BOOK#{isbn}", SK: INFO}}
+  Loan: {key: {PK: "MEMBER#{memberId}", SK: "LOAN#{loanId}"}}
+  Shelf: {key: {PK: "SHELF#{shelf}", SK: STATS}, derived: true}
+projections:
+  loans: {from: Loan, bind: {isbn: "{isbn}"}, aggregate: {into: Book, set: {loanCount: count, fines: sum(fine)}}}
+  labels: {from: Loan, compute: {set: {label: "{memberId} {loanId}"}}}
+  shelves: {from: Book, bind: {shelf: "{shelf}"}, aggregate: {into: Shelf, set: {books: count, titles: values(text(title))}}}
+"""
+BOOK = '{PK: BOOK#1, SK: INFO, title: "1", shelf: "07"}'
+LOAN = '{PK: MEMBER#m, SK: LOAN#l1, isbn: "1", fine: 0.10000000000000000000000000000000000001}'
+
+Update = Callable[[str], str]
+
+
+@pytest.fixture
+def updated(tmp_path: Path) -> Update:
+    """Updates each case of a file that fails, and asserts that it passes then; returns the text."""
+    (tmp_path / "rules.yaml").write_text(RULES)
+    rules = rules_of("rules.yaml", tmp_path)
+    file = tmp_path / "a.projections.yaml"
+
+    def updated(text: str) -> str:
+        file.write_bytes(text.encode())
+        for number, case in enumerate(read_cases(file).cases):
+            try:
+                case.play(Scenario(rules))
+            except AssertionError:
+                update(file, number, case, Scenario(rules))
+            read_cases(file).cases[number].play(Scenario(rules))
+        return file.read_bytes().decode()
+
+    return updated
+
+
+MODES = ("", "    partial: true\n", "    rules: [loans]\n", "    rules: [labels, shelves]\n")
+EXPECTED = (
+    "",
+    "    then: []\n",
+    "    then: [{PK: BOOK#1, SK: INFO}]\n",
+    '    then: [{PK: BOOK#1, SK: INFO, title: "1", shelf: 07, loanCount: "1"}]\n',
+    "    then:\n      - PK: BOOK#1\n        SK: INFO\n        fines: 2\n        loanCount: 7\n",
+    "    then:\n      - loanCount: 7\n        SK: INFO\n        PK: BOOK#1\n      - {PK: SHELF#07, SK: STATS, books: 2}\n",
+    "    gone: [[SHELF#07, STATS]]\n",
+    "    gone:\n    - [BOOK#1, INFO]\n    then:\n    - {PK: MEMBER#m, SK: LOAN#l1, label: x}\n",
+)
+WHEN = (
+    "",
+    f"    when: [put: {LOAN}]\n",
+    f"    when: [put: {LOAN}, delete: [BOOK#1, INFO]]\n",
+    "    when: [delete: [BOOK#1, INFO]]\n",
+)
+
+
+@pytest.mark.parametrize("newline", ["\n"])
+def test_one_update_makes_a_case_pass(updated: Update, newline: str) -> None:
+    for mode, expected, when in product(MODES, EXPECTED, WHEN):
+        text = f"cases:\n  - about: a\n    given: [{BOOK}]\n{when}{mode}{expected}  # end\n  - about: b\n"
+        new = updated(text.replace("\n", newline))
+        assert new.endswith(f"  # end{newline}  - about: b{newline}")
+        assert newline == "\n" or "\n" not in new.replace("\r\n", "")
+
+
+def test_a_complete_case_gets_all_attributes_of_an_item_that_was_not_listed(updated: Update) -> None:
+    text = updated(f"cases: [{{about: a, given: [{BOOK}], when: [put: {LOAN}], then: []}}]")
+    loan = '{ PK: "MEMBER#m", SK: "LOAN#l1", isbn: "1", fine: 0.10000000000000000000000000000000000001, label: "m l1" }'
+    assert loan in text, text
