@@ -219,6 +219,12 @@ class Scenario:
             for one in self._local.rejected.values()
         ]
 
+    @property
+    def existed(self) -> set[ItemKey]:
+        """The keys of all items that exist, or existed in between."""
+        self.settle()
+        return {key for key, _ in self._local.images}
+
     def concerns(self, names: Collection[str]) -> bool:
         """Return whether an item was of an entity that one of these rules reads."""
         self.settle()

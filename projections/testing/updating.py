@@ -14,8 +14,10 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.errors import ProjectionsError, UsageError
 from projections.language.editing import LayoutError, with_element, with_merged, without, without_element
 from projections.language.editing import Path as Place
+from projections.language.facts import EVERY, origins
 from projections.language.source import read
-from projections.local.items import key_of
+from projections.language.syntax import suggest
+from projections.local.items import key_of, key_words
 from projections.testing.asks import answered, differing_names
 from projections.testing.cases import Case, cases_in
 from projections.testing.comparison import Difference
@@ -65,13 +67,18 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     absent = dict(_places(scenario, case, place, "gone"))
     removed: list[Place] = []
     added: list[tuple[str, ItemKey, Any]] = []
-    for difference in case.differences(scenario):
+    differences = case.differences(scenario)
+    if case.narrow and (lost := [line for one in differences if one.listed for line in _lost(scenario, one)]):
+        raise UsageError("; ".join(lost))
+    for difference in differences:
         key = difference.key
         if key in listed and difference.found is not None:
             text = _with_attributes(text, listed[key], difference)
-        elif key in listed:
+        elif key in listed and not case.narrow:
             removed.append(listed[key])
         elif difference.found is None:
+            if key in listed:
+                removed.append(listed[key])
             added.append(("gone", key, _plain(scenario.program.tables[key.table].wire(key))))
         else:
             if key in absent:
@@ -100,11 +107,34 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     return text
 
 
+def _lost(scenario: Scenario, difference: Difference) -> Iterator[str]:
+    """Yield what an update would remove from a case that compares nothing else, most often because it is misspelt.
+
+    These are attributes that the item lacks and no rule writes, and an item that never existed.
+    """
+    several = len(scenario.program.tables) > 1
+    item = key_words(difference.key, several=several)
+    if difference.found is None:
+        existed = {key_words(key, several=several) for key in scenario.existed}
+        if item not in existed:
+            yield f"{item} never existed{suggest(item, sorted(existed))}. {_LOST}"
+        return
+    written = origins(scenario.program.typed).get(difference.entity, {})
+    for name in difference.compared:
+        if name not in difference.found and name not in written and EVERY not in written:
+            hint = suggest(name, [*written, *difference.found])
+            yield f"no rule writes {name}{hint}, and {item} lacks it. {_LOST}"
+
+
+_LOST = "If the update removed it, the case would assert nothing about it"
+
+
 def _with_answer(text: str, where: Place, given: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
     """Return the text with the items of an answer, each with the attributes that were listed for it.
 
-    An item that was not listed gets those of the one before it.
+    An item that was not listed gets those of the one before it. Raises UsageError for an attribute that no item has.
     """
+    known = {name for item in found for name in item}
     for position in reversed(range(len(found), len(given))):
         text = without_element(text, where, position)
     for position, item in enumerate(found):
@@ -112,6 +142,8 @@ def _with_answer(text: str, where: Place, given: list[dict[str, Any]], found: li
             for name in differing_names(given[position], item):
                 if name in item:
                     text = with_merged(text, (*where, position, name), item[name], whole=True)
+                elif name not in known:
+                    raise UsageError(f"no item of the answer has {name}{suggest(name, sorted(known))}. {_LOST}")
                 else:
                     text = without(text, (*where, position, name))
         else:

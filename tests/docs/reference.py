@@ -278,7 +278,8 @@ With several tables, `given`, `then` and `gone` are mappings from tables to list
 
 `pytest --projections-update` rewrites what the cases that fail expect, so that they pass: `then`, `gone`, `quarantined`,
 `gives` of `asks` and `scores` of `ranks`. It keeps comments and layout. It refuses what several cases share by an anchor
-(`&`). Review the changes before you commit them.
+(`&`). In a case with `partial` or `rules`, and in `gives`, it refuses to remove what is most often misspelt: an attribute
+that the item lacks and no rule writes, and an item that never existed. Review the changes before you commit them.
 """
 
 PYTEST = """\

@@ -534,7 +534,7 @@ cases:
     asks:
       - query: scores
         with: {board: b}
-        gives: [{SK: SCORE#bob}, {SK: SCORE#ben, score: 1, note: late, city: Rome}]    # in order
+        gives: [{SK: SCORE#bob, note: late}, {SK: SCORE#ben, score: 1, note: early}]    # in order
       - {query: scores, with: {board: none}, gives: [{SK: x}]}
       - {query: scores, with: {board: b}, limit: 1, gives: []}
       - {query: scores, with: {board: b}, limit: 1, page: 2, gives: [{SK: SCORE#ben}]}
