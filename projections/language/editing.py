@@ -56,7 +56,7 @@ def with_element(text: str, path: Path, value: Any) -> str:
         raise LayoutError(f"{_dotted(path)} is not a list")
     if not node.value:
         return f"{text[: node.start_mark.index]}[{flow(value)}]{text[node.end_mark.index :]}"
-    end = _end(text, node.value[-1])
+    end = _inner_end(text, node)
     if node.flow_style:
         return f"{text[:end]}, {flow(value)}{text[end:]}"
     end = _line_end(text, end)
@@ -72,15 +72,15 @@ def without_element(text: str, path: Path, position: int) -> str:
     element = elements[position]
     _check_shared(element, node.start_mark.index, (*path, position))
     if len(elements) == 1:
-        return (
-            f"{text[: node.start_mark.index]}[]{text[_end(text, node) :]}" if node.flow_style else _emptied(text, entry)
-        )
+        return _emptied(text, entry)
     if not node.flow_style:
         start = text.rfind("\n", 0, element.start_mark.index) + 1
         return text[:start] + text[_line_end(text, _end(text, element)) + 1 :]
     if position + 1 < len(elements):
-        return text[: element.start_mark.index] + text[elements[position + 1].start_mark.index :]
-    return text[: _end(text, elements[position - 1])] + text[_end(text, element) :]
+        following = elements[position + 1]
+        _check_shared(following, element.end_mark.index, (*path, position + 1))
+        return text[: element.start_mark.index] + text[following.start_mark.index :]
+    return _without_last(text, element.start_mark.index, _end(text, element))
 
 
 def _emptied(text: str, entry: Entry) -> str:
@@ -100,12 +100,27 @@ def without(text: str, path: Path) -> str:
     position = around.value.index(entry)
     if len(around.value) == 1:
         raise LayoutError(f"{_dotted(path)} is the only entry of its mapping")
-    if not around.flow_style:
-        start = text.rfind("\n", 0, entry[0].start_mark.index) + 1
-        return text[:start] + text[_line_end(text, _end(text, entry[1])) + 1 :]
+    start = entry[0].start_mark.index
+    line = text.rfind("\n", 0, start) + 1
+    if not around.flow_style and not text[line:start].strip():
+        return text[:line] + text[_line_end(text, _end(text, entry[1])) + 1 :]
     if position + 1 < len(around.value):
-        return text[: entry[0].start_mark.index] + text[around.value[position + 1][0].start_mark.index :]
-    return text[: _end(text, around.value[position - 1][1])] + text[_end(text, entry[1]) :]
+        following = around.value[position + 1][0].start_mark.index
+        if not around.flow_style and text[_line_end(text, _end(text, entry[1])) : following].strip():
+            raise LayoutError(f"{_dotted(path)} has comments below it, which would be lost")
+        return text[:start] + text[following:]
+    return _without_last(text, start, _end(text, entry[1]))
+
+
+def _without_last(text: str, start: int, end: int) -> str:
+    """Return the text without the last part of a flow collection, and without the comma before it.
+
+    The comma stays if a comment may follow it.
+    """
+    before = text[:start].rstrip()
+    if before.endswith(",") and not _COMMENT.search(before, before.rfind("\n") + 1):
+        return before[:-1] + text[end:]
+    return text[:start] + text[end:]
 
 
 Entry = tuple[Node, Node]
@@ -167,12 +182,12 @@ def _added(text: str, around: MappingNode, key: str, value: Any, as_json: bool) 
         new = f"{json.dumps(key, ensure_ascii=False) if as_json else name(key)}: {_written(value, as_json)}"
         if not around.value:
             return f"{text[: around.start_mark.index]}{{ {new} }}{text[around.end_mark.index :]}"
-        end = _end(text, around.value[-1][1])
+        end = _inner_end(text, around)
         return f"{text[:end]}, {new}{text[end:]}"
     first, last = around.value[0][0], around.value[-1]
     indent = " " * first.start_mark.column
     lines = block({key: value}, indent=indent)
-    end = _line_end(text, _end(text, last[1]))
+    end = _line_end(text, _inner_end(text, around))
     spaced = not indent
     if len(around.value) > 1:
         before = text[_end(text, around.value[-2][1]) : last[0].start_mark.index]
@@ -182,11 +197,18 @@ def _added(text: str, around: MappingNode, key: str, value: Any, as_json: bool) 
 
 def _end(text: str, node: Node) -> int:
     """Return where the text of a node ends. A block collection of ruamel.yaml ends where the next token begins."""
-    inner = node.value
-    if not isinstance(node, CollectionNode) or node.flow_style or not inner:
+    if not isinstance(node, CollectionNode) or node.flow_style or not node.value:
         return len(text[: node.end_mark.index].rstrip())
-    last = inner[-1]
-    return _end(text, last[1] if isinstance(last, tuple) else last)
+    return _inner_end(text, node)
+
+
+def _inner_end(text: str, node: CollectionNode) -> int:
+    """Return where the last part of a collection ends. Raises LayoutError for an alias, whose text is elsewhere."""
+    last = node.value[-1]
+    before, part = last if isinstance(last, tuple) else ([node, *node.value][-2], last)
+    if part.start_mark.index <= before.start_mark.index:
+        raise LayoutError("the last part of a list or mapping is an alias (*)")
+    return _end(text, part)
 
 
 def _line_end(text: str, position: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import decimal
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "same",
     "shown",
     "wire",
+    "wire_set",
 ]
 
 Value: TypeAlias = Mapping[str, Any]
@@ -181,7 +182,7 @@ def wire(constant: Any) -> dict[str, Any]:
         case list() | tuple():
             return {"L": [_inner(element, position) for position, element in enumerate(constant)]}
         case Set():
-            return _wire_set(constant)
+            return wire_set(constant)
     raise LanguageError(f"{type(constant).__name__} cannot be stored in DynamoDB; write text, a number or a boolean")
 
 
@@ -210,13 +211,14 @@ def _constant_number(number: int | float | Decimal) -> Decimal:
     )
 
 
-def _wire_set(elements: Set[Any]) -> dict[str, Any]:
+def wire_set(elements: Iterable[Any]) -> dict[str, Any]:
+    """Return texts, numbers or binary values as a set."""
     values = [wire(element) for element in elements]
     tags = {tag for value in values for tag in value}
     if len(tags) != 1 or not tags <= {"S", "N", "B"}:
         raise LanguageError("a set holds at least one element, and only texts, only numbers or only binary")
     tag = tags.pop()
-    return {f"{tag}S": sorted(value[tag] for value in values)}
+    return {f"{tag}S": sorted({value[tag] for value in values})}
 
 
 def canonical(value: Value) -> dict[str, Any]:

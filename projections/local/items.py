@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from projections.engine.records import is_value
 from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.syntax import LanguageError
-from projections.language.values import plain, wire
+from projections.language.values import plain, wire, wire_set
 
-__all__ = ["json_words", "key_of", "key_words", "value_of", "value_words", "wire_item"]
+__all__ = ["in_wire_form", "json_words", "key_of", "key_words", "value_of", "value_words", "wire_item"]
 
 _SETS = ("SS", "NS", "BS")
 _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
@@ -22,7 +23,7 @@ def wire_item(item: object, what: str) -> Image:
     """Return an item in wire form; plain values are converted. Raises UsageError, which begins with `what`."""
     if not isinstance(item, Mapping):
         raise UsageError(f"{what}: an item is a mapping of attributes, this is {_shown(item)}")
-    if item and all(_is_wire(value) for value in item.values()):
+    if in_wire_form(item):
         for name, value in item.items():
             if not is_value({"M": {name: dict(value)}}):
                 raise UsageError(
@@ -39,8 +40,11 @@ def wire_item(item: object, what: str) -> Image:
     return found
 
 
-def _is_wire(value: object) -> bool:
-    return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _TAGS
+def in_wire_form(item: Mapping[Any, Any]) -> bool:
+    """Return whether all values of an item have types: `{"PK": {"S": "POST#p1"}}`."""
+    return bool(item) and all(
+        isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _TAGS for value in item.values()
+    )
 
 
 def value_of(value: object) -> Value:
@@ -49,7 +53,7 @@ def value_of(value: object) -> Value:
         if len(value) == 1:
             ((name, elements),) = value.items()
             if name in _SETS and isinstance(elements, Sequence) and not isinstance(elements, str):
-                return wire(frozenset(elements))
+                return wire_set(elements)
         if not (len(value) == 1 and "$binary" in value):
             return {"M": {str(name): value_of(element) for name, element in value.items()}}
     if isinstance(value, list | tuple):

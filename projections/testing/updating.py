@@ -17,7 +17,7 @@ from projections.language.editing import Path as Place
 from projections.language.facts import EVERY, origins
 from projections.language.source import read
 from projections.language.syntax import suggest
-from projections.local.items import key_of, key_words
+from projections.local.items import in_wire_form, key_of, key_words
 from projections.testing.asks import answered, differing_names
 from projections.testing.cases import Case, cases_in
 from projections.testing.comparison import Difference
@@ -34,7 +34,8 @@ def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
     the changed case would fail.
     """
     case.write(scenario)
-    text = path.read_bytes().decode("utf-8-sig")
+    original = path.read_bytes().decode("utf-8-sig")
+    text = original.replace("\r\n", "\n")
     try:
         changed = _changed(text, number, case, scenario)
         if _others(text, number) != _others(changed, number):
@@ -46,7 +47,7 @@ def update(path: Path, number: int, case: Case, scenario: Scenario) -> None:
         ) from None
     except ProjectionsError as error:
         raise UsageError(f"{path}:{case.line}: cannot be updated: {error}; change the case by hand") from None
-    path.write_text(changed, encoding="utf-8", newline="")
+    path.write_text(changed, encoding="utf-8", newline="\r\n" if "\r\n" in original else "\n")
 
 
 def _others(text: str, number: int) -> Any:
@@ -63,8 +64,8 @@ def _others(text: str, number: int) -> Any:
 
 def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     place: Place = ("cases", number)
-    listed = dict(_places(scenario, case, place, "then"))
-    absent = dict(_places(scenario, case, place, "gone"))
+    listed = {key: (where, item) for key, where, item in _places(scenario, case, place, "then")}
+    absent = {key: where for key, where, _ in _places(scenario, case, place, "gone")}
     removed: list[Place] = []
     added: list[tuple[str, ItemKey, Any]] = []
     differences = case.differences(scenario)
@@ -73,12 +74,12 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     for difference in differences:
         key = difference.key
         if key in listed and difference.found is not None:
-            text = _with_attributes(text, listed[key], difference)
+            text = _with_attributes(text, *listed[key], difference)
         elif key in listed and not case.narrow:
-            removed.append(listed[key])
+            removed.append(listed[key][0])
         elif difference.found is None:
             if key in listed:
-                removed.append(listed[key])
+                removed.append(listed[key][0])
             added.append(("gone", key, _plain(scenario.program.tables[key.table].wire(key))))
         else:
             if key in absent:
@@ -152,23 +153,25 @@ def _with_answer(text: str, where: Place, given: list[dict[str, Any]], found: li
     return text
 
 
-def _places(scenario: Scenario, case: Case, place: Place, name: str) -> Iterator[tuple[ItemKey, Place]]:
-    """Yield the keys of the items that a case lists, with their places in the file."""
+def _places(scenario: Scenario, case: Case, place: Place, name: str) -> Iterator[tuple[ItemKey, Place, Any]]:
+    """Yield the keys of the items that a case lists, with their places in the file, and the items."""
     content = case.content.get(name, ())
     lists = content.items() if isinstance(content, Mapping) else [(next(iter(scenario.program.tables)), content)]
     for table, items in lists:
         inner: Place = (*place, name, table) if isinstance(content, Mapping) else (*place, name)
         for position, item in enumerate(items if items != "any" else ()):
-            yield key_of(scenario.program, table, item, name), (*inner, position)
+            yield key_of(scenario.program, table, item, name), (*inner, position), item
 
 
-def _with_attributes(text: str, where: Place, difference: Difference) -> str:
+def _with_attributes(text: str, where: Place, item: Mapping[str, Any], difference: Difference) -> str:
+    """Return the text with the found attributes, in the form of the listed item."""
     found = difference.found or {}
+    written = dict if in_wire_form(item) else _plain_value
     for name in difference.compared:
         if name not in found:
             text = without(text, (*where, name))
         else:
-            text = with_merged(text, (*where, name), _plain_value(found[name]), whole=True)
+            text = with_merged(text, (*where, name), written(found[name]), whole=True)
     return text
 
 

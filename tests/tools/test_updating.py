@@ -72,7 +72,7 @@ WHEN = (
 )
 
 
-@pytest.mark.parametrize("newline", ["\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_one_update_makes_a_case_pass(updated: Update, newline: str) -> None:
     for mode, expected, when in product(MODES, EXPECTED, WHEN):
         if mode and "LOAN" in expected and "LOAN" not in when:
@@ -128,6 +128,63 @@ def test_a_derived_attribute_that_an_item_lacks_is_removed(updated: Update) -> N
         "then: [{PK: SHELF#07, SK: STATS, books: 1, titles: {SS: [a]}}]}]"
     )
     assert "then: [{PK: SHELF#07, SK: STATS, books: 1}]" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (  # the first attribute of an item in block style
+            "\n  - x: 1\n    PK: BOOK#1\n    SK: INFO # the sort key\n    words: {SS: [a]}\n",
+            "\n  - PK: BOOK#1\n    SK: INFO # the sort key\n    words: {SS: [a]}\n    fines: 0\n    loanCount: 0\n",
+        ),
+        (  # the last attribute of an item in flow style, below a comment
+            " [{PK: BOOK#1, loanCount: 0, fines: 0, words: *words,\n    SK: INFO, # the sort key\n    x: 1}] # end\n",
+            " [{PK: BOOK#1, loanCount: 0, fines: 0, words: *words,\n    SK: INFO, # the sort key\n    }] # end\n",
+        ),
+        (  # below an alias
+            " [{PK: BOOK#1, loanCount: 0, fines: 0, SK: INFO, words: *words, x: 1}]\n",
+            " [{PK: BOOK#1, loanCount: 0, fines: 0, SK: INFO, words: *words}]\n",
+        ),
+        (  # in wire form
+            ' [{PK: {S: BOOK#1}, SK: {S: INFO}, loanCount: {N: "1"}, words: {SS: [a]}}]\n',
+            ' [{PK: {S: BOOK#1}, SK: {S: INFO}, loanCount: { "N": "0" }, words: {SS: [a]}, fines: { "N": "0" }}]\n',
+        ),
+    ],
+)
+def test_the_rest_of_an_item_stays(updated: Update, old: str, new: str) -> None:
+    given = "cases:\n- about: a\n  given: [{PK: BOOK#1, SK: INFO, words: &words {SS: [a]}}]\n  then:"
+    assert updated(given + old) == given + new
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (" [{PK: BOOK#1, SK: INFO, words: *words}]", "the last part of a list or mapping is an alias (*)"),
+        ("\n  - PK: BOOK#1\n    SK: INFO\n    words: *words", "the last part of a list or mapping is an alias (*)"),
+        ("\n  - <<: *book", "the last part of a list or mapping is an alias (*)"),
+        (" [*loan]", "the last part of a list or mapping is an alias (*)"),
+        (" [{PK: m, SK: m}, *loan]", "cases.0.then.1 is an alias (*)"),
+        ("\n  # the loan\n  - {PK: m, SK: m}", "then has comments inside, which an empty list would lose"),
+        (" [ # the loan\n  {PK: m, SK: m}]", "then has comments inside, which an empty list would lose"),
+        (
+            "\n  - x: 1\n    # the key\n    PK: BOOK#1\n    SK: INFO",
+            "cases.0.then.0.x has comments below it, which would be lost",
+        ),
+    ],
+)
+def test_what_cannot_be_changed_alone_is_refused(updated: Update, tmp_path: Path, then: str, message: str) -> None:
+    given = "&book {PK: BOOK#1, SK: INFO, words: &words {SS: [a]}}, &loan {PK: m, SK: n, x: 1}"
+    text = f"cases:\n- about: a\n  given: [{given}]\n  then:{then}\n"
+    with pytest.raises(UsageError, match=re.escape(f"cannot be updated: {message}; change the case by hand")):
+        updated(text)
+    assert (tmp_path / "a.projections.yaml").read_text() == text
+
+
+def test_values_keep_their_types(updated: Update) -> None:
+    values = """"1": 2, "n": "1e3", "null": "null", a: ["~", "", " x", "a: b", "# c", true, null], e: 1e-100,
+      b: {$binary: "AAE="}, bs: {BS: [{$binary: "AAE="}, {$binary: "AAI="}]}, ns: {NS: [1, 2.5]}, m: {"N": "1"},
+      d: 12345678901234567890123456789012345678, t: "2020-01-01", u: "\\u2028\\U0001F600" """
+    updated(f"cases:\n- about: a\n  given: [{{PK: BOOK#1, SK: INFO, {values}}}]\n  then: [{{PK: BOOK#1, SK: INFO}}]\n")
 
 
 def test_a_complete_case_gets_all_attributes_of_an_item_that_was_not_listed(updated: Update) -> None:
