@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
-from projections.language.syntax import suggest
+from projections.language.mistakes import Location, Mistake
 from projections.local.json_text import Document, parsed, text_of
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
-from projections.local.steps import STEPS, step_mistakes
+from projections.local.steps import STEPS, step_mistakes, suggest_step
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -165,7 +166,7 @@ def _list_in(value: Any, program: Program | None) -> str | None:
 
 def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
     from projections.errors import Problem
-    from projections.language.mistakes import Mistake, dotted
+    from projections.language.mistakes import dotted
     from projections.language.source import UnreadableError
     from projections.language.source import read as read_yaml
 
@@ -184,13 +185,18 @@ def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
     within: tuple[str, ...] = () if field is None else (field,)
     data = data if field is None else data[field]
     for number, element in enumerate(data if isinstance(data, list) else [] if data is None else [data]):
-        location: tuple[str | int, ...] = (*within, number) if isinstance(data, list) else within
-        line, column = source.position(Mistake(location, ""))
-        place = f"{path}:{line}:{column}" + (f": {field or ''}[{number}]" if isinstance(data, list) else "")
+        location: Location = (*within, number) if isinstance(data, list) else within
+        where = f": {field or ''}[{number}]" if isinstance(data, list) else ""
+
+        def place_of(mistake: Mistake, location: Location = location, where: str = where) -> str:
+            line, column = source.position(replace(mistake, path=(*location, *mistake.path)))
+            return f"{path}:{line}:{column}{where}"
+
+        place = place_of(Mistake((), ""))
         if _is_record(element):
             yield Recorded(element, place)
         elif program is not None and isinstance(element, dict):
-            yield _write(program, element, place, None)
+            yield _write(program, element, place, None, place_of=place_of)
         else:
             raise UsageError(f"{place}: {_strange(element)}; {_STREAM}; {_PLAIN}")
 
@@ -200,9 +206,18 @@ def _is_record(value: Any) -> bool:
 
 
 def _write(
-    program: Program, element: dict[str, Any], place: str, table: str | None, *, within_items: bool = False
+    program: Program,
+    element: dict[str, Any],
+    place: str,
+    table: str | None,
+    *,
+    within_items: bool = False,
+    place_of: Callable[[Mistake], str] | None = None,
 ) -> Write:
-    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else."""
+    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else.
+
+    `place_of` returns the place of a mistake in the element, if more is known than the place of the element.
+    """
     fitting = table_of(program, element)
     if fitting is not None or within_items:
         return Write({"put": element}, place, table)
@@ -211,12 +226,13 @@ def _write(
     if isinstance(element.get("Keys"), dict) and ("Metadata" in element or "NewImage" in element):
         return Write(element, place, table, incremental=True)
     if element.keys() & set(STEPS) or "remove" in element:
-        mistakes = list(step_mistakes(element, ()))
-        if mistakes:
-            where = ".".join(map(str, mistakes[0].path))
-            raise UsageError(f"{place}: {where + ': ' if where else ''}{mistakes[0].message}")
+        if mistakes := list(step_mistakes(element, (), program)):
+            places = [place if place_of is None else place_of(one) for one in mistakes]
+            raise UsageError(
+                *(": ".join([at, *map(str, one.path), one.message]) for at, one in zip(places, mistakes, strict=True))
+            )
         return Write(element, place)
-    near = next((suggest(name, STEPS) for name in element if suggest(name, STEPS)), "")
+    near = next(filter(None, (suggest_step(name, STEPS) for name in element)), "")
     keys = " or ".join(" and ".join(schema.key_attributes) for schema in program.tables.values())
     raise UsageError(
         f"{place}: {_strange(element)}, and not an item or a step{near}: it lacks {keys}; {_PLAIN}, and a stream event as "

@@ -22,7 +22,7 @@ from projections.language.syntax import suggest
 from projections.local.items import key_of, key_words, value_words, wire_item
 from projections.stores.memory import MemoryStore
 
-__all__ = ["STEP", "STEPS", "Application", "Item", "Key", "step_mistakes"]
+__all__ = ["STEP", "STEPS", "Application", "Item", "Key", "step_mistakes", "suggest_step"]
 
 STEPS = ("put", "update", "delete", "expire")
 
@@ -37,44 +37,56 @@ STEP = {
 }
 """The names in a step, with their meaning."""
 
+_EVENTS = {"insert": "put", "modify": "update"}
+
 Item = Mapping[str, Any]
 Key = Mapping[str, Any] | Sequence[Any]
 
 
-def step_mistakes(step: object, path: Location) -> Iterator[Mistake]:
-    """Yield the mistakes in the form of a step."""
-    if not isinstance(step, dict):
+def step_mistakes(step: object, path: Location, program: Program | None = None) -> Iterator[Mistake]:
+    """Yield the mistakes in the form of a step. Messages show keys as those of a program."""
+    if not isinstance(step, Mapping):
         yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, such as `put: {{…}}`")
-        return
-    if isinstance(step.get("remove"), dict) and "update" not in step:
-        yield Mistake(
-            (*path, "remove"),
-            "`remove` lists attributes of an `update`; to delete an item, write `delete`",
-            at_key=True,
-        )
         return
     if unknown := [name for name in step if name not in STEP]:
         for name in unknown:
-            hint = suggest(name, sorted(STEP)) or f"; allowed are {', '.join(sorted(STEP))}"
+            hint = suggest_step(name, STEP) or f"; allowed are {', '.join(sorted(STEP))}"
             yield Mistake((*path, name), f"unknown{hint}", at_key=True)
         return
     verbs = [name for name in STEPS if name in step]
+    if not verbs and "remove" in step:
+        words = "`remove` lists attributes of an `update`; to delete an item, write `delete`"
+        yield Mistake((*path, "remove"), words, at_key=True)
+        return
     if len(verbs) != 1:
         yield Mistake(path, f"a step is one of {', '.join(STEPS)}; this has {' and '.join(verbs) or 'none of them'}")
         return
     (verb,) = verbs
-    if not isinstance(step[verb], dict | list) or (verb in ("put", "update") and isinstance(step[verb], list)):
-        yield Mistake((*path, verb), "expected an item" if verb in ("put", "update") else "expected a key")
-    for name, kind, words in (
-        ("remove", list, "a list of attributes"),
-        ("add", dict, "attributes with numbers or sets"),
-    ):
+    if verb in ("put", "update") and not isinstance(step[verb], Mapping):
+        yield Mistake((*path, verb), "expected an item")
+    elif not isinstance(step[verb], Mapping | list | tuple):
+        yield Mistake((*path, verb), f"expected a key, as {_key_forms(program)}")
+    kinds: tuple[tuple[str, Any, str], ...] = (
+        ("remove", list | tuple, "a list of attributes, such as `[draft]`"),
+        ("add", Mapping, "attributes with numbers or sets"),
+    )
+    for name, kind, words in kinds:
         if name in step and verb != "update":
             yield Mistake((*path, name), f"only `update` has `{name}`", at_key=True)
         elif name in step and not isinstance(step[name], kind):
             yield Mistake((*path, name), f"expected {words}")
     if not isinstance(step.get("table", ""), str):
         yield Mistake((*path, "table"), "expected the name of a table")
+
+
+def suggest_step(name: str, names: Iterable[str]) -> str:
+    """Return a suggestion of one of some names for an unknown one, which may be that of a stream event."""
+    return suggest(_EVENTS.get(name.lower(), name), sorted(names))
+
+
+def _key_forms(program: Program | None) -> str:
+    keys = [("PK", "SK")] if program is None else [schema.key_attributes for schema in program.tables.values()]
+    return " or ".join(dict.fromkeys("`{" + ", ".join(f"{name}: …" for name in names) + "}`" for names in keys))
 
 
 class Application:

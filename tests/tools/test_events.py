@@ -266,6 +266,14 @@ def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path)
         read([file(tmp_path, "x.yaml", "put: {id: o1}")], TWO)
 
 
+def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
+    for name in ("delete", "expire"):
+        with pytest.raises(
+            UsageError, match=rf"bad.json:1:1: {name}: expected a key, as `{{id: …}}` or `{{number: …}}`"
+        ):
+            read([file(tmp_path, "bad.json", f'{{"{name}": "POST#1"}}')], TWO)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -277,6 +285,13 @@ def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path)
             "- {PK: a, SK: b}\n- remove: {PK: a, SK: b}",
             r"bad.yaml:2:3: \[1\]: remove: `remove` lists .* write `delete`",
         ),
+        ("- remove: POST#1", r"bad.yaml:1:3: \[0\]: remove: `remove` lists .* write `delete`"),
+        (
+            "- update: {PK: a, SK: b}\n  remove: name",
+            r"bad.yaml:2:11: \[0\]: remove: expected a list of attributes, such as `\[draft\]`",
+        ),
+        ("- delete: POST#1", r"bad.yaml:1:11: \[0\]: delete: expected a key, as `{PK: …, SK: …}`"),
+        ("- INSERT: {PK: a, SK: b}", r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK'),
         ("delete: [a, b]", "bad.yaml:1:1: delete a · b: there is no such item"),
         (
             "putt: {PK: a, SK: b}",
