@@ -19,7 +19,7 @@ from projections.language.values import plain_item
 from projections.local.events import read
 from projections.local.items import key_of, wire_item
 from projections.local.replay import logical_names, own_attributes
-from projections.local.steps import Application, Item, Key
+from projections.local.steps import Application, Item, Key, step_mistakes
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import LEGEND, Comparison, Difference
 from projections.testing.local_run import LocalRun
@@ -148,6 +148,8 @@ class Scenario:
         >>> projections.do({"put": {"PK": "POST#p1", "SK": "METADATA"}}).item(["POST#p1", "METADATA"])["likeCount"]
         0
         """
+        if mistakes := list(step_mistakes(step, (), self.program)):
+            raise UsageError(*(": ".join(["do", *map(str, one.path), one.message]) for one in mistakes))
         self._application.step(step)
         return self
 

@@ -184,7 +184,7 @@ def test_mistakes_in_case_files_are_told_with_their_places(run: Run) -> None:
         bad_cases="""
 cases:
   - about: one
-    when: [{putt: {PK: a}}, {put: {}, delete: {}}]
+    when: [{putt: {PK: a}}, {put: {}, delete: {}}, {insert: {}}, {delete: USER#a}]
     thn: []
   - about: one
     given: {PK: a}
@@ -196,6 +196,8 @@ cases:
     for mistake in (
         'bad_cases.projections.yaml:4:13: cases[0].when[0].putt: unknown (did you mean "put"?)',
         ":4:29: cases[0].when[1]: a step is one of put, update, delete, expire; this has put and delete",
+        ':4:53: cases[0].when[2].insert: unknown (did you mean "put"?)',
+        ":4:75: cases[0].when[3].delete: expected a key, as `{PK: …, SK: …}`",
         'bad_cases.projections.yaml:5:5: cases[0].thn: unknown (did you mean "then"?)',
         "bad_cases.projections.yaml:6:12: cases[1].about: case 1 has the same sentence; use another one",
         "bad_cases.projections.yaml:7:12: cases[1].given: expected a list, or lists by table",
@@ -340,6 +342,10 @@ def test_wrong_use_is_told(scenario: Scenario) -> None:
             "put: the rules have no table 'other'; they have main",
         ),
         (lambda: scenario.update(["x", "y"], add={"n": "text"}), "update x · y: "),
+        (lambda: scenario.do({"remove": {"PK": "x", "SK": "y"}}), "do: remove: .* to delete an item, write `delete`"),
+        (lambda: scenario.do({"putt": {}}), r'do: putt: unknown \(did you mean "put"\?\)'),
+        (lambda: scenario.do({}), "do: a step is one of put, update, delete, expire; this has none of them"),
+        (lambda: scenario.do({"delete": "x"}), "do: delete: expected a key, as `{PK: …, SK: …}`"),
         (lambda: scenario.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y is listed twice"),
     ):
         with pytest.raises(UsageError, match=message):
