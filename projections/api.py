@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from projections.errors import Problem, RulesError
+from projections.errors import Problem, RulesError, UsageError
 from projections.language.ruleset import RuleSet
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation
     from projections.language.findings import Finding
+    from projections.language.program import Program
     from projections.operations.status import LedgerStatus
     from projections.operations.verify.drift import Drift
 
@@ -49,6 +50,9 @@ __all__ = [
 
 _LEDGER = "ledger"
 
+_CANONICAL = ("tables", "entities", "projections", "guard_prefix", "retired")
+"""The parts of canonical rules, which are always there."""
+
 
 # Rules
 
@@ -57,6 +61,10 @@ def load(path: str | Path) -> RuleSet:
     """Load the rules of a YAML or JSON file. Raises RulesError, whose `problems` are all mistakes in it."""
     from projections.language.loader import text_of
 
+    if not isinstance(path, str | Path):
+        raise UsageError(
+            f"the path of the rule file is {path!r}. Pass text or a Path; for a mapping, use `projections.from_dict`"
+        )
     return replace(loads(text_of(path), str(path)), path=Path(path))
 
 
@@ -171,10 +179,26 @@ def reader(
     {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0}
     """
     from projections.access.item_reader import item_reader
+
+    return item_reader(
+        _program(rules), dynamodb, tables=tables, ledger=ledger, aws_lambda=aws_lambda, function=function
+    )
+
+
+def _program(rules: object) -> Program:
+    """Raises UsageError."""
     from projections.language.program import Program
 
-    program = rules.program if isinstance(rules, RuleSet) else Program.from_document(rules)
-    return item_reader(program, dynamodb, tables=tables, ledger=ledger, aws_lambda=aws_lambda, function=function)
+    if isinstance(rules, RuleSet):
+        return rules.program
+    if not isinstance(rules, Mapping):
+        raise UsageError(f'the rules are {rules!r}. Pass projections.load("rules.yaml")')
+    if missing := [name for name in _CANONICAL if name not in rules]:
+        raise UsageError(
+            f"the rules are not in canonical form: they have no {', '.join(missing)}. "
+            "Pass projections.from_dict(rules), or what `projections compile` prints"
+        )
+    return Program.from_document(rules)
 
 
 # Operations
@@ -297,7 +321,6 @@ def verify(
     change may be on its way. Writes only with `repair`. All drift is returned at once: for tables with millions of
     differences use the command. Raises Misconfigured, and UsageError if there is nothing to repair yet.
     """
-    from projections.errors import UsageError
     from projections.operations.verify.run import verified
 
     if sample is not None and not 0 < sample <= 1:

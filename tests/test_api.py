@@ -92,6 +92,13 @@ def planned(*records: Any) -> list[tuple[str, tuple[str, ...], str | None, str |
 # Rules
 
 
+@pytest.mark.parametrize("path", [None, {"table": {}}, 5, b"rules.yaml"])
+def test_a_path_of_rules_that_is_no_path_is_a_usage_error(path: Any) -> None:
+    message = re.escape(f"the path of the rule file is {path!r}. Pass text or a Path; for a mapping, use `projections")
+    with pytest.raises(projections.UsageError, match=message):
+        projections.load(path)
+
+
 def test_a_mapping_a_text_and_a_file_make_the_same_rules(tmp_path: Path) -> None:
     text = json.dumps(RULES)
     (tmp_path / "rules.json").write_text(text)

@@ -105,7 +105,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     client: Any
     meta = getattr(dynamodb, "meta", None)
     own = list(program.tables)
-    if meta is not None and getattr(meta, "client", None) is not None:  # a resource
+    if meta is not None and hasattr(getattr(meta, "client", None), "transact_get_items"):  # a resource
         if hasattr(dynamodb, "table_name"):  # a table
             if tables is not None or len(own) > 1:
                 raise UsageError(
@@ -124,12 +124,18 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     if tables is None:
         raise UsageError(f"no name of a table. Pass tables={{{', '.join(f'{name!r}: …' for name in own)}}}")
     names = {own[0]: tables} if isinstance(tables, str) and len(own) == 1 else tables
-    if isinstance(names, str) or names.keys() != set(own):
-        given = names if isinstance(names, str) else ", ".join(sorted(names))
-        raise UsageError(f"tables names {given}; the rules have {', '.join(own)}")
+    if not isinstance(names, Mapping):
+        raise UsageError(f"tables is {names!r}; the rules have {', '.join(own)}. Pass a mapping with the name of each")
+    if names.keys() != set(own):
+        raise UsageError(f"tables names {', '.join(map(str, names))}; the rules have {', '.join(own)}")
     from projections.stores.dynamodb import DynamoDBStore
 
     real = {**names, LEDGER: ledger} if ledger is not None else dict(names)
+    for logical, name in real.items():
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"the name of the table {logical} is {name!r}. Pass its name in DynamoDB")
+    if ledger in names.values():
+        raise UsageError(f"ledger={ledger!r}: this is a table of the application. The ledger is a separate table")
     schemas = {name: schema for name, schema in schemas.items() if name in real}
     store = DynamoDBStore(client, real, schemas, foreign=True)
     return Session(store, store.get_many, schemas, image, shown, ledger is not None, names)

@@ -328,6 +328,23 @@ def test_wrong_arguments_of_the_reader_are_usage_errors() -> None:
     ]:
         with pytest.raises(projections.UsageError, match=message):
             projections.reader(rules, arguments[0], tables=arguments[1] if len(arguments) > 1 else None)  # type: ignore[misc]
+    table = boto3.resource("dynamodb", region_name="eu-west-1").Table("posts")
+    for given, message in [
+        ({"ledger": "posts"}, "ledger='posts': this is a table of the application. The ledger is a separate table"),
+        ({"ledger": ""}, "the name of the table ledger is ''. Pass its name in DynamoDB"),
+        ({"ledger": table}, "the name of the table ledger is dynamodb.Table"),
+    ]:
+        with pytest.raises(projections.UsageError, match=message):
+            projections.reader(rules, table, **given)  # type: ignore[arg-type]
+    for tables, message in [
+        (["posts"], r"tables is \['posts'\]; the rules have main. Pass a mapping with the name of each"),
+        (table, r"tables is dynamodb.Table\(name='posts'\); the rules have main"),
+        ({"main": None}, "the name of the table main is None. Pass its name in DynamoDB"),
+    ]:
+        with pytest.raises(projections.UsageError, match=message):
+            projections.reader(rules, dynamodb, tables=tables)  # type: ignore[arg-type]
+    with pytest.raises(projections.UsageError, match=r"expected a boto3 table, .* of DynamoDB, or a store, found s3"):
+        projections.reader(rules, boto3.resource("s3", region_name="eu-west-1"), tables="posts")
     with pytest.raises(projections.UsageError, match="pass both aws_lambda and function"):
         projections.reader(rules, dynamodb, tables="x", function="f")
     reader = projections.reader(rules, dynamodb, tables="x")
@@ -335,6 +352,20 @@ def test_wrong_arguments_of_the_reader_are_usage_errors() -> None:
         reader.read({name: {"S": text} for name, text in POST.items()}, own=[wired(BOB)])
     with pytest.raises(projections.UsageError, match="`wait` reads the ledger"):
         reader.wait(wired(BOB))
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("rules.yaml", r"the rules are 'rules.yaml'. Pass projections.load\(\"rules.yaml\"\)"),
+        (None, "the rules are None. Pass"),
+        ({}, "the rules are not in canonical form: they have no tables, entities, projections, guard_prefix, retired"),
+        ({"table": {}, "entities": {}, "projections": {}}, r"no tables, .*Pass projections.from_dict\(rules\)"),
+    ],
+)
+def test_a_reader_of_other_rules_is_a_usage_error(rules: Any, message: str) -> None:
+    with pytest.raises(projections.UsageError, match=message):
+        projections.reader(rules, Scenario(projections.loads(RULES)).store)
 
 
 def test_the_example_in_the_docstring_runs() -> None:
