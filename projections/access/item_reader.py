@@ -65,7 +65,7 @@ class Waited:
 
     - `reached`: the rules have processed the source item as it is, and their targets show it.
     - `late`: not within the timeout. `reasons` has what is missing.
-    - `filling`: a rule is filling, and publishes nothing before its backfill is complete.
+    - `filling`: a rule is filling, and publishes nothing before its backfill is complete, which may not have begun.
     - `quarantined`: a rule cannot use the item. `reasons` has the mistakes.
     - `stopped`: Lambda does not read the stream. Only with `aws_lambda` and `function`.
     - `unknown`: the ledger does not show it. `reasons` has why.
@@ -266,7 +266,7 @@ def _judged(look: Look) -> tuple[WaitState, tuple[str, ...]]:
     if look.quarantined:
         return "quarantined", look.quarantined
     if look.filling:
-        return "filling", tuple(f"{rule} is filling: its backfill is not complete" for rule in look.filling)
+        return "filling", look.filling
     return ("late", look.missing) if look.missing else ("reached", ())
 
 

@@ -79,7 +79,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     items = yield Needed([at, REGISTRY])
     found = _Found()
     if REGISTRY not in items:
-        found.unknown["no rules are active yet: the registry is missing in the ledger"] = None
+        found.missing["no rules are active yet: the functions create the registry with their first batch"] = None
         return found.look()
     registry = RegistrySnapshot.read(items[REGISTRY])
     entry = Entry.read(items[at]) if at in items else None
@@ -88,7 +88,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
         known = registry.active.get(rule.name)
-        if known is None or known.fingerprint != rule.fingerprint:
+        if (known is None or known.fingerprint != rule.fingerprint) and not registry.is_provisional(rule):
             found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule) and not any(rule.into in program.entities_at(child) for child in children):
             found.not_covered[rule.name] = None
@@ -152,8 +152,13 @@ def _compare(
     targets: list[Target] = []
     for rule in rules:
         now, recorded = contributions.get(rule.name, {}), unstamped(held.get(rule.name, {}))
-        if registry.state(rule) == FILLING and (now or recorded):
-            found.filling[rule.name] = None
+        if registry.state(rule) == FILLING:
+            why = (
+                "no backfill has activated this version"
+                if registry.is_provisional(rule)
+                else "its backfill is not complete"
+            )
+            found.filling[f"{rule.name} is filling: {why}"] = None
             continue
         if entry is not None and rule.name in entry.refused:
             found.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None

@@ -170,6 +170,11 @@ class RegistrySnapshot(NamedTuple):
         found = {name: one for name, one in self.rules.items() if one.state == PROVISIONAL}
         return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
 
+    def is_provisional(self, rule: Rule) -> bool:
+        """Return whether functions have worked with this version of a rule, and it is not active yet."""
+        known = self.rules.get(former(rule.name, rule.fingerprint))
+        return known is not None and known.state == PROVISIONAL
+
     def state(self, rule: Rule) -> RuleState:
         """`shadow`, `filling` or `live`."""
         if rule.mode == SHADOW:

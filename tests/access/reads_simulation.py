@@ -16,7 +16,7 @@ from projections.access.steps import Needed, Steps
 from projections.access.waiting import Look, look_at
 from projections.engine.ledger_items import group_key
 from projections.engine.processor import Processor
-from projections.engine.registry import LIVE, Registry
+from projections.engine.registry import LIVE, REGISTRY, Registry
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key
 from projections.language.loader import loads
@@ -58,6 +58,9 @@ MORE = """
 """
 DOCUMENT, WITH_MORE = loads(RULES).canonical(), loads(RULES + MORE).canonical()
 PROGRAM = Program.from_document(DOCUMENT)
+FORMER_ORDERS = RULES.replace("orders: count, paid", "orders: count, most: max(number(total)), paid")
+FORMER_PARCELS = RULES + MORE.replace(", orderTotal: total", "")
+"""Rules of which another version is deployed: one that publishes nothing before its backfill, and an embed, which does."""
 SHOP = ItemKey("main", "SHOP#1", "META")
 OWN = (ItemKey("main", "SHOP#1", "ORDER#1"), ItemKey("main", "SHOP#1", "ORDER#2"))
 TARGETS = (SHOP, *(ItemKey("main", f"PRODUCT#{sku}", "STATS") for sku in "ab"))
@@ -101,22 +104,34 @@ for _name in ("get", "get_many", "query", "write", "transact", "write_each"):
 class ReadHistory:
     """One history. `problems` has each answer that is wrong, `reads` the number of answers by kind.
 
-    With `more`, another rule creates items that are read, and waits are for children, too.
+    With `more`, another rule creates items that are read, and waits are for children, too. With `fresh`, the functions have
+    processed nothing yet, so there is no registry. `former` are the rules that are active: those of the functions and the
+    reader are deployed, and no backfill has activated them.
     """
 
     def __init__(
-        self, seed: int, defect: Defect = lambda steps: steps, *, apart: bool = False, more: bool = False
+        self,
+        seed: int,
+        defect: Defect = lambda steps: steps,
+        *,
+        apart: bool = False,
+        more: bool = False,
+        fresh: bool = False,
+        former: str | None = None,
     ) -> None:
         self._document = WITH_MORE if more else DOCUMENT
         self._program = Program.from_document(self._document)
+        self._former = Program.from_document(loads(former).canonical()) if former else self._program
         self._more = more
+        self._fresh = fresh
         self._rng = Random(seed)
         self._defect = defect
         self._apart = apart
         self.problems: list[str] = []
         self.reads = {"own": 0, "reached": 0, "late": 0}
         self._store = Tables({**self._program.tables, "ledger": LEDGER_SCHEMA}, streams=["main"])
-        Registry(self._program, self._store, LIVE).read_or_create()
+        if not fresh:
+            Registry(self._former, self._store, LIVE).read_or_create()
         self._states: list[Mapping[ItemKey, Image]] = []
         self._contributed: list[tuple[ItemKey, object, int]] = []
         self._position = 0
@@ -129,13 +144,14 @@ class ReadHistory:
         store.put("main", {"PK": {"S": "SHOP#1"}, "SK": {"S": "META"}, "name": {"S": "Corner"}})
         for parcel in PARCELS.values() if self._more else ():
             store.put("main", {**self._program.tables["main"].wire(parcel), "shopId": {"S": "1"}})
-        for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
-            self._put(ItemKey("main", "SHOP#1", f"ORDER#{order}"))
-        for key in OWN:
-            if rng.random() < 0.7:
-                self._put(key)
-        while self._position < len(store.stream("main")):
-            self._deliver(len(store.stream("main")))
+        if not self._fresh:
+            for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
+                self._put(ItemKey("main", "SHOP#1", f"ORDER#{order}"))
+            for key in OWN:
+                if rng.random() < 0.7:
+                    self._put(key)
+            while self._position < len(store.stream("main")):
+                self._deliver(len(store.stream("main")))
         self._remember()
         self._first = {key: self._contributions(key) for key in OWN}
         writes = 4
@@ -201,7 +217,8 @@ class ReadHistory:
         if not records:
             return
         processor = Processor(
-            self._program, self._store, tables={"main": "main"}, quarantine=lambda rejected: None,
+            self._program if self._states else self._former, self._store,
+            tables={"main": "main"}, quarantine=lambda rejected: None,
             clock=lambda: 1_700_000_000.0, sleep=lambda seconds: None,
         )  # fmt: skip
         self._depth += 1
@@ -262,10 +279,12 @@ class ReadHistory:
     def _own(self) -> Iterator[None]:
         target = self._rng.choice(TARGETS)
         states: dict[ItemKey, int] = {}
-        exists = True
+        exists = active = True
 
         def seen(needed: Needed) -> None:
-            nonlocal exists
+            nonlocal exists, active
+            if REGISTRY in needed.keys:
+                active = MemoryStore.get(self._store, REGISTRY) is not None
             if target in needed.keys:
                 exists = MemoryStore.get(self._store, target) is not None
             for key in needed.keys:
@@ -275,6 +294,8 @@ class ReadHistory:
         answer: OwnRead = yield from self._drive(own_read(self._program, target, OWN), seen)
         if len(set(states.values())) > 1:
             return  # the sources are of two moments, of which no state of the oracle is
+        if not active:
+            return  # nothing is corrected, and nothing is created
         self.reads["own"] += 1
         right = self._states[states[OWN[0]]].get(target)
         others = () if exists else ("reviews",)  # which the functions set once the item exists
@@ -347,6 +368,12 @@ def own_source_first(steps: Steps[Any]) -> Steps[Any]:
             needed = steps.send(found)
     except StopIteration as end:
         return end.value
+
+
+def no_registry_needed(steps: Steps[Any]) -> Steps[Any]:
+    """`wait` finds an item processed if no rules are active yet."""
+    found = yield from steps
+    return Look() if isinstance(found, Look) and any("registry" in reason for reason in found.missing) else found
 
 
 def groups_first(steps: Steps[Any]) -> Steps[Any]:

@@ -16,7 +16,7 @@ from projections.access.item_reader import ItemReader, item_reader
 from projections.access.sessions import session_of
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
-from projections.engine.registry import LIVE, Registry
+from projections.engine.registry import LIVE, REGISTRY, Registry
 from projections.engine.store import ItemKey
 from projections.errors import TransactionCancelled
 from projections.language.program import LEDGER_SCHEMA
@@ -161,6 +161,66 @@ def test_a_rule_that_fills_corrects_nothing_and_a_wait_says_so() -> None:
     ended = scene.reader.wait(BOB)
     assert (ended.state, ended.seconds) == ("filling", 0)
     assert ended.reasons == tuple(f"{name} is filling: its backfill is not complete" for name in ("likes", "shown"))
+
+
+def test_a_wait_after_the_first_write_to_a_new_ledger_lasts_until_the_functions_have_made_the_registry() -> None:
+    scene = ReadScene()
+    scene.world.store.remove(REGISTRY)
+    scene.put(POST)
+    scene.put(BOB)
+    ended = scene.reader.wait(BOB, timeout=2)
+    assert (ended.state, ended.seconds) == ("late", 2)
+    assert ended.reasons == ("no rules are active yet: the functions create the registry with their first batch",)
+    scene.on_sleep = [scene.world.settle]
+    assert scene.reader.wait(BOB).reached
+
+
+CHANGED = RULES.partition("projections:\n")[2].replace("hidden: [false,", "hidden: [false, maybe,")
+
+
+def changed(scene: ReadScene, body: str = CHANGED) -> tuple[World, ItemReader]:
+    """The functions with a changed rule, before its backfill, and a reader of the same rules."""
+    world = scene.world.under(body, RULES.partition("projections:\n")[0] + "projections:\n")
+    return world, ItemReader(world.program, scene.session)
+
+
+def test_a_wait_for_a_rule_that_is_deployed_and_not_active_is_filling_once_functions_have_worked_with_it(
+    scene: ReadScene,
+) -> None:
+    world, reader = changed(scene)
+    scene.put(BOB)
+    ended = reader.wait(BOB)
+    assert (ended.state, ended.reasons) == (
+        "unknown", ("shown is not active in this form: another version of the rules is active",)
+    )  # fmt: skip
+    world.settle()
+    ended = reader.wait(BOB)
+    assert (ended.state, ended.reasons) == (
+        "filling", ("shown is filling: no backfill has activated this version",)
+    )  # fmt: skip
+    assert reader.wait(POST).reached  # none of its rules has changed
+
+
+def test_a_wait_for_the_deletion_of_an_item_is_filling_while_its_rule_fills(scene: ReadScene) -> None:
+    scene.put(BOB)
+    scene.world.settle()
+    world, reader = changed(scene)
+    scene.world.remove("POST#p1", "LIKE#bob")
+    world.settle()
+    post = reader.read(POST)
+    assert post is not None
+    assert (post["likeCount"], post["shownLikes"]) == (1, 2)  # the rule that fills has published nothing
+    assert reader.wait(BOB).state == "filling"
+
+
+def test_a_wait_covers_copies_of_a_rule_that_is_deployed_and_not_active(scene: ReadScene) -> None:
+    world, reader = changed(scene, RULES.partition("projections:\n")[2].replace("[title]", "[title, price]"))
+    scene.put(POST, title="Notes", price=6)
+    world.settle()
+    assert reader.wait(POST).reached
+    card = reader.read({**POST, "SK": "CARD"})
+    assert card is not None
+    assert card["price"] == 6
 
 
 def test_a_wait_ends_when_the_targets_show_the_item(scene: ReadScene) -> None:

@@ -8,10 +8,19 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from reads_simulation import Defect, ReadHistory, groups_first, own_source_first
+from reads_simulation import (
+    FORMER_ORDERS,
+    FORMER_PARCELS,
+    Defect,
+    ReadHistory,
+    groups_first,
+    no_registry_needed,
+    own_source_first,
+)
 
 from projections.access import own_reads, steps, waiting
 from projections.engine.ledger_items import Entry, group_key
+from projections.engine.registry import FILLING
 from projections.language.rules import AggregateRule
 
 HISTORIES = 40
@@ -34,10 +43,26 @@ def test_own_reads_are_right_and_no_wait_ends_too_early() -> None:
     assert min(reads["own"], reads["reached"], reads["late"]) > HISTORIES, reads
 
 
+FRESH, CHANGED = {"fresh": True}, {"former": FORMER_ORDERS}
+CHANGED_EMBED = {"former": FORMER_PARCELS, "more": True}
+
+
+@pytest.mark.parametrize(("settings", "reached"), [(FRESH, True), (CHANGED, False), (CHANGED_EMBED, True)])
+def test_no_wait_ends_too_early_before_rules_are_active(settings: dict[str, Any], reached: bool) -> None:
+    reads: Counter[str] = Counter()
+    for seed in range(HISTORIES // 2):
+        history = ReadHistory(seed, **settings).play()
+        assert not history.problems, f"seed {seed}: {history.problems}"
+        reads.update(history.reads)
+    assert bool(reads["reached"]) is reached, reads
+    assert reads["late"] > HISTORIES // 2, reads
+
+
 @pytest.mark.deep
 def test_own_reads_are_right_and_no_wait_ends_too_early_in_many_histories() -> None:
     assert not problems(HISTORIES, 600)
-    assert not problems(HISTORIES, 200, more=True)
+    for settings in ({"more": True}, FRESH, CHANGED, CHANGED_EMBED):
+        assert not problems(HISTORIES, 200, **settings)
 
 
 def _compare(*arguments: Any) -> Any:
@@ -47,6 +72,13 @@ def _compare(*arguments: Any) -> Any:
     targets = _COMPARE(*arguments)
     found.missing = before | {reason: None for reason in found.missing if reason.endswith("has a pending publish")}
     return targets
+
+
+def _compare_contributing(program: Any, registry: Any, rules: Any, now: Any, entry: Any, *more: Any) -> Any:
+    """A rule that fills is left out if the item contributes nothing to it, and its entry has nothing."""
+    held = entry.contributions if entry is not None else {}
+    some = [one for one in rules if registry.state(one) != FILLING or now.get(one.name) or held.get(one.name)]
+    return _COMPARE(program, registry, some, now, entry, *more)
 
 
 _TOTALS, _COMPARE, _COMPARE_TARGET = own_reads._totals, waiting._compare, waiting._compare_target
@@ -80,6 +112,12 @@ DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
     ),
     "the entry is not compared with the item": ({}, (waiting, "_compare", _compare)),
     "groups and targets are read before the entry": ({"defect": groups_first}, None),
+    "a missing registry is taken for processed": ({"defect": no_registry_needed, **FRESH}, None),
+    "rules that fill are left out for items that contribute nothing": (
+        CHANGED,
+        (waiting, "_compare", _compare_contributing),
+    ),
+    "rules that fill are compared as live ones": (CHANGED, (waiting, "FILLING", "none")),
 }
 SEEDS = {
     "entry and group are read one after another": 2,
@@ -91,6 +129,9 @@ SEEDS = {
     "guards are not compared with groups": 2,
     "the entry is not compared with the item": 1,
     "groups and targets are read before the entry": 6,
+    "a missing registry is taken for processed": 27,
+    "rules that fill are left out for items that contribute nothing": 2,
+    "rules that fill are compared as live ones": 5,
 }
 """A history that finds each; 0 for the others."""
 
