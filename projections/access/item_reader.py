@@ -131,7 +131,8 @@ class ItemReader:
 
         Call it after a write. It covers the rules that read the item: not rules that read what these write, and not the lag
         of indexes. Of the children that embed the item, it covers those in `children`. It looks at least once. Each look
-        takes up to four requests. With a timeout of 0 it looks once; otherwise no request begins after the timeout. A
+        takes up to four requests. An item that does not exist contributes nothing: a mistyped key is `reached` as a deleted
+        item is. With a timeout of 0 it looks once; otherwise no request begins after the timeout. A
         failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")

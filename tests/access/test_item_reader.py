@@ -233,6 +233,10 @@ def test_a_wait_ends_when_the_targets_show_the_item(scene: ReadScene) -> None:
     assert scene.reader.wait({"PK": "USER#u1", "SK": "PROFILE"}).not_covered == ("author",)
 
 
+def test_a_wait_for_an_item_that_never_existed_is_reached_as_for_a_deleted_one(scene: ReadScene) -> None:
+    assert scene.reader.wait({"PK": "POST#p1", "SK": "LIKE#bbo"}).reached
+
+
 def test_a_wait_covers_copies_and_attributes_of_the_item_itself(scene: ReadScene) -> None:
     scene.change(POST, title="Other", price=6)
     ended = scene.reader.wait(POST, timeout=0)
