@@ -31,6 +31,9 @@ WaitState: TypeAlias = Literal["reached", "late", "filling", "quarantined", "sto
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two looks of `wait`: each pause is twice the one before."""
 
+_LONGEST = 10**9
+"""Seconds of the longest timeout: more, even an infinite one, is a mistake."""
+
 _MOST_CONFLICTS = 8
 """Transactions with which a read may conflict before it fails."""
 
@@ -123,7 +126,9 @@ class ItemReader:
         return ReadItem(self._session.shown(found.image), found.corrected, found.uncorrected)
 
     def without_guards(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an item that the caller has read, for example with a query, without guards."""
+        """Return an item that the caller has read, for example with a query, without guards. Raises UsageError."""
+        if not isinstance(item, Mapping):
+            raise UsageError(f"the item is {item!r}. Pass a mapping of its attributes; for several items, pass each")
         return {name: value for name, value in item.items() if not name.startswith(self._program.guard_prefix)}
 
     def wait(self, source: Key, timeout: float = 5.0, *, children: Iterable[Key] = ()) -> Waited:
@@ -250,14 +255,14 @@ class ItemReader:
 
 def _listed(keys: Iterable[Key], what: str) -> Iterable[Key]:
     """Raises UsageError."""
-    if not isinstance(keys, Iterable) or isinstance(keys, Mapping | str):
+    if not isinstance(keys, Iterable) or isinstance(keys, Mapping | str | bytes):
         raise UsageError(f"{what} is {keys!r}. Pass a list of keys: {what}=[…]")
     return keys
 
 
 def _check_timeout(timeout: object) -> None:
     """Raises UsageError."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= _LONGEST:
         raise UsageError(f"the timeout of `wait` is {timeout!r}. Pass a number of seconds, at least 0")
 
 
@@ -283,6 +288,10 @@ def item_reader(
     """Return the reader of a boto3 table, resource or client, or of a store. Raises UsageError."""
     if (aws_lambda is None) != (function is None):
         raise UsageError("pass both aws_lambda and function, or neither")
+    if aws_lambda is not None and not hasattr(aws_lambda, "list_event_source_mappings"):
+        raise UsageError(f'aws_lambda is {aws_lambda!r}. Pass boto3.client("lambda")')
+    if function is not None and not (isinstance(function, str) and function):
+        raise UsageError(f"function is {function!r}. Pass the name of the stream function")
     mappings = None
     if aws_lambda is not None and function is not None:
         name = function

@@ -375,6 +375,9 @@ def test_groups_that_were_rebuilt_are_followed(scene: ReadScene) -> None:
             "needs 103 items of the ledger",
         ),
         (lambda r: r.wait({"PK": "X", "SK": "Y"}), "no entity of the rules has the key"),
+        (lambda r: r.read(POST, own=b"POST"), r"own is b'POST'. Pass a list of keys"),
+        (lambda r: r.without_guards(None), "the item is None. Pass a mapping of its attributes"),
+        (lambda r: r.without_guards([POST]), "Pass a mapping of its attributes; for several items, pass each"),
     ],
 )
 def test_a_wrong_key_is_a_usage_error(scene: ReadScene, work: Callable[[ItemReader], Any], message: str) -> None:
@@ -411,6 +414,10 @@ def test_wrong_arguments_of_the_reader_are_usage_errors() -> None:
         projections.reader(rules, boto3.resource("s3", region_name="eu-west-1"), tables="posts")
     with pytest.raises(projections.UsageError, match="pass both aws_lambda and function"):
         projections.reader(rules, dynamodb, tables="x", function="f")
+    with pytest.raises(projections.UsageError, match=r"aws_lambda is .*DynamoDB.*. Pass boto3.client\(\"lambda\"\)"):
+        projections.reader(rules, dynamodb, tables="x", aws_lambda=dynamodb, function="f")
+    with pytest.raises(projections.UsageError, match=r"function is ''. Pass the name of the stream function"):
+        projections.reader(rules, dynamodb, tables="x", aws_lambda=boto3.client("lambda", "eu-west-1"), function="")
     reader = projections.reader(rules, dynamodb, tables="x")
     with pytest.raises(projections.UsageError, match="`own` reads the ledger"):
         reader.read({name: {"S": text} for name, text in POST.items()}, own=[wired(BOB)])
@@ -596,7 +603,7 @@ def test_keys_that_dynamodb_leaves_unprocessed_do_not_extend_a_wait(scene: ReadS
     assert max(began) <= 60
 
 
-@pytest.mark.parametrize("timeout", [None, "5", -1, float("nan"), float("inf"), True])
+@pytest.mark.parametrize("timeout", [None, "5", -1, float("nan"), float("inf"), True, 10**400])
 def test_a_wrong_timeout_is_a_usage_error(scene: ReadScene, timeout: Any) -> None:
     with pytest.raises(
         projections.UsageError, match=r"the timeout of `wait` is .*\. Pass a number of seconds, at least 0"
