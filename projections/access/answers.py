@@ -93,8 +93,13 @@ class Answer:
             yield self._shown(read, image)
 
     def page(self, limit: int | None = None, token: str | None = None) -> AnswerPage:
-        """Return one page of at most `limit` items, by default the query's limit. Raises UsageError for a wrong token."""
-        most = limit or self._query.limit
+        """Return one page of at most `limit` items, by default the query's limit.
+
+        Raises UsageError for a wrong token, and for a limit below 1.
+        """
+        if limit is not None and limit < 1:
+            raise UsageError(f"query {self._query.name}: the limit is {limit}. It must be at least 1")
+        most = self._query.limit if limit is None else limit
         before = self.requests, self.scanned, self.units
         stage, places = self._resumed(token)
         items: list[dict[str, Any]] = []

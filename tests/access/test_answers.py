@@ -6,9 +6,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from projections.access.answers import Answer, answer_to
 from projections.access.readers import StoreReader
 from projections.api import loads
+from projections.errors import UsageError
 from projections.language.access.planner import plan
 from projections.testing.scenario import Scenario
 
@@ -53,6 +56,12 @@ def test_pages_go_on_over_buckets_and_periods() -> None:
         if (token := page.token) is None:
             break
     assert found == sorted(item["at"] for item in items)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_page_of_no_items_is_a_usage_error(limit: int) -> None:
+    with pytest.raises(UsageError, match=f"query events: the limit is {limit}. It must be at least 1"):
+        answer([], "events", at={"from": "2026-01-01"}).page(limit)
 
 
 def test_an_item_without_the_attribute_that_marks_its_entity_is_not_returned() -> None:

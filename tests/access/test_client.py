@@ -197,6 +197,9 @@ def test_pages_follow_each_other_over_buckets(module: ModuleType, table: Any) ->
         module.posts_of(table, "u").page(4, first.token)
     with pytest.raises(ValueError, match="invalid page token"):
         module.top_posts(table).page(4, "x")
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="limit must be at least 1"):
+            module.top_posts(table).page(limit)
 
 
 def test_items_that_an_index_shows_too_long_are_not_returned(module: ModuleType, table: Any) -> None:

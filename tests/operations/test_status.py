@@ -199,7 +199,10 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=1))
     finding = backfilled(world.store, world.program)
     assert (finding.level, "1 rejected" in finding.says) == (LOOK, True)
-    assert finding.todo == "Run `projections backfill` again to list them. This warning remains until a backfill finds none."
+    assert (
+        finding.todo
+        == "Run `projections backfill` again to list them. This warning remains until a backfill finds none."
+    )
     world.put("USER#x", "LIKE#1", postId="1")  # corrected
     world.settle()
     again = backfill_of(world)

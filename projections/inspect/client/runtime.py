@@ -388,9 +388,13 @@ class Results(Generic[T]):
     async def page(self, limit: int | None = None, token: str | None = None) -> Page[T]:
         """Return the next page. `token` is that of the page before it.
 
-        Raises ValueError for a token of another query, or of other arguments.
+        Raises ValueError for a token of another query or of other arguments, and for a
+        limit below 1.
         """
-        limit = limit or self._limit
+        if limit is None:
+            limit = self._limit
+        elif limit < 1:
+            raise ValueError("limit must be at least 1")
         places = _places(token)
         current = None
         items: list[T] = []
