@@ -292,7 +292,10 @@ def backfill(
         if not left:
             return Finding("backfill", FINE, ended)
         also = "; --allow-delete makes the withheld deletions" if "withheld" in left else ""
-        todo = f"Run {_command('backfill', stack)} again to list them{also}. This warning remains until a backfill finds none."
+        todo = (
+            f"Run {_command('backfill', stack)} again to list them{also}. "
+            "This warning remains until a backfill finds none."
+        )
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
     if snapshot is not None and run.program != snapshot.program:
         return Finding(

@@ -87,6 +87,17 @@ def test_drift_is_reported_and_repaired(call: Any) -> None:
     assert (item["likeCount"], item["best"]) == ({"N": "2"}, {"N": "1"})
 
 
+def test_rules_that_are_not_deployed_in_this_form_are_not_called_filling(call: Any, tmp_path: Path) -> None:
+    assert call("backfill", "--wait", "0")[0] == 0
+    (tmp_path / "rules.yaml").write_text(RULES.replace("best: max", "worst: min"))
+    code, out, _ = call("verify", "--patience", "0")
+    assert code == 0
+    assert "likes is not deployed in this form, or no backfill has activated it: only its groups were compared." in out
+    assert "No drift in what was compared." in out
+    assert "filling" not in out
+    assert "✓" not in out
+
+
 def damage(call: Any, partition: str, sort: str, **attributes: Any) -> None:
     """Changes attributes of an item of the application, or of the ledger where the key is of a group."""
     ledger = partition.startswith("G|")

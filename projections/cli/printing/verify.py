@@ -18,6 +18,7 @@ from projections.terminal import console, count, json_text, print_grid, print_li
 if TYPE_CHECKING:
     from projections.aws.connection import Live
     from projections.operations.verify.repair import Repair
+    from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification
 
 __all__ = ["Progress", "difference", "print_json", "print_table"]
@@ -95,6 +96,8 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
+        if rule in one.scope.undeployed:
+            state = "not active in this form"
         said = "; ".join(filter(None, (state, one.scope.program.said_about(rule))))
         out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else styled("[bold cyan]all rules[/]"))
         if more:
@@ -115,7 +118,7 @@ def print_table(
     elif left:
         text = f"{count(left, 'difference')}."
     else:
-        text = "✓ No drift."
+        text = "No drift in what was compared." if one.scope.undeployed else "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
     if repair is not None and not withheld and any(not REPAIRS[kind].startswith("changes nothing") for kind in kinds):
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
@@ -232,8 +235,10 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
             "The rules are not deployed, or --ledger is missing: the tables were compared with the values that the rules "
             "would write."
         )
+    for name in scope.undeployed:
+        yield f"{name} is not deployed in this form, or no backfill has activated it: {_compared(scope, name)}."
     for name in scope.filling:
-        yield f"{name} is filling: it publishes nothing until its backfill is complete, so only its groups were compared."
+        yield f"{name} is filling: its backfill is not complete, and {_compared(scope, name)}."
     shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
     if shadows:
         yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
@@ -252,3 +257,8 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
         for why, reasons in (("not repaired", repair.failed), ("cannot be stored", repair.rejected)):
             for key, reason in reasons.items():
                 yield f"{why}: {key}: {reason}"
+
+
+def _compared(scope: Scope, rule: str) -> str:
+    """Return what was compared of a rule whose backfill is not complete."""
+    return "only its groups were compared" if rule in scope.grouped else "it was not compared"

@@ -111,6 +111,21 @@ class Scope:
 
     @property
     def filling(self) -> list[str]:
+        """The rules of which only groups are compared, because their backfill is not complete."""
+        return [name for name in self._unfilled if name not in self.undeployed]
+
+    @property
+    def undeployed(self) -> list[str]:
+        """The rules of which only groups are compared, because they are not active: another version may be."""
+        active = self.snapshot.active if self.snapshot is not None else {}
+        return [
+            name
+            for name in self._unfilled
+            if name not in active or active[name].fingerprint != self.program.rules[name].fingerprint
+        ]
+
+    @property
+    def _unfilled(self) -> list[str]:
         return [name for name, state in self.states.items() if state == FILLING]
 
     @property
