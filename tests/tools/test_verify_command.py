@@ -62,6 +62,24 @@ def test_verify_without_a_ledger_compares_with_the_values_of_the_rules(call: Any
     assert call("verify", "--repair")[0] == 2
 
 
+@pytest.mark.parametrize("sample", [(), ("--sample", "100%")])
+def test_a_ledger_that_is_not_named_is_required_if_items_have_guards(
+    call: Any, run: Run, tmp_path: Path, dynamodb_local_url: str, sample: tuple[str, ...]
+) -> None:
+    assert call("backfill", "--wait", "0")[0] == 0
+    damage(call, "POST#1", "INFO", likeCount=99)
+    place = ("--rules", str(tmp_path / "rules.yaml"), "--table", "verify-app", "--endpoint-url", dynamodb_local_url)
+    code, out, _ = run("verify", *place, "--patience", "0", *sample)
+    assert code == int(not sample)  # a sample compares no totals without a ledger
+    assert "No ledger was named, or another one: pass --ledger or --stack." in out
+    assert "The rules are not deployed" not in out
+    if not sample:
+        assert "is 99, should be 2" in out
+        assert "× value: an item does not have the value that the rules give it.\n" in out
+    assert "of its group" not in out
+    assert "--repair" not in out
+
+
 def test_drift_is_reported_and_repaired(call: Any) -> None:
     assert call("backfill", "--wait", "0")[0] == 0
     code, out, said = call("verify", "--patience", "0")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from projections.cli.printing.progress import Bar
 from projections.engine.ledger_items import LEDGER
 from projections.inspect.explain.words import encoded_words, group_version, json_words, stream_version, version_words
-from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
+from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
@@ -92,7 +92,7 @@ def print_table(
         for drift in drifts:
             kinds[drift.kind] += 1
             if len(rows) < most:
-                rows.append(_row(drift, several))
+                rows.append(_row(drift, several, one.scope.offline))
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
@@ -104,7 +104,8 @@ def print_table(
             rows.append([("…", ""), (f"and {more:,} more: raise --show, or use --json", "dim")])
         print_grid(out, rows)
     for kind, number in kinds.most_common():
-        print_line(f"{number:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
+        said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {REPAIRS[kind]}."
+        print_line(f"{number:>7,} × {kind}: {said}")
     for line in [*_notes(one, repair, share), *_busy(one), *_left_over(one)]:
         print_line(line)
     if withheld:
@@ -124,9 +125,9 @@ def print_table(
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
 
 
-def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
+def _row(drift: Drift, several: bool, offline: bool) -> list[tuple[str, str]]:
     behind = [f"source {_key(drift.source, several)}"] if drift.source else []
-    behind += [f"as of {version_words(drift.at)}"] if drift.at else []
+    behind += [f"as of {version_words(drift.at)}"] if drift.at and not offline else []
     return [
         (drift.kind, "yellow" if drift.shadow else "red"),
         (_key(drift.target, several), ""),
@@ -203,7 +204,8 @@ def _busy(one: Verification) -> Iterator[str]:
     yield from _first(
         one,
         one.busy(),
-        "Not decided, because the values kept changing during the check (--repair refreshes them, which is safe):",
+        "Not decided, because the values kept changing during the check"
+        + (":" if one.scope.offline else " (--repair refreshes them, which is safe):"),
     )
 
 
@@ -231,10 +233,13 @@ def _first(
 def _notes(one: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
     scope = one.scope
     if scope.offline:
-        yield (
-            "The rules are not deployed, or --ledger is missing: the tables were compared with the values that the rules "
-            "would write."
-        )
+        why = "The rules are not deployed, or --ledger is missing"
+        if one.guarded:
+            why = (
+                "No ledger was named, or another one: pass --ledger or --stack. "
+                "Items have guards, which only functions with a ledger write. Without it"
+            )
+        yield f"{why}{',' if one.guarded else ':'} the tables were compared with the values that the rules would write."
     for name in scope.undeployed:
         yield f"{name} is not deployed in this form, or no backfill has activated it: {_compared(scope, name)}."
     for name in scope.filling:

@@ -19,6 +19,7 @@ __all__ = [
     "ITEM",
     "KINDS",
     "LEFT_OVER",
+    "OFFLINE",
     "REPAIRS",
     "SOURCE",
     "Drift",
@@ -58,6 +59,9 @@ KINDS = {
     "left over": "a rule wrote these attributes, and no rule corrects or removes them now: the application may use them",
 }
 """All kinds, with their meanings."""
+
+OFFLINE = {**KINDS, "value": "an item does not have the value that the rules give it"}
+"""The meanings of kinds when the tables are compared without a ledger."""
 
 REPAIRS = {
     "entry missing": "writes the entry from the source item and publishes its targets",

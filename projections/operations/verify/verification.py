@@ -74,6 +74,8 @@ class Verification:
         self._facts = Facts(scratch)
         self.compares_sources = False
         """Whether all source items are compared with the ledger, so that the wrong side of a difference is known."""
+        self.guarded = False
+        """Whether items have guards, although they were compared without a ledger: functions with a ledger wrote them."""
 
     def all(self) -> None:
         """Verify everything."""
@@ -147,7 +149,7 @@ class Verification:
         picked = max(1, round(share * of))
         wanted: list[Segment] = []
         for table in self.scope.tables:
-            each = partial(self._sampled, partial(of_items, self.scope, table))
+            each = partial(self._items, table, partial(self._sampled, partial(of_items, self.scope, table)))
             wanted += [Segment(table, number, of, each) for number in chance.sample(range(of), picked)]
         if self.scope.ledger:
             each = partial(self._sampled, partial(of_ledger, self.scope))
@@ -180,10 +182,25 @@ class Verification:
     def _read(self) -> None:
         """Read all tables once."""
         reading = Reading(self.scope, self._judge)
-        tables = [(table, partial(self._page, partial(reading.items, table))) for table in self.scope.tables]
+        tables = [
+            (table, partial(self._items, table, partial(self._page, partial(reading.items, table))))
+            for table in self.scope.tables
+        ]
         if self.scope.ledger:
             tables.append((LEDGER, partial(self._page, reading.ledger)))
         self._scanner.whole(tables)
+
+    def _items(self, table: str, each: Callable[[Sequence[Image]], None], images: Sequence[Image]) -> None:
+        """Process a page of an application's table."""
+        if self.scope.offline and not self.guarded:
+            guards, schema = self.scope.guards, self.scope.program.tables[table]
+            self.guarded = any(
+                guards.parse(value, schema.key(table, image)) is not None
+                for image in images
+                for name, value in image.items()
+                if guards.is_guard(name)
+            )
+        each(images)
 
     def _page(self, read: Callable[[Sequence[Image]], Any], images: Sequence[Image]) -> None:
         page, wrong = read(images)
