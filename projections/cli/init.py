@@ -275,6 +275,8 @@ def _print_entities(proposal: Proposal) -> None:
                 count(entity.items, "item") if entity.items else "",
             )
         )
+        if entity.rules:
+            out.print(styled("  [yellow]maintained by deployed rules[/]: {}", ", ".join(entity.rules)))
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
         out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))

@@ -444,3 +444,29 @@ def accepted(found: Proposal) -> None:
     files = proposed("new", found, Existing({"any": None}))
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
     compile(files["tests/test_rules.py"], "test_rules.py", "exec")
+
+
+def test_guards_are_no_attributes_and_rules_into_items_with_guards_are_comments() -> None:
+    guard = {"M": {name: {"S": "x"} for name in ("d", "at", "s")} | {"n": {"N": "2"}}}
+    items = [
+        {**one, "~likes": guard, "~": {"S": "abcdefgh"}} if one["SK"] == {"S": "METADATA"} else one
+        for one in init_tables.social()
+    ]
+    items[0]["~own"] = {"S": "an attribute of the application"}
+    found = proven(infer(INDEXED, Sample(items, complete=True)))
+    names = {one.name for each in found.entities for one in each.attributes}
+    assert {name for name in names if name.startswith("~")} == {"~own"}
+    assert {each.name: each.rules for each in found.entities if each.rules} == {"Post": ("likes",)}
+    before = proposal("social")
+    (count,) = [one for one in before.rules if (one.into, one.attributes) == ("Post", ["likeCount"])]
+    assert count.state == "shadow"
+    (doubted,) = [one for one in found.rules if (one.into, one.attributes) == ("Post", ["likeCount"])]
+    assert doubted.state == "possible"
+    assert doubted.doubt.startswith(
+        "A deployed rule may maintain likeCount already: items of Post have guards of likes."
+    )
+    text = " ".join(rule_file(found).replace("#", "").split())
+    assert "Rules that are deployed already maintain attributes of these items: likes (by their guards)." in text
+    for one, other in ((before, True), (found, False)):
+        shadows = {rule.into for rule in one.rules if rule.state == "shadow" and rule.kind != "index"}
+        assert ("Post" in shadows) is other

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from projections.init.inference.entities import understand
 from projections.init.inference.family import Family
+from projections.init.inference.guarded import doubted, guards_of, marked, without_guards
 from projections.init.inference.indexes import index_rules
 from projections.init.inference.kinds import set_kinds, type_attribute
 from projections.init.inference.lists import list_rules
@@ -29,11 +30,19 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
 
     Without `separator`, it is inferred as well.
     """
+    guards: dict[int, tuple[str, ...]] = {}
+    items = []
+    for item in sample.items:
+        items.append(without_guards(item))
+        guards[id(items[-1])] = guards_of(item)
+    sample = replace(sample, items=items)
     separator = separator or common_separator(sample.items, table)
     rows = rows_of(sample.items, table, separator)
     kind = type_attribute(rows)
     set_kinds(rows, kind)
     understood = understand(rows, table, separator, kind)
+    for group in understood.groups:
+        marked(group, guards)
     groups = sorted(understood.groups, key=lambda group: (len(group.entity.variables), -len(group.rows)))
     found = links(groups, sample.complete)
     copies = copy_rules(found, table)
@@ -50,8 +59,8 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     rules += contradicted_embeds(others, table, sample.complete, taken)
     rules += contradicted_rules(families, table, taken, tries)
     rules += index_rules(groups, table, separator)
-    rules = _distinctly_named(rules)
-    ideas = [*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS]
+    rules = _distinctly_named(doubted(rules, groups))
+    ideas = doubted([*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS], groups)
     return Proposal(
         table,
         separator,

@@ -53,6 +53,8 @@ class Entity:
     required: tuple[str, ...] = ()
     """Attributes that a model declares for every item."""
     notes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    """Deployed rules, which have guards on the items."""
 
 
 @dataclass(frozen=True)
