@@ -16,7 +16,7 @@ from projections.errors import UsageError
 from projections.inspect.access_patterns import WORDS, AccessPattern, access_patterns
 from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.facts import Source as Contributions
-from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.sources import difference_words
 from projections.inspect.explain.words import encoded_words, json_words, key_words, version_words
 from projections.inspect.graph import page
 from projections.inspect.graph.markup import ICONS, escape, icon, prose
@@ -256,9 +256,9 @@ def _linked(key: str, what: str = "") -> str:
 def _contributions(one: Contributions) -> str:
     rows = []
     for given in one.contributions:
-        words = escape(contribution_words(given.recorded))
+        words, wanted = map(escape, difference_words(given.recorded, given.should))
         if not given.agrees:
-            words = f'<del>{words}</del> <b class="wrong">should be {escape(contribution_words(given.should))}</b>'
+            words = f'<del>{words}</del> <b class="wrong">should be {wanted}</b>'
         rows.append((given.rule, _linked(given.target), words + (f" ({escape(given.excuse)})" if given.excuse else "")))
     for copied in one.copies:
         state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"

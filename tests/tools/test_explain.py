@@ -412,6 +412,47 @@ def test_missing_variable_and_unmet_case_are_explained() -> None:
     assert rules["ranked"].reasons == ("it applies, but the item has no rank",)
 
 
+ORDERED = """
+table: { key: [PK, SK] }
+entities:
+  Bus: { key: { PK: "BUS#{busId}", SK: BUS } }
+  Incident: { key: { PK: "BUS#{busId}", SK: "INCIDENT#{incidentId}" } }
+  ByEmail: { key: { PK: "EMAIL#{email}", SK: BUS }, match: { type: ByEmail } }
+projections:
+  recent: { from: Incident, top: { into: Bus, as: recent, limit: 3, by: at, attributes: [status] } }
+  lastIncident: { from: Incident, latest: { into: Bus, by: at, attributes: { lastStatus: status } } }
+  measures: { from: Incident, aggregate: { into: Bus, set: { newest: "last(status, at)", all: count } } }
+  kinds: { from: Incident, each: { line: lines }, aggregate: { into: Bus, set: { kinds: counts(text(line.k)) } } }
+  byEmail: { from: Bus, copy: { into: ByEmail, attributes: [busId, name] } }
+"""
+
+
+def test_attributes_that_change_in_a_contribution_are_named() -> None:
+    """`by` is the same before and after, and so are the values that are counted; only their attributes or numbers differ."""
+    program = Program.from_document(loads(ORDERED).canonical())
+    lines = [{"k": "a", "n": 1}, {"k": "b", "n": 1}, {"k": "b", "n": 2}]
+    incident = {"PK": "BUS#b1", "SK": "INCIDENT#i1", "at": "2026", "status": "open", "lines": lines[:2]}
+    bus = {"PK": "BUS#b1", "SK": "BUS", "email": "b@x", "name": "One"}
+    records = [
+        record(100, incident, {**incident, "status": "closed", "lines": lines}),
+        record(101, bus, {**bus, "name": "Two"}),
+    ]
+    explanation = told(program, records)
+    rules = rules_of(explanation)
+    order, target = 'count 1, sort value "2026" with', "main|BUS#b1|BUS"
+    assert rules["recent"].changes == ((target, f'{order} status "open"', f'{order} status "closed"'),)
+    assert rules["lastIncident"].what == "changes its contribution to BUS#b1 · BUS"
+    assert rules["lastIncident"].changes == ((target, f'{order} lastStatus "open"', f'{order} lastStatus "closed"'),)
+    assert rules["measures"].changes[0][2] == 'count 1, newest "2026" with newest "closed"'
+    assert rules["kinds"].changes == (
+        (target, 'count 2, kinds "a", kinds "b"', 'count 3, kinds "a", kinds "b" 2 times'),
+    )
+    claim = ("main|EMAIL#b@x|BUS", 'count 1, a claim with name "One"', 'count 1, a claim with name "Two"')
+    assert rules_of(explanation, 1)["byEmail"].changes == (claim,)
+    entries = [a.does for r in explanation.batches[0].requests for a in r.actions if a.role.kind == "entry"]
+    assert any('sort value "2026" → count 1, sort value "2026" with other attributes' in does for does in entries)
+
+
 def test_rank_publishes_nothing_on_the_items_that_name_its_boards() -> None:
     program = compiled(ROOT / "projections/rules/learning.yaml")
     course = {"PK": "COURSE#sql", "SK": "INFO", "leadId": "ann"}

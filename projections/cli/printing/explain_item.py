@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from projections.cli.printing.verify import difference
 from projections.engine.registry import LIVE
 from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemExplanation, Source
-from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.sources import difference_words
 from projections.inspect.explain.words import (
     encoded_words,
     group_version,
@@ -275,8 +275,8 @@ def _print_source(out: Console, one: Source) -> None:
         goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
         out.print(styled("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
     for given in one.contributions:
-        words = contribution_words(given.recorded)
-        should = "" if given.agrees else styled(", should be [bold]{}[/]", contribution_words(given.should))
+        words, wanted = difference_words(given.recorded, given.should)
+        should = "" if given.agrees else styled(", should be [bold]{}[/]", wanted)
         if given.excuse:
             should = styled(" [dim]({})[/]", given.excuse)
         color = "bold" if given.agrees else "bold red"

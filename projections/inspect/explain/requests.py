@@ -12,7 +12,7 @@ from typing import Any
 from projections.engine.delta import SETTLED
 from projections.engine.ledger_items import COUNT, KEPT
 from projections.engine.store import Delete, Image, Purpose, Update, Value
-from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.sources import difference_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Batch
@@ -167,8 +167,7 @@ def _entry(write: Update, before: Image) -> str:
         for target in sorted(olds.get(rule, {}).keys() | news.get(rule, {}).keys()):
             old, new = olds.get(rule, {}).get(target), news.get(rule, {}).get(target)
             if old != new:
-                gives = f"{contribution_words(old)} → {contribution_words(new)}"
-                words.append(f"{rule} to {encoded_words(target)}: {gives}")
+                words.append(f"{rule} to {encoded_words(target)}: {' → '.join(difference_words(old, new))}")
     return "; ".join(words) or f"contributes {'the same' if news else 'nothing'}; records its version"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from projections.engine.copies import copies_of
@@ -16,7 +17,7 @@ from projections.engine.registry import SHADOW
 from projections.engine.store import Image
 from projections.inspect.explain.matching import Verdict, verdict
 from projections.inspect.explain.words import encoded_words, short, value_words
-from projections.language.contribution import Contributed, Contributions
+from projections.language.contribution import Contributed, Evaluated
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import encode_key
@@ -26,7 +27,7 @@ from projections.language.ranks import RankRule
 from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule
 from projections.language.values import changed_attributes, number_text
 
-__all__ = ["Role", "RuleReport", "contribution_words", "source_report"]
+__all__ = ["Role", "RuleReport", "contribution_words", "difference_words", "source_report"]
 
 Role: TypeAlias = Literal["source", "target", "parent", "child"]
 Reasons: TypeAlias = Iterable[str]
@@ -107,11 +108,8 @@ def _none(rule: Rule, judged: Verdict) -> RuleReport:
 
 
 def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> RuleReport:
-    def of(item: Item | None) -> dict[str, Contributed]:
-        contributions: Contributions = program.contributions(item).contributions
-        return contributions.get(rule.name, {})
-
-    before, after = of(_of(rule, old)), of(_of(rule, new))
+    was, now = program.contributions(_of(rule, old)), program.contributions(_of(rule, new))
+    before, after = was.contributions.get(rule.name, {}), now.contributions.get(rule.name, {})
     judged = _verdict(program, rule, old, new)
     settles = record.expired and rule.expired == "keep" and before
     if isinstance(rule, RankRule):
@@ -120,17 +118,18 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
             (board, _score_words(old_scores.get(board)), _score_words(new_scores.get(board)))
             for board in sorted(old_scores.keys() | new_scores.keys())
         )
+        moved = {board for board, _, _ in changes if old_scores.get(board) != new_scores.get(board)}
     else:
         changes = tuple(
-            (target, contribution_words(before.get(target)), contribution_words(after.get(target)))
-            for target in sorted(before.keys() | after.keys())
+            (target, *_change_words(rule, target, was, now)) for target in sorted(before.keys() | after.keys())
         )
+        moved = {target for target, _, _ in changes if before.get(target) != after.get(target)}
     if before == after and not settles:
         if judged.bad or not after:
             return _none(rule, judged)
         what = "contributes the same as before: nothing to do"
         return RuleReport.of(rule, "source", "", what, (), changes)
-    changed = tuple(change for change in changes if change[1] != change[2] or settles)
+    changed = tuple(change for change in changes if change[0] in moved or settles)
     if settles:
         what = f"expired: its contribution to {_targets(changed)} stays (expired: keep)"
     elif not after:
@@ -160,8 +159,35 @@ def _targets(changes: Changes) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def contribution_words(contributed: Contributed | None) -> str:
-    """Return the contribution of a source to a target as text: `count 1, total 12.5`, or "nothing"."""
+def _change_words(rule: LedgerRule, target: str, was: Evaluated, now: Evaluated) -> tuple[str, str]:
+    """Return the contribution to a target before and after as text.
+
+    A member that both have is printed with the attributes that differ.
+    """
+    before, after = (one.contributions.get(rule.name, {}).get(target) for one in (was, now))
+    old_held, new_held = {}, {}
+    for member in (before or {}).get("+", {}).keys() & (after or {}).get("+", {}).keys():
+        old, new = (one.payloads.get((rule.name, target, member), {}) for one in (was, now))
+        if differing := sorted(changed_attributes(old, new)):
+            old_held[member], new_held[member] = _listed(old, differing), _listed(new, differing)
+    return contribution_words(before, old_held), contribution_words(after, new_held)
+
+
+def _listed(image: Image, names: Sequence[str]) -> str:
+    return short(", ".join(f"{name} {value_words(image.get(name), 30)}" for name in names), 160)
+
+
+def difference_words(one: Contributed | None, other: Contributed | None) -> tuple[str, str]:
+    """Return two contributions that differ, as text. If only attributes of members differ, the second says so."""
+    first, second = contribution_words(one), contribution_words(other)
+    return first, f"{second} with other attributes" if first == second else second
+
+
+def contribution_words(contributed: Contributed | None, held: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the contribution of a source to a target as text: `count 1, total 12.5`, or "nothing".
+
+    `held` has attributes to print after a member.
+    """
     if not contributed:
         return "nothing"
     words = []
@@ -169,11 +195,13 @@ def contribution_words(contributed: Contributed | None) -> str:
         if slot == "n":
             words.append(f"count {amount}")
         elif slot == "+":
-            words += [_member(member) for member in sorted(amount)]
+            words += [
+                _member(member) + (f" with {held[member]}" if member in held else "") for member in sorted(amount)
+            ]
         elif slot == "%":
-            for value in sorted(amount):
+            for value, number in sorted(amount.items()):
                 name, _, order = value.partition("|")
-                words.append(f"{name} {value_words(decode_order(order))}")
+                words.append(f"{name} {value_words(decode_order(order))}" + (f" {number} times" if number > 1 else ""))
         elif slot[0] == "=":
             values = f" over {contributed['#' + slot[1:]]}" if "#" + slot[1:] in contributed else ""
             words.append(f"{slot[1:]} {amount}{values}")
