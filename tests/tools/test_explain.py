@@ -409,7 +409,7 @@ def test_missing_variable_and_unmet_case_are_explained() -> None:
     )
     assert "neither holds of" in rules["ranked"].reasons[0]
     rules = rules_of(told(program, [record(100, None, {**task, "pinned": True})]))
-    assert rules["ranked"].reasons == ("it applies, but the item has no rank",)
+    assert rules["ranked"].reasons == ("the item has no rank",)
 
 
 ORDERED = """

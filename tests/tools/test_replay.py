@@ -258,6 +258,15 @@ def test_targets_that_do_not_exist_are_listed(run: Run) -> None:
     assert json.loads(out)["missingTargets"] == [target]
 
 
+def test_rules_that_apply_without_a_target_are_named_if_nothing_is_derived(run: Run, tmp_path: Path) -> None:
+    items = tmp_path / "items.json"
+    items.write_text('[{"PK": "USER#ada", "SK": "LIKE#POST#p1"}]')
+    _, out = run(items)
+    assert "Nothing was derived: no item has values of the rules that apply (engagement).\n" in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "likedBy 1 Like item: the item has no likedAt" in lines, "a rule of this list does not apply"
+
+
 def test_the_board_of_a_rank_needs_no_item(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "table: { key: [PK, SK] }\n"

@@ -158,8 +158,14 @@ def print_replay(
     if replay.after and not shown:
         silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
         modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
-        why = f"all rules are {modes}" if silent else "no rule applies to these events"
-        out.print(f"Nothing was derived: {why}.")
+        applied = dict.fromkeys(name for one in reports or _reports(replay, program) for name in _applied(one))
+        if silent:
+            why = f"all rules are {modes}"
+        elif applied:
+            why = f"no item has values of the rules that apply ({', '.join(applied)})"
+        else:
+            why = "no rule applies to these events"
+        out.print(styled("Nothing was derived: {}.", why))
     _print_problems(out, replay)
     for asking in asked:
         words = "".join(f" {name}={value}" for name, value in asking.parameters.items())

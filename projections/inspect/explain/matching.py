@@ -81,7 +81,7 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             if part == "where":
                 yield from _where(cases[number].where, resolve, prefix + "where: ")
             else:
-                yield f"{prefix}it applies, but {_lacking(_fields(cases[number].set.values()), resolve)}"
+                yield f"{prefix}{_lacking(_fields(cases[number].set.values()), resolve)}"
         case canonical.Compute(set=computed), ("set", str(attribute)):
             yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
         case canonical.Embed(attributes=attributes), ("attributes",):
