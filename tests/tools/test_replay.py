@@ -267,6 +267,13 @@ def test_rules_that_apply_without_a_target_are_named_if_nothing_is_derived(run: 
     assert "likedBy 1 Like item: the item has no likedAt" in lines, "a rule of this list does not apply"
 
 
+def test_attribute_with_nearly_the_name_of_match_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "items.json").write_text('[{"PK": "POST#p1", "SK": "METADATA", "entityType": "PostMeta"}]')
+    _, out = run(tmp_path / "items.json")
+    reason = 'match: EntityType is absent (the item has entityType); wanted: EntityType is "PostMeta"'
+    assert f"nearest is PostMeta: {reason}" in " ".join(out.split())
+
+
 def test_the_board_of_a_rank_needs_no_item(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "table: { key: [PK, SK] }\n"

@@ -5,7 +5,7 @@ The compiled rule decides, and names each of its parts that does not apply (`Ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from projections.errors import BadInput
@@ -19,6 +19,7 @@ from projections.language.keys import Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
+from projections.language.syntax import nearest
 from projections.language.templates import Field, Template
 from projections.language.values import shown
 
@@ -189,12 +190,18 @@ def _where(where: canonical.Pattern | None, resolve: Resolve, prefix: str) -> li
     return [prefix + reason for reason in unmet(Pattern.parse(where or {}), resolve)]
 
 
-def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:
-    """Yield the conditions of a pattern that do not hold, each with the item's value."""
+def unmet(pattern: Pattern, resolve: Resolve, attributes: Collection[str] = ()) -> Iterator[str]:
+    """Yield the conditions of a pattern that do not hold, each with the item's value.
+
+    An absent value is printed with the most similar of `attributes`, those that the item has.
+    """
     for condition in pattern.unmet(resolve):
         if isinstance(condition, Test):
             others = "".join(f"; {name} {_seen(resolve(name))}" for name in condition.names[1:])
-            yield f"{condition.name} {_seen(resolve(condition.name))}; wanted: {condition}{others}"
+            value = resolve(condition.name)
+            near = nearest(condition.name, set(attributes).difference(pattern.names)) if value is None else None
+            has = f" (the item has {near})" if near else ""
+            yield f"{condition.name} {_seen(value)}{has}; wanted: {condition}{others}"
         else:
             yield f"neither holds of {condition}: {_values(condition.names, resolve)}"
 

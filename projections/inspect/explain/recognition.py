@@ -59,7 +59,8 @@ def _misfits(entity: Entity, key: ItemKey, image: Image) -> Iterator[str]:
                 yield f'{name} is "{variables[name]}" in one part of the key and "{value}" in the other'
     if fits and entity.pattern is not None:
         values = values_to_recognise(Item(entity, key, variables, image))
-        yield from (f"match: {reason}" for reason in unmet(entity.pattern, values))
+        others = image.keys() - set(entity.schema.key_attributes)
+        yield from (f"match: {reason}" for reason in unmet(entity.pattern, values, others))
 
 
 def _hint(pattern: KeyPattern, text: str) -> str:
