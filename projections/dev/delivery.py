@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from projections.engine.records import Record
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Value
 from projections.inspect.diff.difference import Difference
@@ -13,7 +14,7 @@ from projections.inspect.explain.records import RecordReport
 from projections.language.facts import EVERY, Origin
 from projections.language.findings import Finding
 from projections.language.program import Program
-from projections.language.values import changed_attributes
+from projections.language.values import changed_attributes, same
 from projections.terminal import count
 
 __all__ = ["Delivery", "Reporter", "Totals", "Written", "due_to", "is_own"]
@@ -120,9 +121,12 @@ def due_to(program: Program, written: Mapping[str, Mapping[str, Origin]], report
     return tuple(name for name in program.rules if name in found)
 
 
-def is_own(program: Program, report: RecordReport) -> bool:
+def is_own(program: Program, report: RecordReport, recent: list[Written]) -> bool:
     """Return whether a record shows a write of ours: rules created the item, or only derived values changed and no rule
     corrects them.
+
+    A correction leaves the guard as it was, as an external write does. Its record is known by the values of one of the
+    `recent` writes of this session, which is then removed.
     """
     record = report.record
     if record is None or report.entity is None:
@@ -133,8 +137,22 @@ def is_own(program: Program, report: RecordReport) -> bool:
     if owned and guarded and record.old is None:
         return True  # even if other rules correct it, because they add attributes
     if any(rule.effect == "heals" for rule in report.rules):
-        return False
+        shown = next((one for one in recent if _shows(program, record, changed, one)), None)
+        if shown is not None:
+            recent.remove(shown)
+        return shown is not None
     if owned and guarded:
         return True
     derived = program.derived_attributes(report.entity)
     return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)
+
+
+def _shows(program: Program, record: Record, changed: Iterable[str], written: Written) -> bool:
+    """Return whether all changes of a record are values of a write."""
+    if written.key != record.key or written.deleted or record.new is None:
+        return False
+    names = [name for name in changed if not name.startswith(program.guard_prefix)]
+    return bool(names) and all(
+        same(record.new.get(name), written.set.get(name)) and (name in written.set or name in written.removed)
+        for name in names
+    )

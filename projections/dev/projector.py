@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.aws.connection import LEDGER, Live
 from projections.aws.wiring import THREADS
-from projections.dev.delivery import Delivery, Totals, due_to, is_own
+from projections.dev.delivery import Delivery, Totals, Written, due_to, is_own
 from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.rejections import Rejected
@@ -23,6 +23,9 @@ from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
 
 __all__ = ["Invocation", "Projector"]
+
+MOST_RECENT = 1000
+"""Writes of the session whose records are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Projector:
         self._live = live
         self._meter = Meter()
         self._rejected: list[Rejected] = []
+        self._recent: list[Written] = []
         self._freshness: Mapping[str, tuple[float, float]] = {}
         self.use(program, self.store_for(program))
 
@@ -111,7 +115,8 @@ class Projector:
         """Return what was written, rejected and spent since `before`, and add it to the totals."""
         found = (store or self.store).taken()
         writes, reads = self.spent()
-        found.records, found.own = records, [is_own(self.program, one) for one in records]
+        found.records, found.own = records, [is_own(self.program, one, self._recent) for one in records]
+        self._recent = [*self._recent, *found.written][-MOST_RECENT:]
         found.due = [
             due_to(self.program, self._origins, one) if own else ()
             for one, own in zip(found.records, found.own, strict=True)

@@ -25,7 +25,7 @@ from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretc
 from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.active_rules import ActiveRules
-from projections.dev.delivery import due_to, is_own
+from projections.dev.delivery import Written, due_to, is_own
 from projections.dev.followed import Followed
 from projections.dev.rules_file import RulesFile
 from projections.dev.watched import WatchedStore
@@ -581,8 +581,10 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
         }
         return record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables)))
 
+    recent: list[Written] = []
+
     def own(old: Image | None, new: Image | None) -> bool:
-        return is_own(known, report(old, new))
+        return is_own(known, report(old, new), recent)
 
     def due(old: Image | None, new: Image | None) -> tuple[str, ...]:
         return due_to(known, origins(known.typed), report(old, new))
@@ -594,7 +596,18 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     assert due(counted, None) == ("byId", "likes")
     assert own(None, copy)
     assert own(copy, counted)
-    assert not own(counted, {**counted, "likeCount": {"N": "9"}}), "that was somebody else, and is put right"
+    wrong = {**counted, "likeCount": {"N": "9"}}
+    assert not own(counted, wrong), "that was somebody else, and is put right"
+    assert not own(wrong, counted), "no such write is known"
+    key = ItemKey("main", "POST#1", "METADATA")
+    recent.append(Written(key, ("likes",), {"likeCount": {"N": "1"}}, (), False))
+    assert not own(wrong, {**counted, "title": {"S": "U"}}), "an external write changed more"
+    assert own(wrong, counted)
+    assert recent == [], "one write has one record"
+    assert due(wrong, counted) == ("likes",)
+    recent.append(Written(key, ("likes",), {}, ("likeCount",), False))
+    without = {name: value for name, value in counted.items() if name != "likeCount"}
+    assert own(wrong, without), "the correction removed the value"
     assert not own(copy, {**copy, "note": {"S": "mine"}})
     assert not own(None, meta)
 
