@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from projections.aws.streams import StreamGone, StreamReader
+from projections.aws.streams import StreamGone, StreamReader, is_dynamodb_local
 from projections.dev.active_rules import ActiveRules
 from projections.dev.delivery import Reporter, Totals
 from projections.dev.followed import Followed
@@ -98,8 +98,11 @@ class Session:
             latest=latest,
             rules=list(self._projector.program.rules),
         )
-        if any(":ddblocal:" in followed.reader.arn for followed in self._followed.values()):
-            units = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report the right numbers"
+        if any(is_dynamodb_local(followed.reader.arn) for followed in self._followed.values()):
+            units = (
+                "DynamoDB Local reports too few units for transactions, and only the minute of a change, so its age begins "
+                "when it was read; MiniStack and AWS report the right numbers"
+            )
             self._report.note(styled("[dim]{}[/]", units), "units", reason=units)
 
     def _loop(self) -> None:

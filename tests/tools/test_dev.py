@@ -28,6 +28,7 @@ from projections.dev.active_rules import ActiveRules
 from projections.dev.delivery import Written, due_to, is_own
 from projections.dev.followed import Followed
 from projections.dev.rules_file import RulesFile
+from projections.dev.target import stream_of
 from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
@@ -234,6 +235,25 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     third = told("--from", "now", "--ledger", f"{table.name}-other")
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 4}, "an empty ledger is filled by a backfill"
     assert [one["complete"] for one in third if one["event"] == "backfill"] == [True]
+
+
+def test_age_on_dynamodb_local_begins_when_the_change_is_read(dynamodb_local_url: str) -> None:
+    """It reports only the minute of a change; the test waits until the minute is at least 5 seconds old."""
+    table = Table(dynamodb_local_url)
+    table.create()
+    arn = stream_of(table.dynamodb, table.name)
+    reader = StreamReader(client("dynamodbstreams", dynamodb_local_url), arn)
+    stream = Followed(reader, latest=False, batch_size=10, on_failure=lambda discard: None)
+    stream.discover()
+    time.sleep(max(0.0, 5.0 - time.time() % 60))
+    before = time.time()
+    table.put("USER#b", "LIKE#POST#1")
+    wait_for(stream.poll, lambda: "no record")
+    after = time.time()
+    batch = stream.next_batch()
+    assert batch is not None
+    (record,) = batch.records
+    assert before <= record["dynamodb"]["ApproximateCreationDateTime"] <= after
 
 
 @pytest.mark.deep
