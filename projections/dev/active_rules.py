@@ -22,7 +22,7 @@ from projections.operations.backfill.backfill import Backfill, Done
 from projections.operations.backfill.progress import Progress, Run
 from projections.operations.backfill.runner import Runner
 from projections.operations.pacing import Pacer
-from projections.terminal import count, styled
+from projections.terminal import count, styled, units
 
 __all__ = ["ActiveRules"]
 
@@ -158,13 +158,15 @@ class ActiveRules:
         delivery = self._projector.delivery(before, store=store)
         read = backfill.report(run).get("items", Counter())["items"]
         self._report.note(
-            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')}, "
-            f"{delivery.write_units:g} write units, {time.monotonic() - started:.1f} s"
+            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')} and "
+            f"{count(delivery.ledger_writes, 'write')} to the ledger (its progress is recorded there), "
+            f"{units(delivery.write_units, 'write unit')}, {time.monotonic() - started:.1f} s"
             + ("" if run.done else styled(". [red]It is not complete.[/]")),
             "backfill",
             complete=run.done,
             read=read,
             writes=delivery.writes,
+            ledgerWrites=delivery.ledger_writes,
             writeUnits=delivery.write_units,
             failed=runner.failed,
         )

@@ -217,6 +217,8 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     first = told()
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 3}
     events = [one["event"] for one in first]
+    backfill = next(one for one in first if one["event"] == "backfill")
+    assert backfill["ledgerWrites"] > backfill["writes"], "its units are those of the ledger"
     assert events[:2] == ["created", "following"]
     assert events[-2:] == ["backfill", "ends"], "items older than the stream, after what the stream told"
     likes = [one for one in first if one["event"] == "record" and one["entity"] == "Like"]
@@ -410,7 +412,7 @@ def test_stopped_backfill_continues_in_the_next_session(
         first = CliRunner().invoke(cli, now, catch_exceptions=False)
     assert "the backfill is not complete; it continues in the next session" in first.output
     assert table.item("POST#1", "METADATA") == {}
-    assert "backfill: 2 items read, 1 write, " in CliRunner().invoke(cli, now, catch_exceptions=False).output
+    assert "backfill: 2 items read, 1 write and " in CliRunner().invoke(cli, now, catch_exceptions=False).output
     assert table.item("POST#1", "METADATA") == {"likeCount": 1}
 
 

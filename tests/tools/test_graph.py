@@ -22,6 +22,8 @@ from projections.inspect.graph.layers import Edge, layered
 from projections.inspect.graph.layout import Box, Layout, layout_of
 from projections.inspect.graph.model import COLOURS
 from projections.inspect.graph.ordering import crossings, order
+from projections.inspect.graph.panels import panels
+from projections.language.findings import Finding
 from projections.language.loader import load, loads
 from projections.language.models import KINDS
 from projections.language.review import reviewed
@@ -340,6 +342,14 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(path: Path) -> No
     assert len(set(reader.ids)) == len(reader.ids)
     assert re.search(r"https?://|@import|url\((?!#)", text) is None
     assert "<!--" not in text.replace("<!doctype", "")
+
+
+def test_the_overview_counts_the_findings_of_rules() -> None:
+    found = Finding("warning", "hot-partition", "rules.yaml", 1, 1, "projections.likedBy", "likedBy", "reason", "")
+    rules = load(ROOT / "projections/rules/social.yaml")
+    assert '<p class="quiet">1 more finding in the marked rules.</p>' in panels(graph_of(rules, "social", [found]))
+    two = panels(graph_of(rules, "social", [found, found]))
+    assert "2 more findings in the marked rules." in two
 
 
 def test_texts_of_a_rule_file_are_escaped_on_the_page() -> None:

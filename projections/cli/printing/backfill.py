@@ -43,7 +43,7 @@ OF_RULES = {
     "changed": "{:,} changed",
     "written": "{:,} written",
     "deleted": "{:,} deleted",
-    "retired": "the rule's attributes removed from {:,} items",
+    "retired": "the rule's attributes removed from {items}",
     "withheld": "{:,} not deleted",
 }
 """What is counted by rule, as `<what>|<rule>`."""
@@ -178,7 +178,8 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
         return code
     _print(states, phases, dry=True)
     if total["publishable"]:
-        print_line(f"at most {total['publishable']:,} values of filling rules would be published, and items created")
+        values = count(total["publishable"], "value")
+        print_line(f"at most {values} of filling rules would be published, and items created")
     writes, reads = count(total["write units"], "write unit"), count(total["read units"], "read unit")
     print_line(f"about {writes} and {reads}; nothing was written")
     _print_application_values(backfill)
@@ -238,7 +239,11 @@ def _print(states: Mapping[str, str], phases: Mapping[str, Counter[str]], *, dry
         by_rule = _by_rule(counts)
         width = max(map(len, by_rule), default=0)
         for rule, counted in by_rule.items():
-            done = [words.format(counted[what]) for what, words in OF_RULES.items() if what in counted]
+            done = [
+                words.format(counted[what], items=count(counted[what], "item"))
+                for what, words in OF_RULES.items()
+                if what in counted
+            ]
             print_line(f"{'':<8} {rule:<{width}}  {', '.join(done)}")
     for state in sorted(set(states.values())):
         print_line(f"{state:<8} {', '.join(sorted(name for name, one in states.items() if one == state))}")

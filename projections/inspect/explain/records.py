@@ -103,7 +103,7 @@ def _as_target(
             yield from _pull(program, rule, old, new)
             return
         case LedgerRule():
-            what = "publishes the values of the ledger again, regardless of the guard"
+            what = "compares its attributes with the ledger, and corrects them if they differ"
         case GuardedCopyRule():
             what = "compares the copy with its source"
         case _:

@@ -52,7 +52,7 @@ def _overview(graph: Graph) -> str:
     findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
     more = len(found) - len(graph.findings)
     if more:
-        findings += f'<p class="quiet">{more} more in the marked rules.</p>'
+        findings += f'<p class="quiet">{more} more {"finding" if more == 1 else "findings"} in the marked rules.</p>'
     return (
         '<section class="detail" id="overview" aria-labelledby="overview-title">'
         '<h2 id="overview-title">Rules</h2>'
