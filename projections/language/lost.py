@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 from projections.language.mistakes import Mistake
 from projections.language.models import KINDS, Rules
 from projections.language.pruning import SECTIONS, entities_of, entities_read
+from projections.language.source import Repeated
 
 __all__ = ["NOTHING", "Dependence", "Lost", "LostRule"]
 
@@ -64,6 +65,7 @@ class Lost:
         """Return the parts of the data that have these mistakes, and the parts that need them."""
         named: dict[str, set[str]] = {section: set() for section in SECTIONS}
         everything = False
+        mistakes = list(mistakes)
         for path in (path for mistake in mistakes for path in (mistake.path, *mistake.others)):
             section = str(path[0]) if path else ""
             if section in named and len(path) > 1:
@@ -78,6 +80,13 @@ class Lost:
             _lost_rule(name, rule, _entries(data, "entities"))
             for name, rule in projections.items()
             if name in named["projections"] or not lost.isdisjoint(entity for _, entity in entities_of(rule))
+        ]
+        rules += [  # of two rules of one name, the data has the first only
+            LostRule(str(mistake.path[1]), None, None, None)
+            for mistake in mistakes
+            if mistake.path[:1] == ("projections",)
+            and isinstance(mistake.path[-1], Repeated)
+            and len(mistake.path) == 2
         ]
         return cls(
             rules=tuple(rules),

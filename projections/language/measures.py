@@ -94,10 +94,10 @@ def _short(text: str, errors: list[LanguageError]) -> _Found | None:
     call = _CALL.fullmatch(text)
     if call is None:
         function = text.partition("(")[0].strip()
-        cut = "(" in text and ")" not in text and function in (*ROUNDED, *PICKED)
-        hint = (
-            f'the parenthesis is not closed: inside {{ }}, quote a measure with a comma, "{text}, …)"; ' if cut else ""
-        )
+        hint = ""
+        if "(" in text and ")" not in text and function in FUNCTIONS:
+            write = f"{text.strip()}, by)" if function in PICKED and "," not in text else f"{text.strip()})"
+            hint = f"the parenthesis is not closed: write {write}; "
         errors.append(LanguageError(f"{hint}a measure is {_FORMS}", 0))
         return None
     function, inner = call[1], call[2]

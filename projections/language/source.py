@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from projections.errors import ProjectionsError
 from projections.language.mistakes import Location, Mistake
 
-__all__ = ["Source", "UnreadableError", "read"]
+__all__ = ["Repeated", "Source", "UnreadableError", "read"]
 
 _MOST_NODES = 50_000  # aliases of aliases can expand to billions
 _DEEPEST = 60
@@ -127,7 +127,9 @@ def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     message = "not YAML: " + ", ".join(part for part in (error.context, error.problem) if part)
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
-    if re.search(r"[^\"'{ ]\{\w", written):
+    if "'\\t'" in message:
+        message += " (use spaces)"
+    elif re.search(r"[^\"'{ ]\{\w", written):
         message += ' (templates need quotes: "USER#{userId}")'
     elif "'\\t'" in message:
         message += " (indent with spaces, not tabs)"
@@ -232,12 +234,12 @@ class _Reading:
 
     def _report_at(self, key: Node, path: Location, message: str) -> None:
         """Report a mistake at the second of two entries of one name, to which no path leads."""
-        place = (*path[:-1], _Second(str(path[-1])))
+        place = (*path[:-1], Repeated(str(path[-1])))
         self.source._keys[place] = self.source._values[place] = key
         self.source.mistakes.append(Mistake(place, message, at_key=True))
 
 
-class _Second(str):
+class Repeated(str):
     """The name of a repeated entry: the same text as the first, but another place."""
 
     __slots__ = ()

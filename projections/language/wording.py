@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
@@ -50,13 +51,15 @@ def mistakes_in(error: ValidationError, data: Any) -> list[Mistake]:
         path = path[:-1] if at_key else path
         context = detail.get("ctx", {})
         if "mistakes" in context:
+            comma = ". Inside { }, quote a value with a comma" if _is_cut(data, path) else ""
             found += [
-                Mistake((*path, *inner.path), inner.message, inner.offset, inner.at_key)
+                Mistake((*path, *inner.path), inner.message + comma, inner.offset, inner.at_key)
                 for inner in context["mistakes"]
             ]
         elif detail["type"] == "missing":
             if path[:-1] not in unknown and (names := missing.pop(path[:-1], [])):
-                found.append(Mistake(path[:-1], f"needs {_listed(names)}", at_key=True))
+                example = _match(data, path[1]) if path[:1] == ("projections",) and "match" in names else ""
+                found.append(Mistake(path[:-1], f"needs {_listed(names)}{example}", at_key=True))
         elif detail["type"] == "extra_forbidden":
             found.append(Mistake(path, _unknown(path, data, missing.pop(path[:-1], [])), at_key=True))
         else:
@@ -100,6 +103,36 @@ def _unknown(path: Location, data: Any, missing: list[str]) -> str:
     cut = data[path[-1]] is None and any(sign in str(path[-1]) for sign in "()")
     comma = ". Inside { }, a comma ends a value that has no quotes" if cut else ""
     return f"unknown: expected {', '.join(known)}{needs}{comma}"
+
+
+def _is_cut(data: Any, path: Location) -> bool:
+    """Return whether a text is the part of a value before a comma in `{ }`: the next name closes its parenthesis."""
+    for step in path[:-1]:
+        data = (
+            data.get(step)
+            if isinstance(data, dict)
+            else data[step]
+            if isinstance(data, list) and isinstance(step, int)
+            else None
+        )
+    if not isinstance(data, dict):
+        return False
+    names = list(data)
+    after = names[names.index(path[-1]) + 1 :] if path[-1] in data else []
+    text = data.get(path[-1])
+    opened = isinstance(text, str) and text.count("(") > text.count(")")
+    return opened and bool(after) and data[after[0]] is None and ")" in str(after[0])
+
+
+def _match(data: Any, rule: str | int) -> str:
+    """Return an example of the `match` of an embed: the variables of its parent's key. Empty if the parent is unknown."""
+    entities, source = data.get("entities"), data["projections"][rule].get("from")
+    parent = entities.get(source) if isinstance(entities, dict) and isinstance(source, str) else None
+    key = parent.get("key") if isinstance(parent, dict) else None
+    texts = [text for text in key.values() if isinstance(text, str)] if isinstance(key, dict) else []
+    names = dict.fromkeys(name for text in texts for name in re.findall(r"\{(\w+)\*?\}", text))
+    pairs = ", ".join(f'{name}: "{{{name}}}"' for name in names)
+    return f", such as match: {{{pairs}}}" if pairs else ""
 
 
 def _listed(names: list[str]) -> str:

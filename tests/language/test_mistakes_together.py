@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from breaking import Broken, broken
 
+from projections.errors import RulesError
 from projections.language.findings import KINDS, Finding
+from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.source import read
 
@@ -138,6 +140,35 @@ def test_an_unknown_name_beside_a_missing_one_is_one_message() -> None:
 def test_a_comma_that_ends_a_value_without_quotes_is_explained() -> None:
     *_, last = messages("  r: {from: Post, compute: {set: {free: 1}, coalesce(held, 0)}}\n")
     assert last.endswith("Inside { }, a comma ends a value that has no quotes")
+
+
+def test_a_parenthesis_that_is_not_closed_is_written_out() -> None:
+    text = "  r:\n    from: Post\n    aggregate:\n      into: Meta\n      set:\n        spent: sum(price\n"
+    (one,) = messages(text)
+    assert "the parenthesis is not closed: write sum(price); " in one
+    assert "comma" not in one
+    found = messages("  r: {from: Post, aggregate: {into: Meta, set: {stars: avg(stars, 2)}}}\n")
+    assert [("a comma ends a value that has no quotes" in one) for one in found] == [False, True]
+
+
+def test_an_embed_without_match_has_an_example_with_the_key_of_its_parent() -> None:
+    (one,) = messages("  r: {from: User, embed: {into: Post, attributes: [name]}}\n")
+    assert one == 'projections.r.embed: needs `match`, such as match: {user: "{user}"}'
+    first, *_ = messages("  r: {from: Usr, embed: {into: Post, attributes: [name]}}\n")
+    assert "such as" not in first
+
+
+def test_a_rule_of_a_repeated_name_may_create_items() -> None:
+    found = messages("  meta: {from: Post, bind: {tag: '{topic}'}, aggregate: {into: New, set: {n: count}}}\n", NEW)
+    assert found == ["projections.meta: is defined twice, first on line 9"]
+
+
+NEW = BASE.replace("projections:", '  New:  {key: {PK: "NEW#{tag}", SK: STATS}, derived: true}\nprojections:')
+
+
+def test_a_tab_is_explained() -> None:
+    with pytest.raises(RulesError, match=r"cannot start any token \(use spaces\)"):
+        loads("table:\n\tkey: [PK]\n")
 
 
 HOT = "  hot: {from: Post, index: {GSI1PK: ALL, GSI1SK: '{post}'}}\n"
