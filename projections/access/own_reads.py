@@ -29,6 +29,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
 from projections.access.steps import MOST_TOGETHER, GroupReads, Needed, Steps, again
+from projections.access.traced import Traced
 from projections.engine.application import ApplicationItems
 from projections.engine.delta import WIDE, generation_of
 from projections.engine.groups import Group
@@ -39,6 +40,7 @@ from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput, UsageError
 from projections.language.contribution import Contributed
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program, writing
@@ -121,19 +123,20 @@ def _read(
     for rule in rules:
         if image is not None and (recognised is None or rule.into is not recognised.entity):
             continue
+        images = [image, *_images_of(program, rule, own, stored)]
         if not isinstance(rule, LedgerRule):
-            uncorrected |= dict.fromkeys(rule.owned(image), f"{rule.name} is a rule of the kind {rule.kind}")
+            uncorrected |= dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
             continue
         target = (rule.name, text)
         reason = _reason(program, rule, registry, groups[target], [one.of(target) for one in sources], sources)
         if reason is not None:
-            uncorrected |= dict.fromkeys(rule.owned(image), reason)
+            uncorrected |= dict.fromkeys(rule.owned(*images), reason)
             continue
         totals = _totals(groups[target], [one.of(target) for one in sources])
         numbers[rule.name] = totals.n
         if image is None and totals.n > 0 and rule.creates and not rule.claimed:
             created = {**rule.into.schema.wire(key), **rule.created_with}
-        found, left = _values(rule, totals, image)
+        found, left = _values(rule, totals, images)
         values |= found
         uncorrected |= left
     if image is None and not created:
@@ -146,7 +149,7 @@ def _read(
         group = groups[rule.name, text]
         if rule not in first or group.withheld:
             continue  # it has published meanwhile, or publishes nothing
-        found, left = _values(rule, group.totals, image)
+        found, left = _values(rule, group.totals, [image])
         if group.totals.n == 0:
             found, left = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
         shown |= {name: value for name, value in found.items() if value is not None}
@@ -155,7 +158,41 @@ def _read(
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
-    return OwnRead(shown, tuple(sorted(values)), uncorrected), first
+    later = _set_later(program, key, image, shown, registry)
+    return OwnRead(shown, tuple(sorted(values)), {**later, **uncorrected}), first
+
+
+def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
+    """Return the own items that a rule reads."""
+    items = [program.recognise(one, stored[one]) for one in own if one in stored]
+    return [item.image for item in items if item is not None and item.entity in rule.sources]
+
+
+def _set_later(
+    program: Program, key: ItemKey, image: Image | None, shown: Image, registry: RegistrySnapshot | None
+) -> Mapping[str, str]:
+    """Return the attributes that other rules set on the item as soon as they see it as it is read, with the reason."""
+    item = program.recognise(key, shown)
+    if item is None or registry is None:
+        return {}
+    found: dict[str, str] = {}
+    write, _ = index_write(program, item)
+    for rule in program.item_rules.get(item.entity.name, ()) if write is not None else ():
+        assert write is not None
+        found |= {name: f"{rule.name} sets it from the item" for name in rule.owned() if name in write.values}
+    guards = Guards(program, registry.ledger)
+    for embed in program.embeds_into.get(item.entity.name, ()):
+        if guards.read(embed.name, key, image) is None and _refers(embed, item):
+            found |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
+    return found
+
+
+def _refers(rule: EmbedRule, child: Item) -> bool:
+    """Return whether an item references a parent, whether that exists or not."""
+    with suppress(BadInput):
+        found = rule.references(child) if isinstance(rule, ListEmbedRule) else rule.reference(child)
+        return found is not None
+    return False
 
 
 def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> list[Rule]:
@@ -192,18 +229,6 @@ def _first_values(
     ]
 
 
-class _Traced(dict[str, Value]):
-    """An image that remembers the names of the attributes that were read."""
-
-    def __init__(self, image: Image) -> None:
-        super().__init__(image)
-        self.names: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.names.add(name.split(".", 1)[0])
-        return super().get(name, default)
-
-
 def _contributed(
     program: Program, key: ItemKey, image: Image | None
 ) -> tuple[Mapping[str, Mapping[str, Contributed]], Mapping[str, str]]:
@@ -227,7 +252,7 @@ def _contributed(
         return {}, unknown
     received = _received(program, item)
     for rule in program.ledger_rules.get(item.entity.name, ()) if received else ():
-        traced = _Traced(item.image)
+        traced = Traced(item.image)
         with suppress(BadInput):
             rule.contributions(Item(item.entity, key, item.variables, traced))
         for name in sorted(traced.names & received.keys()):
@@ -294,11 +319,11 @@ def _totals(group: Group, amounts: Sequence[tuple[Contributed, Contributed]]) ->
 
 
 def _values(
-    rule: LedgerRule, totals: Totals, image: Image | None
+    rule: LedgerRule, totals: Totals, images: Sequence[Image | None]
 ) -> tuple[Mapping[str, Value | None], Mapping[str, str]]:
     """Return the corrected attributes of a rule, and the reasons for the others."""
     if not isinstance(rule, AggregateRule):
-        return {}, dict.fromkeys(rule.owned(image), f"{rule.name} is a rule of the kind {rule.kind}")
+        return {}, dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
     some = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
     others = {
         measure.name: f"{measure.function} depends on the values of other items"

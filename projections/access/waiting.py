@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from projections.access.steps import GroupReads, Needed, Steps, again
+from projections.access.traced import Traced
 from projections.engine.application import ApplicationItems
 from projections.engine.delta import unstamped
 from projections.engine.guards import Guards
@@ -33,7 +34,7 @@ from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
 from projections.language.entity import Entity, Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program, writing
-from projections.language.rules import LIST_BYTES, GuardedCopyRule, LedgerRule
+from projections.language.rules import LIST_BYTES, GuardedCopyRule, LedgerRule, Rule
 from projections.language.sizes import size
 from projections.language.values import same
 
@@ -87,8 +88,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     entities = program.entities_at(key)
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
-        known = registry.active.get(rule.name)
-        if (known is None or known.fingerprint != rule.fingerprint) and not registry.is_provisional(rule):
+        if not _is_active(registry, rule) and not registry.is_provisional(rule):
             found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule) and not any(rule.into in program.entities_at(child) for child in children):
             found.not_covered[rule.name] = None
@@ -96,7 +96,10 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         return found.look()
 
     evaluated = program.contributions(item)
+    writes = {rule.name for rule in rules}  # a shadow rule writes nothing
     for name, reason in evaluated.problems:
+        if name not in writes:
+            continue
         found.quarantined[f"{name}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, found)
@@ -104,9 +107,9 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     if item is not None:
         _compare_item(program, item, found)
         _compare_received(program, registry, guards, item, found)
-    _compare_left(program, entities, item, image, found)
+    _compare_left(program, guards, entities, key, item, image, found)
     copies = _copies(program, key, item, found)
-    parents = _parents(program, item, found)
+    parents = _parents(program, registry, guards, item, found)
     if found.missing or found.unknown:
         return found.look()
 
@@ -115,7 +118,8 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         reads = GroupReads(program, targets)
         groups = reads.groups((yield from again(reads, [], together=False)))
     places = [decode_key(target) for _, target in targets]
-    wanted = dict.fromkeys([*places, *copies, *children, *(parent for _, parent in parents)])
+    wanted = dict.fromkeys([*places, *(copy.key for copy in copies), *children])
+    wanted |= dict.fromkeys(parent for _, keys in parents for parent in keys)
     shown = (yield Needed(list(wanted))) if wanted else {}
     for name, target in targets:
         rule, place, group = program.recorded[name], decode_key(target), groups[name, target]
@@ -129,12 +133,15 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         for rule in rules:
             if isinstance(rule, EmbedRule) and rule.into in program.entities_at(place):
                 _compare_child(program, guards, rule, key, item, place, shown.get(place), found)
-    for rule, place in parents:
-        stored = shown.get(place)
-        parent = program.recognise(place, stored) if stored is not None else None
-        _compare_child(program, guards, rule, place, parent, key, image, found)
-    for place, (name, expected) in copies.items():
-        _compare_copy(program, guards, program.guarded_copies[name], key, place, expected, shown.get(place), found)
+    for rule, keys in parents if item is not None else ():
+        known = {place: program.recognise(place, shown[place]) for place in keys if place in shown}
+        if isinstance(rule, ListEmbedRule):
+            _compare_list(guards, rule, item, known, found)
+            continue
+        for place in keys:
+            _compare_child(program, guards, rule, place, known.get(place), key, image, found)
+    for copy in copies:
+        _compare_copy(program, guards, copy, key, shown.get(copy.key), found)
     return found.look()
 
 
@@ -195,31 +202,49 @@ def _compare_item(program: Program, item: Item, found: _Found) -> None:
 
 def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, found: _Found) -> None:
     """Name the rules that publish to the item and have not done so since it appeared."""
-    for rule in writing(program.ledger_rules_into.get(item.entity.name, ())):
-        if rule.claimed or registry.state(rule) != LIVE:
+    for rule in writing(program.rules.values()):
+        if rule.into is not item.entity or not isinstance(rule, LedgerRule | GuardedCopyRule) or not rule.writes_items:
             continue
-        if guards.read(rule.name, item.key, item.image) is None:
+        if not isinstance(rule, LedgerRule) or rule.claimed or registry.state(rule) != LIVE:
+            found.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
+        elif guards.read(rule.name, item.key, item.image) is None:
             found.missing[f"{rule.name}: its values of the item are not set yet"] = None
 
 
 def _compare_left(
-    program: Program, entities: Sequence[Entity], item: Item | None, image: Image | None, found: _Found
+    program: Program,
+    guards: Guards,
+    entities: Sequence[Entity],
+    key: ItemKey,
+    item: Item | None,
+    image: Image | None,
+    found: _Found,
 ) -> None:
-    """Name the rules of entities of which the item is not whose attributes it has. They may be the application's."""
+    """Name the rules that write to other entities under this key, if the item still has their guard or attributes."""
+    if image is None:
+        return
     here = program.derived_attributes(item.entity.name) if item is not None else frozenset[str]()
-    for entity in entities:
-        if image is None or (item is not None and entity is item.entity):
+    for rule in writing(program.rules.values()):
+        if rule.into not in entities or (item is not None and rule.into is item.entity):
             continue
-        for rule in program.item_rules.get(entity.name, ()):
-            if any(name in image and name not in here for name in rule.owned()):
-                found.not_covered[rule.name] = None
+        if rule.has_guard:
+            left = guards.read(rule.name, key, image) is not None
+        else:
+            left = rule.writes_items and any(name in image and name not in here for name in rule.owned())
+        if left:
+            found.not_covered[rule.name] = None
 
 
-def _parents(program: Program, item: Item | None, found: _Found) -> list[tuple[EmbedRule, ItemKey]]:
-    """Return the parents that the item references, each with the rule that embeds its attributes."""
-    parents: list[tuple[EmbedRule, ItemKey]] = []
+def _parents(
+    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item | None, found: _Found
+) -> list[tuple[EmbedRule, list[ItemKey]]]:
+    """Return the rules that embed attributes in the item, each with the parents that the item references."""
+    parents: list[tuple[EmbedRule, list[ItemKey]]] = []
     for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
         assert item is not None
+        if not _is_active(registry, rule):
+            found.not_covered[rule.name] = None
+            continue
         try:
             if isinstance(rule, ListEmbedRule):
                 references = rule.references(item)
@@ -231,35 +256,55 @@ def _parents(program: Program, item: Item | None, found: _Found) -> list[tuple[E
             found.quarantined[f"{rule.name}: {problem}"] = None
             continue
         if keys is not None:
-            parents += [(rule, key) for key in keys]
-        elif rule.on_delete != "keep" and any(name in item.image for name in rule.owned()):
+            parents.append((rule, keys))
+        elif rule.on_delete == "keep" and guards.name(rule.name) not in item.image:
+            continue  # these values are not the rule's
+        elif any(name in item.image for name in rule.owned()):
             found.missing[f"{rule.name}: its values of the item are not removed yet"] = None
     return parents
 
 
-def _copies(
-    program: Program, key: ItemKey, item: Item | None, found: _Found
-) -> dict[ItemKey, tuple[str, Image | None]]:
-    """Return the keys of guarded copies with the rule and the attributes that they should have; None for no copy."""
-    copies: dict[ItemKey, tuple[str, Image | None]] = {}
+def _is_active(registry: RegistrySnapshot, rule: Rule) -> bool:
+    known = registry.active.get(rule.name)
+    return known is not None and known.fingerprint == rule.fingerprint
+
+
+class _Copy(NamedTuple):
+    """A copy that the item has, or may have had: then without attributes."""
+
+    rule: GuardedCopyRule
+    key: ItemKey
+    attributes: Image | None
+
+
+def _copies(program: Program, key: ItemKey, item: Item | None, found: _Found) -> list[_Copy]:
+    """Return the guarded copies that the item has, and those that it may have had."""
+    copies: list[_Copy] = []
     for entity in program.entities_at(key):
-        now = item if item is not None and item.entity is entity else None
-        bare = Item(entity, key, _variables(entity, key), dict(program.tables[key.table].wire(key)))
         for rule in program.copy_rules.get(entity.name, ()):
-            try:  # the keys that follow from the key of the source: there can be no others
-                places = list(replace(rule, where=None, templates=(), pick=lambda resolve: {}).copies(bare))
-            except BadInput:
-                places = []
-            if not places:
-                found.not_covered[rule.name] = None
-            copies |= dict.fromkeys(places, (rule.name, None))
+            expected: Mapping[ItemKey, Image] = {}
             try:
-                expected = rule.copies(now) if now is not None else {}
+                expected = rule.copies(item) if item is not None and item.entity is entity else {}
             except BadInput as problem:
                 found.quarantined[f"{rule.name}: {problem}"] = None
-                continue
-            copies |= {place: (rule.name, attributes) for place, attributes in expected.items()}
+            former = _fixed_copies(program, rule, key)
+            if not former:
+                found.not_covered[rule.name] = None
+            copies += [_Copy(rule, place, expected.get(place)) for place in dict.fromkeys([*former, *expected])]
     return copies
+
+
+def _fixed_copies(program: Program, rule: GuardedCopyRule, key: ItemKey) -> list[ItemKey]:
+    """Return the keys of an item's copies that follow from its own key; none if they also depend on attributes."""
+    variables = _variables(rule.source, key)
+    image = Traced(program.tables[key.table].wire(key))
+    try:
+        places = replace(rule, where=None, templates=(), pick=lambda resolve: {}).copies(
+            Item(rule.source, key, variables, image)
+        )
+    except BadInput:
+        return []
+    return list(places) if image.names <= variables.keys() | set(rule.source.schema.key_attributes) else []
 
 
 def _variables(entity: Entity, key: ItemKey) -> Mapping[str, str]:
@@ -274,8 +319,7 @@ def _compare_target(
     program: Program, guards: Guards, rule: LedgerRule, key: ItemKey, image: Image | None, at: str, found: _Found
 ) -> None:
     """Compare the guard of a target with its group."""
-    nowhere = cast("Any", None)  # nothing is read or written
-    if not ApplicationItems(program, nowhere, guards).is_of(rule.into, key, image):
+    if not _items(program, guards).is_of(rule.into, key, image):
         if image is not None and rule.creates:
             found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
         elif rule.creates:
@@ -330,6 +374,18 @@ def _compare_child(
         found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
 
 
+def _compare_list(
+    guards: Guards, rule: ListEmbedRule, child: Item, parents: Mapping[ItemKey, Item | None], found: _Found
+) -> None:
+    """Compare the list of the item with what all its parents give it."""
+    references = rule.references(child) or []
+    given = [rule.given(child, one, parents.get(one.key) if one.key is not None else None) for one in references]
+    value, _ = rule.listed(references, given)
+    guard = guards.read(rule.name, child.key, child.image)
+    if guard is None or not same(child.image.get(rule.list_name), value):
+        found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
+
+
 def _lists(
     rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
 ) -> bool:
@@ -363,25 +419,20 @@ def _may_be_cut(
 
 
 def _compare_copy(
-    program: Program,
-    guards: Guards,
-    rule: GuardedCopyRule,
-    source: ItemKey,
-    key: ItemKey,
-    expected: Image | None,
-    image: Image | None,
-    found: _Found,
+    program: Program, guards: Guards, copy: _Copy, source: ItemKey, image: Image | None, found: _Found
 ) -> None:
     """Compare a guarded copy with its source."""
-    guard = guards.read(rule.name, key, image)
-    ours = guard is not None and guard.by == encode_key(source) and guard.n != 0
+    rule, key, expected = copy
+    ours = _is_copy_of(guards, rule, source, key, image)
     if expected is None:
         if ours:
             found.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
         return
-    if image is not None and not ours and guard is None and not program.recognise(key, image):
-        found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
-        return
+    if image is not None and not _items(program, guards).may_write(rule, rule.into, key, image):
+        if not any(_is_copy_of(guards, other, source, key, image) for other in program.guarded_copies.values()):
+            found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            return
+        ours = False  # the key becomes free when another rule removes its copy
     attributes = image or {}
     wanted: dict[str, Value | None] = dict(expected)
     if not rule.copies_all:
@@ -390,6 +441,16 @@ def _compare_copy(
         found.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
     if not ours or any(not same(attributes.get(name), value) for name, value in wanted.items()):
         found.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
+
+
+def _is_copy_of(guards: Guards, rule: GuardedCopyRule, source: ItemKey, key: ItemKey, image: Image | None) -> bool:
+    """Return whether an item has the guard of a rule's copy of this source."""
+    guard = guards.read(rule.name, key, image)
+    return guard is not None and guard.by == encode_key(source) and guard.n != 0
+
+
+def _items(program: Program, guards: Guards) -> ApplicationItems:
+    return ApplicationItems(program, cast("Any", None), guards)  # nothing is read or written
 
 
 def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
