@@ -51,7 +51,8 @@ class ReadItem(dict[str, Any]):
     """An item without guards. A dictionary, with two attributes about the read of own writes.
 
     `corrected` names the attributes that include the caller's own writes. `uncorrected` names the others that these writes
-    may change, with the reason: they are as they are stored.
+    may change, with the reason: they are as they are stored. Both are about one step: a rule that reads what another rule
+    writes to a third item is not followed.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Waited:
     - `stopped`: Lambda does not read the stream. Only with `aws_lambda` and `function`.
     - `unknown`: the ledger does not show it. `reasons` has why.
 
-    `not_covered` names rules of this item of which the answer says nothing: those that embed it in children that `wait` was
-    not given, for example.
+    `not_covered` names rules of this item whose targets may not show it although the state is `reached`: those that embed it
+    in children that `wait` was not given, or copy it under a key that depends on its attributes, for example.
     """
 
     state: WaitState
@@ -134,11 +135,12 @@ class ItemReader:
     def wait(self, source: Key, timeout: float = 5.0, *, children: Iterable[Key] = ()) -> Waited:
         """Wait until the targets of a source item show it as it is, at most `timeout` seconds, and return how this ended.
 
-        Call it after a write. It covers the rules that read the item: not rules that read what these write, and not the lag
-        of indexes. Of the children that embed the item, it covers those in `children`. It looks at least once. Each look
-        takes up to four requests. An item that does not exist contributes nothing: a mistyped key is `reached` as a deleted
-        item is. With a timeout of 0 it looks once; otherwise no request begins after the timeout. A
-        failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
+        Call it after a write. It covers the rules that read the item, and what it gets from its parents: not rules that read
+        what these write, and not the lag of indexes. Of the children that embed the item, it covers those in `children`.
+        Rules in `not_covered` of the answer are not covered. It looks at least once. Each look takes up to four requests. An
+        item that does not exist contributes nothing: a mistyped key is `reached` as a deleted item is. With a timeout of 0
+        it looks once; otherwise no request begins after the timeout. A failure that may pass is no end of the
+        wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")
         _check_timeout(timeout)

@@ -18,11 +18,13 @@ rules that have no guard on an item that exists, such as one that the applicatio
 
 A source item may have an attribute that another rule sets from other items. The rules that read it are not corrected,
 because its next value is unknown. Attributes that rules compute from the source item itself are known.
+
+What rules set on the item that is read, from its own attributes or from its parents, is named if it is not as they set it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -41,7 +43,7 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput, UsageError
 from projections.language.contribution import Contributed
 from projections.language.embeds import EmbedRule, ListEmbedRule
-from projections.language.entity import Item
+from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
 from projections.language.program import Program, writing
 from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
@@ -158,8 +160,8 @@ def _read(
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
-    later = _set_later(program, key, image, shown, registry)
-    return OwnRead(shown, tuple(sorted(values)), {**later, **uncorrected}), first
+    uncorrected = {**_set_later(program, key, image, shown, registry, uncorrected), **uncorrected}
+    return OwnRead(shown, tuple(sorted(values)), uncorrected), first
 
 
 def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
@@ -169,22 +171,28 @@ def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Map
 
 
 def _set_later(
-    program: Program, key: ItemKey, image: Image | None, shown: Image, registry: RegistrySnapshot | None
+    program: Program,
+    key: ItemKey,
+    image: Image | None,
+    shown: Image,
+    registry: RegistrySnapshot | None,
+    uncorrected: Collection[str],
 ) -> Mapping[str, str]:
     """Return the attributes that other rules set on the item as soon as they see it as it is read, with the reason."""
     item = program.recognise(key, shown)
     if item is None or registry is None:
         return {}
     found: dict[str, str] = {}
-    write, _ = index_write(program, item)
-    for rule in program.item_rules.get(item.entity.name, ()) if write is not None else ():
-        assert write is not None
-        found |= {name: f"{rule.name} sets it from the item" for name in rule.owned() if name in write.values}
     guards = Guards(program, registry.ledger)
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
             found |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
-    return found
+    names = dict(_computed(program, item.entity, [*uncorrected, *found]))
+    write, _ = index_write(program, item)
+    if write is not None:
+        of_rules = {name: rule.name for rule in program.item_rules[item.entity.name] for name in rule.owned()}
+        names |= {name: of_rules[name] for name in write.values}
+    return {**found, **{name: f"{rule} sets it from the item" for name, rule in names.items()}}
 
 
 def _refers(rule: EmbedRule, child: Item) -> bool:
@@ -268,12 +276,18 @@ def _received(program: Program, item: Item) -> Mapping[str, str]:
         if rule.into is item.entity and rule.writes_items and rule.name not in program.on_items
         for name in rule.owned(item.image)
     }
-    rules = program.item_rules.get(item.entity.name, ())
-    for _ in rules if received else ():  # one may read what another computes
+    return {**_computed(program, item.entity, received), **received}
+
+
+def _computed(program: Program, entity: Entity, names: Collection[str]) -> Mapping[str, str]:
+    """Return the attributes that rules on items of an entity compute from any of these, each with the rule that sets it."""
+    found: dict[str, str] = {}
+    rules = program.item_rules.get(entity.name, ())
+    for _ in rules if names else ():  # one may read what another computes
         for rule in rules:
-            if not rule.reads.isdisjoint(received):
-                received = {**dict.fromkeys(rule.owned(), rule.name), **received}
-    return received
+            if not rule.reads.isdisjoint([*names, *found]):
+                found = {**dict.fromkeys(rule.owned(), rule.name), **found}
+    return found
 
 
 def _reason(

@@ -4,12 +4,17 @@ The reads are in the order in which a change travels: the source item, its entry
 what the item contributes, the groups that are read later include it. If the guard of a target, which is read last, is at
 least as new as its group, the target shows it. A group that is read before the entry may lack the contribution, and a guard
 that is as new as that group proves nothing. Children that the caller names are read with the targets: they show the item if
-they have its guard and the values that it gives them. In the same way the item is compared with its own parents. If a rule
-that publishes to the item has no guard on it, the rule has not seen the item yet.
+they have its guard and the values that it gives them. In the same way the item is compared with its own parents, and a list
+with all of them. If a rule that publishes to the item has no guard on it, the rule has not seen the item yet; if it has one,
+nothing is concluded about its values.
 
 Rules of all entities whose items can have the key are compared, because the item may have been of another one before its
-last change. A guarded copy leaves no trace of its former key in the item or in the ledger. So a rule is `not_covered` if its
-copies can have other keys than those that follow from the key of their source.
+last change. What cannot be compared is `not_covered`:
+
+- Copies that can have other keys than those that follow from the key of their source: a guarded copy leaves no trace of its
+  former key in the item or in the ledger.
+- Values on the item of an entity of which it is not. They may be the application's.
+- Rules that write to the item and are not active, and copies: the item does not show of what source it is one.
 
 An item that was changed and changed back is found processed although records of both changes may be on their way.
 """
@@ -45,7 +50,7 @@ class Look(NamedTuple):
     """What is known of a source item now. It is processed if nothing is `missing` and no other field has reasons.
 
     `missing` may come with time; the other reasons do not go away while a caller waits. `not_covered` names the rules of the
-    item's entity of which nothing is known.
+    item of which something is not known.
     """
 
     missing: tuple[str, ...] = ()
@@ -133,9 +138,10 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         for rule in rules:
             if isinstance(rule, EmbedRule) and rule.into in program.entities_at(place):
                 _compare_child(program, guards, rule, key, item, place, shown.get(place), found)
-    for rule, keys in parents if item is not None else ():
+    for rule, keys in parents:
         known = {place: program.recognise(place, shown[place]) for place in keys if place in shown}
         if isinstance(rule, ListEmbedRule):
+            assert item is not None
             _compare_list(guards, rule, item, known, found)
             continue
         for place in keys:

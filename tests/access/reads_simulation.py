@@ -119,7 +119,7 @@ class ReadHistory:
         fresh: bool = False,
         former: str | None = None,
     ) -> None:
-        self._document = WITH_MORE if more else DOCUMENT
+        self._document = self._rules(more)
         self._program = Program.from_document(self._document)
         self._former = Program.from_document(loads(former).canonical()) if former else self._program
         self._more = more
@@ -139,21 +139,34 @@ class ReadHistory:
         self._reading: Iterator[None] | None = None
         self._first: Mapping[ItemKey, object] = {}
 
-    def play(self) -> ReadHistory:
+    def _rules(self, more: bool) -> Any:
+        return WITH_MORE if more else DOCUMENT
+
+    def _begin(self) -> None:
+        """Put the first items."""
         rng, store = self._rng, self._store
         store.put("main", {"PK": {"S": "SHOP#1"}, "SK": {"S": "META"}, "name": {"S": "Corner"}})
         for parcel in PARCELS.values() if self._more else ():
             store.put("main", {**self._program.tables["main"].wire(parcel), "shopId": {"S": "1"}})
-        if not self._fresh:
-            for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
-                self._put(ItemKey("main", "SHOP#1", f"ORDER#{order}"))
-            for key in OWN:
-                if rng.random() < 0.7:
-                    self._put(key)
-            while self._position < len(store.stream("main")):
-                self._deliver(len(store.stream("main")))
+        if self._fresh:
+            return
+        for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
+            self._put(ItemKey("main", "SHOP#1", f"ORDER#{order}"))
+        for key in OWN:
+            if rng.random() < 0.7:
+                self._put(key)
+
+    def _started(self) -> None:
+        """Remember what the first items contribute, which the functions have processed."""
         self._remember()
         self._first = {key: self._contributions(key) for key in OWN}
+
+    def play(self) -> ReadHistory:
+        rng, store = self._rng, self._store
+        self._begin()
+        while not self._fresh and self._position < len(store.stream("main")):
+            self._deliver(len(store.stream("main")))
+        self._started()
         writes = 4
         for _ in range(_MOST_STEPS):
             dice = rng.random()
@@ -258,6 +271,7 @@ class ReadHistory:
         try:
             needed = next(steps)
             while True:
+                needed = needed._replace(keys=list(dict.fromkeys(needed.keys)))
                 yield
                 found: dict[ItemKey, Image] = {}
                 if needed.together and not self._apart:
