@@ -93,7 +93,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     entities = program.entities_at(key)
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
-        if not _is_active(registry, rule) and not registry.is_provisional(rule):
+        if not _is_deployed(registry, rule):
             found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule) and not any(rule.into in program.entities_at(child) for child in children):
             found.not_covered[rule.name] = None
@@ -248,7 +248,7 @@ def _parents(
     parents: list[tuple[EmbedRule, list[ItemKey]]] = []
     for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
         assert item is not None
-        if not _is_active(registry, rule):
+        if not _is_deployed(registry, rule):
             found.not_covered[rule.name] = None
             continue
         try:
@@ -270,9 +270,10 @@ def _parents(
     return parents
 
 
-def _is_active(registry: RegistrySnapshot, rule: Rule) -> bool:
+def _is_deployed(registry: RegistrySnapshot, rule: Rule) -> bool:
+    """Return whether this version of a rule is active, or functions have worked with it."""
     known = registry.active.get(rule.name)
-    return known is not None and known.fingerprint == rule.fingerprint
+    return (known is not None and known.fingerprint == rule.fingerprint) or registry.is_provisional(rule)
 
 
 class _Copy(NamedTuple):
