@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -194,11 +195,20 @@ def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
 
         place = place_of(Mistake((), ""))
         if _is_record(element):
-            yield Recorded(element, place)
+            yield Recorded(_floats(element), place)
         elif program is not None and isinstance(element, dict):
             yield _write(program, element, place, None, place_of=place_of)
         else:
             raise UsageError(f"{place}: {_strange(element)}; {_STREAM}; {_PLAIN}")
+
+
+def _floats(value: Any) -> Any:
+    """Return a record with floats instead of Decimals, as in a record that was read from JSON."""
+    if isinstance(value, dict):
+        return {name: _floats(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_floats(one) for one in value]
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _is_record(value: Any) -> bool:

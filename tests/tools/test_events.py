@@ -15,7 +15,7 @@ from projections.errors import UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.local.event_source import Discard
-from projections.local.events import read
+from projections.local.events import flaw, read
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:
@@ -89,6 +89,20 @@ def test_invalid_stream_event_is_an_error_with_place_and_solution(
 
 def test_a_bad_record_among_good_ones_is_left_for_the_handler(tmp_path: Path) -> None:
     assert len(read([written(tmp_path, json.dumps([without(A, "NewImage"), B]))])) == 2
+
+
+def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path: Path) -> None:
+    timed = A | {"dynamodb": A["dynamodb"] | {"ApproximateCreationDateTime": 1773239000.5}}
+    text = json.dumps([timed, B | {"eventName": 1.5}, record(3, extra=1.5)])
+    path = tmp_path / "events.yaml"
+    path.write_text(text)
+    found = [one.record for one in read([str(path)])]
+    assert json.dumps(found) == json.dumps([one.record for one in read([written(tmp_path, text)])])
+    assert [flaw(one) for one in found] == [
+        None,
+        "eventName is 1.5; expected INSERT, MODIFY or REMOVE",
+        'NewImage.extra is 1.5, not an attribute value; write it with its type, such as {"S": "text"} or {"N": "1"}',
+    ]
 
 
 def test_a_missing_file_is_named() -> None:
