@@ -35,7 +35,7 @@ from projections.engine.guards import Guards
 from projections.engine.item_writes import ItemWrites
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
-from projections.engine.registry import LIVE, Registry, RuleState
+from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.report import Outcome, Report
 from projections.engine.running import Run, in_few_pieces, one_by_one
@@ -117,21 +117,7 @@ class Processor:
                 batch.process(records)
         except OutOfTime as error:
             batch.report.give_up(records, str(error))
-        return batch.report.outcome(setup.quarantine, _freshness(setup, batch.report.times))
-
-
-def _freshness(setup: Setup, times: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return the ages of the oldest and the newest change by rule. Clocks differ: no age is negative."""
-    found: dict[str, tuple[float, float]] = {}
-    now = setup.clock() if times else 0.0
-    for rule in setup.program.variants:
-        made = times.get(rule.source.name)
-        if made is None or rule.mode == "shadow":
-            continue
-        oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
-        before = found.get(rule.name, (oldest, newest))
-        found[rule.name] = max(before[0], oldest), min(before[1], newest)
-    return found
+        return batch.report.outcome(setup.quarantine, batch.freshness())
 
 
 class _Batch:
@@ -140,7 +126,27 @@ class _Batch:
     def __init__(self, setup: Setup, deadline: Deadline) -> None:
         self._setup = setup
         self._deadline = deadline
+        self._snapshot: RegistrySnapshot | None = None
         self.report = Report()
+
+    def freshness(self) -> dict[str, tuple[float, float]]:
+        """Return the ages of the oldest and the newest change for each rule that publishes.
+
+        Clocks differ: no age is negative.
+        """
+        found: dict[str, tuple[float, float]] = {}
+        times = self.report.times
+        if self._snapshot is None or not times:
+            return found
+        now = self._setup.clock()
+        for rule in self._setup.program.variants:
+            made = times.get(rule.source.name)
+            if made is None or not self._snapshot.publishes(rule):
+                continue
+            oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
+            before = found.get(rule.name, (oldest, newest))
+            found[rule.name] = max(before[0], oldest), min(before[1], newest)
+        return found
 
     def process(self, records: Sequence[Any]) -> None:
         """Take the records through all stages. Raises OutOfTime, Misconfigured."""
@@ -164,6 +170,7 @@ class _Batch:
         try:
             snapshot = self._deadline.retry(setup.registry.admit)
             if not snapshot.outdated(setup.program):
+                self._snapshot = snapshot
                 guards = Guards(setup.program, snapshot.ledger)
                 return Admitted(setup, snapshot, guards, self._deadline, self.report)
         except Misconfigured:

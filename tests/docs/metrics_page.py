@@ -41,7 +41,8 @@ CloudWatch charges one custom metric for each name in the first table, and one f
 ## Metrics of the functions
 
 Each invocation writes all metrics of its function, also those that are 0: their sums are totals. `freshness` is written for
-the rules that read a change; use `p50`, `p99` or the maximum.
+the rules that read a change and publish: not for rules that are disabled, in shadow mode, or that publish only after their
+backfill. Use `p50`, `p99` or the maximum.
 
 """
 

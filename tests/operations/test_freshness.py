@@ -17,6 +17,7 @@ import projections
 from projections.aws.metrics import freshness
 from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
+from projections.engine.registry import FILLING
 from projections.operations import status
 from tests.engine.world import World
 
@@ -72,6 +73,17 @@ def test_a_clock_that_is_behind_gives_no_negative_age_and_a_record_without_time_
     assert world.deliver([record]).freshness == {"likes": (0.0, 0.0)}
     del record["dynamodb"]["ApproximateCreationDateTime"]
     assert world.deliver([record]).freshness == {}
+
+
+def test_a_filling_rule_has_an_age_only_if_it_publishes() -> None:
+    """While a rule fills, its groups are not published, and its index attributes are."""
+    world = World(RULES, new_rules=FILLING, clock=lambda: 1_700_000_000.0)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1)
+    assert world.deliver().freshness.keys() == {"feed"}
+    world.registry().complete(["likes", "feed"])
+    world.like(2, 1)
+    assert "likes" in world.deliver().freshness
 
 
 class CloudWatch:
