@@ -311,14 +311,14 @@ def _query(source: Source, given: Mapping[str, str]) -> str:
         text = '<p class="quiet">The rule file has no queries. Add <code>queries:</code> to it.</p>'
         return _document("Queries", "/query", text, source.place)
     name = given.get("name")
+    if name and name not in source.queries:
+        raise UsageError(f'there is no query "{name}"; there are {", ".join(source.queries)}')
     patterns = {one.query.name: one for one in access_patterns(source.program.typed, source.queries, name or None)}
     if not name:
         rows = [(one.query.name, *_pattern(one)) for one in patterns.values()]
         table = _table(("Query", "Question", "Answered by", ""), rows)
         return _document("Queries", "/query", f'<section class="box">{table}</section>', source.place)
-    pattern = patterns.get(name)
-    if pattern is None:
-        raise UsageError(f'there is no query "{name}"; there are {", ".join(source.queries)}')
+    pattern = patterns[name]
     query = pattern.query
     values = {field: given.get(_INPUT + field, "") for field in _fields(query)}
     parts = [f'<p class="lead">{escape(query.about)}</p>' if query.about else "", _query_form(query, values)]

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from place import Place
 from test_graph_page import CONTRAST, shot
 
+from projections.api import load
 from projections.cli.console import LiveSource
 from projections.cli.options import Sources
 from projections.cli.options import Tables as Options
@@ -230,6 +232,16 @@ def test_a_query_is_run_from_its_form_by_pages(sample: Sample, watched: Callable
         assert "Comment" in tab.locator(".lead").inner_text()
         tab.goto(server.url + "query?name=feed&run=1&in.publishedAt.from=%3Cb%3E")
         assert tab.locator("main b").count() == 0
+
+
+def test_an_unknown_query_is_a_bad_request_and_named() -> None:
+    rules = load(ROOT / "projections/rules/social.yaml")
+    source: Any = SimpleNamespace(queries=rules.queries, program=rules.program, place="table app")
+    with served(dict(routes(source))) as server:
+        assert asked(server, "/query?name=likers")[0] == 200
+        for path in ("/query?name=%3Cb%3E&run=1", "/query?name=%3Cb%3E"):
+            status, text, _ = asked(server, path)
+            assert (status, "there is no query &quot;&lt;b&gt;&quot;; there are profile, " in text) == (400, True)
 
 
 @pytest.mark.deep
