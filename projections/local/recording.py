@@ -80,15 +80,17 @@ def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[s
 
     `aws dynamodbstreams get-records` prints records without an ARN, and the API's names of an identity.
     """
-    record = dict(one.record)
-    if record.get("eventSourceARN") in (None, ""):
-        names = list(program.tables)
-        made = f"arn:aws:dynamodb:us-east-1:000000000000:table/{names[0]}/stream/{_LABEL}"
-        if len(names) > 1:
-            raise UsageError(
-                f"{one.place}: has no eventSourceARN, and the rules have several tables: {', '.join(names)}. "
-                f'Add the name of its table, such as "eventSourceARN": "{made}"'
-            )
+    record, names = dict(one.record), list(program.tables)
+    arn = record.get("eventSourceARN")
+    missing = arn in (None, "")
+    made = f"arn:aws:dynamodb:us-east-1:000000000000:table/{names[0]}/stream/{_LABEL}"
+    if len(names) > 1 and arn not in names and "/" not in str(arn):
+        has = "no eventSourceARN" if missing else f"an eventSourceARN without a table, {json.dumps(arn)[:40]}"
+        raise UsageError(
+            f"{one.place}: has {has}, and the rules have several tables: {', '.join(names)}. "
+            f'Add the name of its table, such as "eventSourceARN": "{made}"'
+        )
+    if missing:
         record["eventSourceARN"] = arns[0] if arns else made
     identity = record.get("userIdentity")
     if isinstance(identity, dict) and "PrincipalId" in identity:

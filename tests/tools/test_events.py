@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,16 @@ def test_output_of_get_records_is_an_event_of_the_only_table(tmp_path: Path) -> 
         UsageError, match=r"records.json:1:\d+: Records\[0\]: has no eventSourceARN, and the rules have"
     ):
         read([path], TWO)
+
+
+@pytest.mark.parametrize("arn", ["arn:", 5, {"a": 1}])
+def test_a_record_without_a_table_in_its_arn_is_named_with_its_place(tmp_path: Path, arn: Any) -> None:
+    named = _recorded("1") | {"eventSourceARN": "orders"}  # the bare name of a table is enough
+    path = file(tmp_path, "records.json", json.dumps([named, _recorded("2") | {"eventSourceARN": arn}]))
+    said = rf"records.json:1:\d+: \[1\]: has an eventSourceARN without a table, {re.escape(json.dumps(arn))}, and"
+    with pytest.raises(UsageError, match=said):
+        read([path], TWO)
+    assert len(read([path], ONE)) == 2
 
 
 def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_path: Path) -> None:
