@@ -153,6 +153,17 @@ def test_cloudformation_as_json_and_simple_tables(tmp_path: Path) -> None:
     assert unread(model) == {"Resources.Odd.Properties": "AttributeDefinitions is missing"}
 
 
+@pytest.mark.parametrize(("form", "name"), [("sam", "template.yaml"), ("cloudformation", "template.json")])
+def test_the_ledger_of_a_template_is_not_an_application_table(tmp_path: Path, run: Run, form: str, name: str) -> None:
+    template = tmp_path / name
+    assert run("template", "--rules", "social", "--format", form, "-o", template)[0] == 0
+    model = read_model(template)
+    assert model.tables == ["ApplicationTable"]
+    place, reason = "Resources.LedgerTable.Properties", "is the ledger of the rules (LEDGER_TABLE_NAME), not an"
+    assert unread(model).keys() == {place}
+    assert unread(model)[place].startswith(reason)
+
+
 def test_terraform_plan_has_tables_of_all_modules() -> None:
     """`key_schema` blocks and the arguments before them; what is known only after apply is listed."""
     model, rules = read("plan.json")

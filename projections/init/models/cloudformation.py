@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from projections.deploy.cloudformation import Document
-from projections.deploy.naming import TABLE, judged
-from projections.deploy.resolution import Resolution, Resource
+from projections.deploy.cloudformation import Document, value_at
+from projections.deploy.naming import TABLE, Naming, judged
+from projections.deploy.resolution import VARIABLES, Resolution, Resource
 from projections.errors import UsageError
 from projections.init.models.aws import table_of
 from projections.init.models.model import Model, Unread, proposal_of
@@ -14,6 +14,7 @@ from projections.init.table import Table
 __all__ = ["read"]
 
 _SIMPLE = "AWS::Serverless::SimpleTable"
+_LEDGER = "LEDGER_TABLE_NAME"
 _SIMPLE_TYPES = {"String": "S", "Number": "N", "Binary": "B"}
 
 
@@ -21,8 +22,17 @@ def read(document: Document) -> Model:
     """Return the tables of a template, with its parameters at their defaults. Raises UsageError if there is none."""
     resolution = Resolution(document)
     model = Model("CloudFormation template", document.file, [], existing=True)
+    names = Naming(resolution)
+    ledgers = [
+        names.spelled(value_at(resource.properties, *VARIABLES, _LEDGER)) for resource in resolution.resources.values()
+    ]
     for resource in resolution.of_type(*TABLE, _SIMPLE):
         part = Part(document.file, resource.properties, resource.path())
+        if names.of(resource) in ledgers:
+            model.unread.append(
+                Unread(part.place, f"is the ledger of the rules ({_LEDGER}), not an application's table")
+            )
+            continue
         try:
             table = _simple(resource, part) if resource.type == _SIMPLE else _table(resource, part, model)
         except WrongPart as error:
