@@ -17,7 +17,7 @@ from projections.language.ownership import EXISTS, inputs
 from projections.language.rewriting import written
 from projections.language.syntax import suggest
 
-__all__ = ["missing", "restricted", "selected"]
+__all__ = ["missing", "readers", "restricted", "selected"]
 
 _BY = ("tag:", "owner:")
 
@@ -75,6 +75,12 @@ def _before(document: Document) -> Mapping[str, Iterable[str]]:
 def _after(document: Document) -> Mapping[str, Iterable[str]]:
     before = _before(document)
     return {name: [other for other, needed in before.items() if name in needed] for name in before}
+
+
+def readers(document: Document, names: Iterable[str]) -> list[str]:
+    """Return the rules that read what these rules write; names of rules that do not exist are ignored."""
+    after = _after(document)
+    return list(dict.fromkeys(reader for name in names for reader in after.get(name, ())))
 
 
 def _closure(names: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[str]:

@@ -96,3 +96,35 @@ def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follo
     assert captured.out.endswith(
         "Values that follow from repaired ones are repaired next: run the same command again.\n"
     )
+
+
+COPIED = """
+table: {key: [PK, SK]}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Resident: {key: {PK: "CITY#{city}", SK: "USER#{userId}"}, derived: true}
+  City: {key: {PK: "CITY#{city}", SK: INFO}, derived: true}
+projections:
+  residents: {from: User, copy: {into: Resident, attributes: [name]}}
+  population: {from: Resident, aggregate: {into: City, set: {population: count}}}
+"""
+FOLLOWS = "Values that follow from repaired ones are repaired next: run the same command again.\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "follows"),
+    [(COPIED, True), (COPIED.replace("from: Resident", "from: User"), False)],
+    ids=["a chain", "no chain"],
+)
+def test_a_repair_that_left_no_difference_asks_to_be_repeated_if_a_rule_reads_what_it_wrote(
+    capsys: pytest.CaptureFixture[str], rules: str, follows: bool
+) -> None:
+    program = Program.from_document(loads(rules).canonical())
+    scenario = Scenario(projections.loads(rules))
+    scenario.given({"PK": "USER#ann", "SK": "PROFILE", "city": "Oban"}).settle()
+    scenario.store.seed("main", {"PK": {"S": "USER#bo"}, "SK": {"S": "PROFILE"}, "city": {"S": "Oban"}})
+    with verified(program, scenario.store, repair=True, patience=0.01) as done:
+        print_table(done.verification, done.repair, done.withheld, None, done.found, 20)
+    out = capsys.readouterr().out
+    assert f"{1 if follows else 2} difference{'' if follows else 's'} found, 0 left." in out
+    assert out.endswith(FOLLOWS) == follows

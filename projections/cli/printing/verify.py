@@ -83,6 +83,8 @@ def print_table(
     one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found: int, most: int
 ) -> None:
     """Print the first `most` differences of each rule, a summary by kind, and notes."""
+    from projections.language.selection import readers
+
     out = console()
     kinds: Counter[str] = Counter()
     several = len(one.scope.program.tables) > 1
@@ -121,7 +123,7 @@ def print_table(
     else:
         text = "No drift in what was compared." if one.scope.undeployed else "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
-    if repair is not None and not withheld and any(not REPAIRS[kind].startswith("changes nothing") for kind in kinds):
+    if repair is not None and readers(one.scope.program.typed, repair.rules):
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
 
 

@@ -62,8 +62,9 @@ T = TypeVar("T")
 class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
 
-    `counts` has the repaired subjects by kind; `failed` and `rejected` the first few that could not be repaired, by key,
-    with their reasons. Raises UsageError if these rules are not active, and Replaced if that changes.
+    `counts` has the repaired subjects by kind, `rules` the rules with fewer differences than before. `failed` and `rejected`
+    have the first few that could not be repaired, by key, with their reasons. Raises UsageError if these rules are not
+    active, and Replaced if that changes.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Repair:
         self._unfenced = store
         self._enter(scope.snapshot)
         self.counts: Counter[str] = Counter()
+        self.rules: frozenset[str] = frozenset()
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
         self._refused: list[Rejected] | None = None
@@ -303,8 +305,14 @@ def repair_found(
     report("repairing", 0)
     cautious = Cautious(store, deletes=allow_delete)
     repair = Repair(one.scope, cautious, one.candidates, threads=threads, run=run)
+    before = _by_rule(one)
     groups = repair.all()
     one.candidates.reset()
     one.add_groups(groups)
     one.examine()
+    repair.rules = frozenset((before - _by_rule(one)).keys())
     return repair, list(cautious.examples)
+
+
+def _by_rule(one: Verification) -> Counter[str]:
+    return Counter(drift.rule for drift in one.drifts())
