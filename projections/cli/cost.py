@@ -66,7 +66,10 @@ __all__ = ["command"]
     help="Projection of an index: all, keys, or names of attributes. [default: as in the rules]",
 )
 @click.option(
-    "--batch", type=click.FloatRange(1), metavar="N", help="Number of events in a batch. [default: rate times window]"
+    "--batch",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="Number of events in a batch. [default: from rate and window, which begins with the first record]",
 )
 @click.option(
     "--batch-size",

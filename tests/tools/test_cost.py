@@ -452,6 +452,26 @@ def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:
     assert "× 2 write units  engagement entry  the contributions of a source item, and its version" in out
 
 
+def test_events_per_invocation_are_those_of_a_window_that_begins_with_the_first_record(
+    run: Run, tmp_path: Path
+) -> None:
+    """At 3 events a second and a window of 1 s, a batch has 4: its first record, and 3 after it."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "table: {key: [PK]}\n"
+        'entities: {Crate: {key: {PK: "CRATE#{crate}"}}, Tree: {key: {PK: "TREE#{tree}"}}}\n'
+        "projections: {crates: {from: Crate, aggregate: {into: Tree, set: {crates: count}}}}\n"
+    )
+    arguments = ("cost", "--rules", str(rules), "--rate", "Tree:x=3")
+    code, out, _ = run(*arguments)
+    shown = "4 events per invocation (the first record and those of the next 1 s, at most 500 records), with 0 records"
+    assert (code, shown in out) == (0, True)
+    _, out, _ = run(*arguments, "--window", "0.1", "--batch-size", "20")
+    assert "(the first record and those of the next 0.25 s, at most 20 records)" in out
+    _, out, _ = run(*arguments, "--batch", "2")
+    assert "2 events per invocation, with " in out
+
+
 def test_every_number_of_cost_has_its_terms_in_json(run: Run) -> None:
     code, out, _ = run("cost", "--rules", "social", "--events-per-second", "20", "--json", "--price", "write=1.25")
     document = json.loads(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from projections.inspect.cost.estimate import MILLION, Estimate
+from projections.inspect.cost.estimate import MILLION, POLL_SECONDS, Estimate
 from projections.inspect.cost.figures import PRICES, SECONDS_PER_MONTH, STORAGE_OVERHEAD_BYTES
 from projections.inspect.cost.hot import HotKey
 from projections.inspect.cost.terms import Sum, Term
@@ -127,11 +127,17 @@ def _print_head(out: Console, estimate: Estimate) -> None:
         rate = f"{_counted(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
     _line(out, styled("[bold]{}[/]: {}", title, changes))
+    delivery = estimate.delivery
+    window = ""
+    if not estimate.sampled and delivery.batch is None:
+        seconds = _number(max(delivery.window, POLL_SECONDS))
+        window = f" (the first record and those of the next {seconds} s, at most {delivery.batch_size} records)"
     _line(
         out,
         styled(
-            "[dim]{} per invocation, with {} records of the rules' own writes; an invocation takes {} ms[/]",
+            "[dim]{} per invocation{}, with {} records of the rules' own writes; an invocation takes {} ms[/]",
             _counted(estimate.events, "event"),
+            window,
             _number(estimate.records - estimate.events),
             _number(estimate.milliseconds),
         ),
