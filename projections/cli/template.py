@@ -79,6 +79,7 @@ def command(
         raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format and --json")
     if given and form != "cdk":
         raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
+    _check_suffix(output, "manifest" if as_json else form)
     if form in _SAME_FOR_ALL_RULES:
         text = _SAME_FOR_ALL_RULES[form]()
     else:
@@ -93,6 +94,23 @@ def command(
         return 1
     note_written(output)
     return 0
+
+
+_SUFFIXES = {"sam": (".yaml", ".yml"), "terraform": (".tf",), "cdk-typescript": (".ts",)}
+"""The suffixes of files by format; the other formats are JSON, which YAML includes."""
+_JSON = (".json", ".yaml", ".yml")
+
+
+def _check_suffix(output: str | None, form: str) -> None:
+    """Raise UsageError if the name of the output file has the suffix of another format."""
+    suffix, own = Path(output or "").suffix.lower(), _SUFFIXES.get(form, _JSON)
+    if suffix in own or suffix not in (*_JSON, ".tf", ".ts"):
+        return
+    fitting = [one for one, suffixes in _SUFFIXES.items() if suffix in suffixes] or ["cloudformation"]
+    raise UsageError(
+        f"{output}: the format {form} is not for {suffix} files. "
+        f"Pass --format {fitting[0]}, or write to a file with the suffix {own[0]}"
+    )
 
 
 def _text(form: str, deployment: Deployment, given: tuple[str, ...]) -> str:
