@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import click
@@ -50,7 +52,8 @@ def command(
 
     Equal scores share a rank. The percentile of a score is the percentage of scores that are equal or worse.
 
-    Exits with 1 if no score is found, or if not all scores are counted yet, because a backfill or a rebuild is not complete.
+    Exits with 1 if no score is found, if the board of --score has no scores, or if not all scores are counted yet, because a
+    backfill or a rebuild is not complete.
 
     \b
     Examples:
@@ -67,6 +70,8 @@ def command(
     if len(asked) > 1:
         raise UsageError(f"{' and '.join(asked)} cannot be combined: pass one of them")
     variables = _variables(board)
+    low, high = (None if bound == NO_BOUND else bound for bound in between or (NO_BOUND, NO_BOUND))
+    _check_bounds(low, high)
     there = deployed(given)
     document = there.document()
     check_board(Program.from_document(document), rule, variables)  # reports mistakes before it looks for tables
@@ -80,7 +85,6 @@ def command(
     elif percentile is not None:
         found = ranking.at_percentile(percentile)
     else:
-        low, high = (None if bound == NO_BOUND else bound for bound in between or (NO_BOUND, NO_BOUND))
         found = ranking.between(low, high)
     if as_json:
         print_text(json_text({"rule": rule, "board": variables, "found": None if found is None else found.document()}))
@@ -88,10 +92,10 @@ def command(
         place = f"at position {at}" if at is not None else f"at percentile {percentile}"
         print_line(f"{rule}: this board has no score {place}")
     else:
-        print_line(_line(found, counts=between is not None))
+        print_line(_line(found, counts=between is not None) if found.total else f"{rule}: this board has no scores")
         if not found.complete:
             print_line("incomplete: not all scores are counted yet. See `projections status`")
-    return int(found is None or not found.complete)
+    return int(found is None or not found.complete or (score is not None and not found.total))
 
 
 def _variables(words: Iterable[str]) -> dict[str, str]:
@@ -104,6 +108,13 @@ def _variables(words: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"--board: {name} is given twice")
         found[name] = value
     return found
+
+
+def _check_bounds(low: str | None, high: str | None) -> None:
+    """Raise UsageError if the bounds are reversed. Texts that are not numbers are reported later."""
+    with suppress(InvalidOperation):
+        if low is not None and high is not None and Decimal(low) > Decimal(high):
+            raise UsageError(f"--between {low} {high}: {low} is greater than {high}. Pass --between {high} {low}")
 
 
 def _line(found: Ranked | ScoreCount, *, counts: bool) -> str:

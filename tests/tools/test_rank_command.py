@@ -55,6 +55,14 @@ def test_each_question_has_its_answer(game: Place) -> None:
 
 
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_a_board_without_scores_is_stated(game: Place) -> None:
+    none = "ranks: this board has no scores\n"
+    for options, code in ((["--score", "20"], 1), (["--between", "10", "30"], 0), ([], 0)):
+        assert game.say("rank", "ranks", "--board", "board=x", *options) == (code, none, "")
+    assert game.say("rank", "ranks", "--board", "board=x", "--at", "1")[0] == 1
+
+
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
     game.file.write_text(RULES.replace("digits: 6", "digits: 7"))
     code, out, _ = game.say("rank", "ranks", "--board", "board=w", "--score", "300", "--rules", str(game.file))
@@ -72,6 +80,11 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
         (["ranks", "--board", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
         (["ranks", "--board", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
         (["ranks", "--board", "board=w", "--percentile", "0"], "the percentile is 0"),
+        (
+            ["ranks", "--board", "board=w", "--between", "30", "-10"],
+            "--between 30 -10: 30 is greater than -10. Pass --between",
+        ),
+        (["ranks", "--board", "board=w", "--between", "1", "x"], "the score is 'x'. It is a number"),
         (["players", "--board", "board=w"], "rule players is of the kind aggregate"),
         (["rank", "--board", "board=w"], 'unknown rule "rank" (did you mean "ranks"?)'),
     ],
