@@ -129,9 +129,11 @@ def _proposed(
     about, described = describe(dynamodb, table)
     expected = estimated_units(about, size)
     if not quiet:
-        known = f"of about {about.items:,} " if about.items else ""
+        most = f"up to {size:,} of about {about.items:,} items" if about.items > size else f"up to {size:,} items"
+        if 0 < about.items <= size:
+            most = f"about {count(about.items, 'item')}"
         print_line(
-            f"Reading up to {size:,} {known}items of {table}: about {expected:,} read units, at most {rate:g} per second.",
+            f"Reading {most} of {table}: about {expected:,} read units, at most {rate:g} per second.",
             err=True,
         )
     reading = Reading()
