@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.operations.redrive.dismissal import Dismissed, Quarantined, Wanted
 
-__all__ = ["dismiss", "show"]
+__all__ = ["check", "dismiss", "show"]
 
 
 def show(live: Live, queue: Queue, as_json: bool) -> int:
@@ -41,6 +41,13 @@ def show(live: Live, queue: Queue, as_json: bool) -> int:
     return 1 if messages else 0
 
 
+def check(program: Program, which: str, because: str | None) -> None:
+    """Raise UsageError if the key of --dismiss is malformed, or --because is empty."""
+    _wanted(program, which)
+    if because is not None and not because.strip():
+        raise UsageError("--because is empty. Write why these messages are dismissed: it is recorded")
+
+
 def dismiss(
     live: Live, queue: Queue, which: str, because: str | None, dry_run: bool, region: str | None, as_json: bool
 ) -> int:
@@ -50,8 +57,6 @@ def dismiss(
 
     now = datetime.now(UTC)
     wanted = _wanted(live.program, which)
-    if because is not None and not because.strip():
-        raise UsageError("--because is empty. Write why these messages are dismissed: it is recorded")
     dry = dry_run or because is None
     decision = None if dry else Decision(str(because).strip(), _caller(region), now)
     done: list[Quarantined] = []

@@ -40,12 +40,14 @@ def command(key: str, given: Tables, as_json: bool, quarantine: str | None) -> i
     """
     from projections.inspect.explain.keys import read_key
     from projections.language.keys import encode_key
+    from projections.language.program import Program
     from projections.operations.hashes import NO_HASHES, find, is_hash
     from projections.operations.redaction import key_hash, read_secret
 
     there = deployed(given)
-    live = there.connect(there.document())
-    encoded = "" if is_hash(key) else encode_key(read_key(live.program, key))
+    document = there.document()
+    encoded = "" if is_hash(key) else encode_key(read_key(Program.from_document(document), key))
+    live = there.connect(document)  # after a mistake in the key was reported
     secret = read_secret(live.store)
     if secret is None:
         print_line(NO_HASHES, err=True)

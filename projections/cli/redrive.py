@@ -80,25 +80,29 @@ def command(
       projections redrive --stack shop --dry-run
       projections redrive --stack shop --dismiss 10d --because "the posts were deleted"
     """
+    from projections.cli import dismiss as dismissal
     from projections.engine.running import at_once
+    from projections.language.program import Program
     from projections.operations.dry import DryStore
     from projections.operations.redrive.messages import Reader
     from projections.operations.redrive.redrive import Redrive
     from projections.operations.redrive.sources import redrive_all
 
+    others = files or sources.dead_letters or sources.bucket or most
+    alone = listing or dismiss is not None or because is not None
+    if alone and (others or (listing and (dismiss is not None or dry_run))):
+        raise UsageError(
+            "--list and --dismiss read the quarantine only. Pass one of them, without FILES, --dead-letters, --bucket "
+            "and --max; --list also without --dry-run"
+        )
+    if because is not None and not listing and dismiss is None:
+        raise UsageError("--because requires --dismiss KEY|RULE|AGE")
     there = deployed(given)
-    live = there.connect(there.document(writes=not (dry_run or listing or dismiss)), threads=THREADS)
-    if listing or dismiss is not None or because is not None:
-        from projections.cli import dismiss as dismissal
-
-        others = files or sources.dead_letters or sources.bucket or most
-        if others or (listing and (dismiss is not None or dry_run)):
-            raise UsageError(
-                "--list and --dismiss read the quarantine only. Pass one of them, without FILES, --dead-letters, --bucket "
-                "and --max; --list also without --dry-run"
-            )
-        if not listing and dismiss is None:
-            raise UsageError("--because requires --dismiss KEY|RULE|AGE")
+    document = there.document(writes=not (dry_run or listing or dismiss))
+    if dismiss is not None:
+        dismissal.check(Program.from_document(document), dismiss, because)  # before it looks for tables
+    live = there.connect(document, threads=THREADS)
+    if alone:
         quarantine = _quarantine(there, sources.quarantine)
         if dismiss is None:
             return dismissal.show(live, quarantine, as_json)

@@ -87,11 +87,11 @@ def prepare(
     dynamodb = client(endpoint_url=endpoint_url, region=region)
     schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
     created: list[str] = []
-    try:
-        for logical, name in names.items():
+    for logical, name in names.items():
+        try:
             created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, emulated, create, confirm)
-    except (ClientError, BotoCoreError) as error:
-        raise UsageError(f"{url or 'AWS'}: {error}") from None
+        except (ClientError, BotoCoreError) as error:
+            raise UsageError(f"table {name} at {url or 'AWS'}: {error}") from None
     live = connect_to(program, names, endpoint_url, region, threads=20)
     shown = url or f"AWS, {dynamodb.meta.region_name}"
     return Target(live, emulated, shown, region, create and emulated, created)

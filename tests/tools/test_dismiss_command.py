@@ -119,8 +119,8 @@ def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_messag
         (["--dismiss", "lieks"], "The rules are author, likes, postById"),
         (["--dismiss", "PK=USER#c"], "is not a key"),
         (["--dismiss", "likes", "--because", " "], "--because is empty"),
-        (["--dismiss", "likes", "--list"], "cannot be combined"),
-        (["--dismiss", "likes", "--bucket", "b"], "Omit one of them"),
+        (["--dismiss", "likes", "--list"], "Pass one of them"),
+        (["--dismiss", "likes", "--bucket", "b"], "without FILES, --dead-letters, --bucket"),
     ],
 )
 def test_invalid_selection_is_an_error_with_a_solution(place: Place, arguments: list[str], message: str) -> None:

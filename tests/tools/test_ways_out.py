@@ -44,6 +44,13 @@ FREE = {"compile.json", "schema.json", "template.json", "graph.json"}
             ["status", "--table", "a", "--ledger", "b", "--endpoint-url", "localhost:8000"],
             "localhost:8000 is not a URL",
         ),
+        (["hash", "--rules", "rules.yaml", "foo"], "'foo' is not a key. Write PK=…"),
+        (["redrive", "--rules", "rules.yaml", "--dismiss", "QK=1"], "'QK=1' is not a key. Write PK=…"),
+        (["redrive", "--rules", "rules.yaml", "--because", "gone"], "--because requires --dismiss KEY|RULE|AGE"),
+        (
+            ["dev", "--rules", "rules.yaml", "--table", "lb", "--endpoint-url", "http://127.0.0.1:9"],
+            "projections: table lb at http://127.0.0.1:9: Could not connect",
+        ),
         (["explain", "--table", "a", "--ledger", "b", "--item", "key:12"], "not a URL"),
     ],
 )
