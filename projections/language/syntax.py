@@ -13,6 +13,10 @@ PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$
 """A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`."""
 
 
+_VOWEL = re.compile("(?!u[^aeiou][aeiou]|eu|one)[aeiou]", re.IGNORECASE)
+"""The beginning of a name with the article `an`."""
+
+
 class LanguageError(ProjectionsError):
     """A template, pattern or expression is invalid.
 
@@ -44,8 +48,8 @@ def _located(error: LanguageError) -> str:
 
 
 def an(name: str) -> str:
-    """Return a name with its indefinite article."""
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    """Return a name with its indefinite article: a User, an Update, an Order, a European."""
+    return f"{'an' if _VOWEL.match(name) else 'a'} {name}"
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str:
