@@ -106,7 +106,7 @@ def decode(
         raise BadInput(f"unknown eventName {str(event)[:40]!r}: a stream record is INSERT, MODIFY or REMOVE")
     if (old is None and event != "INSERT") or (new is None and event != "REMOVE"):
         raise BadInput(
-            f"the {event} record lacks the images it needs; set the stream's view type to NEW_AND_OLD_IMAGES "
+            f"record without the images that {event} needs; set the stream's view type to NEW_AND_OLD_IMAGES "
             f"(it is {str(change.get('StreamViewType', 'not given'))[:40]})"
         )
     if event == "INSERT":

@@ -162,7 +162,7 @@ class Redaction:
         names |= {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
         names |= {text for text in self._own if re.search(r"\w", text)}
         alone = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True)]
-        return re.compile("|".join([*map(re.escape, sorted(phrases, key=len, reverse=True)), *alone]))
+        return re.compile("|".join([*map(_begun, sorted(phrases, key=len, reverse=True)), *alone]))
 
     # Reports of a function
 
@@ -221,6 +221,11 @@ class _Guarded:
         except Exception as error:
             redacted = self._redaction.error(error)
         raise redacted  # outside the handler, so that the original error is not its context
+
+
+def _begun(phrase: str) -> str:
+    """Return a pattern of a phrase that neither begins inside a word nor is the beginning of a quoted value."""
+    return (r"(?<![\w'\"])" if phrase[0].isalnum() else "") + re.escape(phrase)
 
 
 def _words(text: str) -> Iterable[str]:

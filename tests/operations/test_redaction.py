@@ -208,6 +208,14 @@ def test_texts_of_rules_and_tables_stay() -> None:
     assert redaction("all").text(text) == kept
 
 
+def test_a_word_of_a_message_goes_where_a_quoted_value_begins_with_it() -> None:
+    """Messages have pieces of one word, such as `is ` and `not `."""
+    hiding = shared_redaction("values")
+    for word in ("is", "not", "the", "no", "write", "unexpected"):
+        text = f"publishedAt (a string, '{word} Zoe left') does not fit date(%Y-%m)"
+        assert hiding.text(text).endswith(" (a string, '…') does not fit date(%Y-%m)")
+
+
 def test_an_expression_in_a_template_of_the_rules_stays() -> None:
     rules = {"set": {"grams": [{"template": "{round(weight * 1000, 0)|pad(6)} g"}]}}
     known = Redaction("all", rules, (), MemoryStore({"ledger": LEDGER_SCHEMA}))
