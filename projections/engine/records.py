@@ -13,6 +13,7 @@ from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
 
 __all__ = [
+    "LATEST",
     "WHOLE_BATCH",
     "Decoded",
     "Record",
@@ -28,6 +29,9 @@ __all__ = [
 
 WHOLE_BATCH = ""
 """In place of a sequence number: the whole batch failed. No record has it, so Lambda delivers all of them again."""
+
+LATEST = 253_402_300_800
+"""The time that records' times are before, in seconds since 1970: the year 10000, which Python's dates do not reach."""
 
 _DEEPEST = 40
 """Levels of nesting. DynamoDB takes 32."""
@@ -128,7 +132,7 @@ def decode(
 def _time(change: Mapping[str, Any]) -> float | None:
     """Return when a change was made; None if the record does not show it."""
     at = change.get("ApproximateCreationDateTime")
-    if isinstance(at, int | float) and not isinstance(at, bool):
+    if isinstance(at, int | float) and not isinstance(at, bool) and abs(at) < LATEST:
         return float(at)
     return None
 

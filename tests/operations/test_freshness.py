@@ -71,6 +71,10 @@ def test_a_clock_that_is_behind_gives_no_negative_age_and_a_record_without_time_
     world.like(1, 1)
     (record,) = copy.deepcopy(world.records())
     assert world.deliver([record]).freshness == {"likes": (0.0, 0.0)}
+    for time in (10**400, float("nan"), "2026-01-01", None):
+        record["dynamodb"]["ApproximateCreationDateTime"] = time
+        outcome = world.deliver([record])
+        assert (outcome.freshness, outcome.failed, outcome.rejected) == ({}, None, ())
     del record["dynamodb"]["ApproximateCreationDateTime"]
     assert world.deliver([record]).freshness == {}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from projections.engine.records import is_sequence
+from projections.engine.records import LATEST, is_sequence
 
 __all__ = ["Record", "Shard", "Stream", "created_at", "item_hash", "sequence_number", "source_arn"]
 
@@ -18,8 +18,6 @@ Record: TypeAlias = Mapping[str, Any]
 """One stream record as Lambda delivers it."""
 
 HASHES = 1 << 32
-_LATEST = 253_402_300_800.0
-"""The year 10000, which Python's dates do not reach."""
 
 
 def sequence_number(record: Record) -> int:
@@ -47,7 +45,7 @@ def created_at(record: Record) -> float | None:
         seconds = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):
         return None
-    return seconds if abs(seconds) < _LATEST else None
+    return seconds if abs(seconds) < LATEST else None
 
 
 def _is_number(text: str) -> bool:
