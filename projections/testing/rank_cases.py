@@ -13,7 +13,7 @@ from projections.local.items import json_words
 from projections.printable import printable
 from projections.testing.scenario import Scenario
 
-__all__ = ["places_of", "rank_differences", "rank_mistakes"]
+__all__ = ["board_words", "places_of", "rank_differences", "rank_mistakes"]
 
 _NAMES = {"rule", "board", "scores"}
 _FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, with the scores of the board, the best first"
@@ -44,10 +44,16 @@ def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str
     expected = [(score, 1 + due.index(score)) for score in due]
     found = places_of(scenario, one)
     if found != expected:
-        named = " ".join([one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())])
-        yield printable(f"the board {named} has other scores (with their ranks; - expected, + found):")
+        yield printable(f"{board_words(one)} has other scores (with their ranks; - expected, + found):")
         yield f"  - {_words(expected)}"
         yield f"  + {_words(found)}"
+
+
+def board_words(one: Mapping[str, Any]) -> str:
+    """Return words for a board of a case: its rule and the variables of its key."""
+    return " ".join(
+        ["the board", one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())]
+    )
 
 
 def _words(places: list[tuple[Decimal, int]]) -> str:

@@ -21,7 +21,7 @@ from projections.local.items import in_wire_form, key_of, key_words
 from projections.testing.asks import answered, differing_names
 from projections.testing.cases import Case, cases_in
 from projections.testing.comparison import Difference
-from projections.testing.rank_cases import places_of, rank_differences
+from projections.testing.rank_cases import board_words, places_of, rank_differences
 from projections.testing.scenario import Scenario
 
 __all__ = ["update"]
@@ -102,6 +102,8 @@ def _changed(text: str, number: int, case: Case, scenario: Scenario) -> str:
     for number, rank in enumerate(case.content.get("ranks", ())):
         if any(rank_differences(scenario, rank)):
             scores = [score for score, _ in places_of(scenario, rank)]
+            if not scores:
+                raise UsageError(f"{board_words(rank)} has no scores. Correct its key, or write `scores: []`")
             text = with_merged(text, (*place, "ranks", number, "scores"), scores, whole=True)
     for number, ask in enumerate(case.content.get("asks", ())):
         text = _with_answer(text, (*place, "asks", number, "gives"), *answered(scenario, ask))

@@ -114,6 +114,30 @@ def test_what_a_narrow_case_expects_is_not_removed_if_it_is_likely_misspelt(
     assert (tmp_path / "a.projections.yaml").read_text() == text
 
 
+def test_a_board_that_is_likely_misspelt_keeps_its_scores(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("""
+table: {key: [PK, SK]}
+entities:
+  Score: {key: {PK: "GAME#{game}", SK: "SCORE#{id}"}}
+  Board: {key: {PK: "GAME#{game}", SK: BOARD}}
+projections: {places: {from: Score, rank: {into: Board, by: points, digits: 3}}}
+""")
+    rules, file = rules_of("rules.yaml", tmp_path), tmp_path / "a.projections.yaml"
+    text = """cases:
+  - about: a
+    given: [{PK: GAME#chess, SK: SCORE#1, points: 7}]
+    then: any
+    ranks: [{rule: places, board: {game: ches}, scores: [8]}]
+"""
+    file.write_text(text)
+    with pytest.raises(UsageError, match='the board places game="ches" has no scores'):
+        update(file, 0, read_cases(file).cases[0], Scenario(rules))
+    assert file.read_text() == text
+    file.write_text(text.replace("ches}", "chess}"))
+    update(file, 0, read_cases(file).cases[0], Scenario(rules))
+    assert file.read_text() == text.replace("ches}", "chess}").replace("[8]", "[7]")
+
+
 def test_an_item_of_a_narrow_case_that_does_not_exist_any_more_becomes_gone(updated: Update) -> None:
     text = updated(
         f"cases: [{{about: a, given: [{BOOK}], when: [delete: [BOOK#1, INFO]], partial: true, "
