@@ -10,6 +10,7 @@ CHECKOV_READY := .venv-checkov/.ready
 DOCS_READY := .venv-docs/.ready
 CDK_READY := .venv-cdk/.ready
 HISTORIES ?= 12000# for each of sixteen rule files, and a tenth for each of the other patterns: 208,800 in all
+READ_HISTORIES ?= 6000# for each of six kinds
 JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
@@ -19,7 +20,7 @@ DOCS_VERSION := mkdocs-material>=9.6,<10
 SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test deep docs lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
+.PHONY: help test deep docs lint format types demo simulate reads mutants bench lock sbom dist template sam checkov clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +63,9 @@ simulate: $(READY) ## Run 208,800 histories of the engine with all rule files of
 	  / with wrong values, / { gsub(",", ""); all += $$1; wrong += $$3; harm += $$7 } \
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -f $$told $$told.one; exit $$code
+
+reads: $(READY) ## Run 36,000 histories of reads of own writes and of waits (READ_HISTORIES of each kind, in JOBS processes)
+	READ_HISTORIES=$(READ_HISTORIES) $(BIN)/python -m pytest tests/access -k many_histories -n $(JOBS)
 
 mutants: $(READY) ## Run all mutants of the engine, including those that few histories detect
 	RARE_MUTANTS=1 $(BIN)/python -m pytest tests/simulation -k test_a_defect -n $(JOBS)

@@ -6,6 +6,7 @@ alternate: between any two requests of the one, the others may go on. Functions 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
@@ -24,6 +25,9 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain, wire
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import expected
+
+MANY = int(os.environ.get("READ_HISTORIES", "100"))
+"""The histories that each test of many histories runs."""
 
 RULES = """
 table: {key: [PK, SK]}

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from kinds_simulation import KindHistory
+from reads_simulation import MANY
 
 from projections.access import own_reads, waiting
 from projections.engine.store import ItemKey
@@ -34,7 +35,7 @@ def test_reads_of_items_that_change_their_entity_are_right() -> None:
 
 @pytest.mark.deep
 def test_reads_of_items_that_change_their_entity_are_right_in_many_histories() -> None:
-    assert not problems(HISTORIES, 600)
+    assert not problems(HISTORIES, MANY)
 
 
 _COMPARE, _COPIES = waiting._compare, waiting._copies

@@ -47,25 +47,20 @@ def test_a_link_that_leads_nowhere_ends_make_docs(site: Path, tmp_path: Path) ->
     assert "'comparison.md' contains a link 'glossary.md#nowhere'" in done.stderr
 
 
-def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path, watched: Callable[..., Page]) -> None:
+def test_every_page_is_in_the_site_as_it_is_written_and_loads_nothing_from_elsewhere(
+    site: Path, watched: Callable[..., Page]
+) -> None:
+    """Python-Markdown ends a numbered list at a block that has less than four spaces, and shows backslashes in tables."""
     tab = watched((site / "index.html").as_uri())
     for page in sorted((ROOT / "docs").rglob("*.md")):
         name = page.relative_to(ROOT / "docs").as_posix().replace("README.md", "index.md").replace(".md", ".html")
         tab.goto((site / name).as_uri())
         heading = page.read_text().splitlines()[0].removeprefix("# ")
         assert (tab.text_content("h1") or "").replace("¶", "").strip() == heading.replace("`", "")
-    assert '"/assets/iframe-worker.js"' in (site / "404.html").read_text()
-
-
-def test_lists_and_tables_are_as_the_pages_write_them(site: Path, watched: Callable[..., Page]) -> None:
-    """Python-Markdown ends a numbered list at a block that has less than four spaces, and shows backslashes in tables."""
-    tab = watched((site / "index.html").as_uri())
-    for page in sorted((ROOT / "docs").rglob("*.md")):
-        name = page.relative_to(ROOT / "docs").as_posix().replace("README.md", "index.md").replace(".md", ".html")
-        tab.goto((site / name).as_uri())
         lists = "[...document.querySelectorAll('article ol')].filter(one => one.children.length === 1).length"
         assert tab.evaluate(lists) == 0, f"{name} has a numbered list of one step"
         assert "\\|" not in " ".join(tab.locator("article table code").all_text_contents()), name
+    assert '"/assets/iframe-worker.js"' in (site / "404.html").read_text()
 
 
 def test_diagrams_are_drawn(site: Path, watched: Callable[..., Page]) -> None:
