@@ -10,7 +10,7 @@ import pytest
 from kinds_simulation import KindHistory
 from reads_simulation import MANY
 
-from projections.access import own_reads, waiting
+from projections.access import look_copies, own_reads, waiting
 from projections.engine.store import ItemKey
 
 HISTORIES = 20
@@ -38,7 +38,7 @@ def test_reads_of_items_that_change_their_entity_are_right_in_many_histories() -
     assert not problems(HISTORIES, MANY)
 
 
-_COMPARE, _COPIES = waiting._compare, waiting._copies
+_COMPARE, _COPIES = waiting._compare, waiting.copies_of
 
 
 def _compare(program: Any, registry: Any, rules: Any, contributions: Any, *more: Any) -> Any:
@@ -57,13 +57,13 @@ DEFECTS: dict[str, tuple[Any, str, Any]] = {
     "rules of the former entity are not compared": (waiting, "_compare", _compare),
     "the rules that publish to the item are not compared": (waiting, "_compare_received", lambda *_: None),
     "values of the former entity are not named": (waiting, "_compare_left", lambda *_: None),
-    "the item is not compared with its parents": (waiting, "_parents", lambda *_: []),
-    "the list of the item is not compared": (waiting, "_compare_list", lambda *_: None),
+    "the item is not compared with its parents": (waiting, "parents_of", lambda *_: []),
+    "the list of the item is not compared": (waiting, "compare_list", lambda *_: None),
     "the attributes of the item itself are not compared": (waiting, "_compare_item", lambda *_: None),
-    "former copies are not compared": (waiting, "_copies", _copies),
-    "one of two copies under a key is compared": (waiting, "_copies", _overridden),
+    "former copies are not compared": (waiting, "copies_of", _copies),
+    "one of two copies under a key is compared": (waiting, "copies_of", _overridden),
     "copies with other keys are taken for covered": (
-        waiting,
+        look_copies,
         "_fixed_copies",
         lambda *_: [ItemKey("main", "C#1", "NONE")],
     ),

@@ -104,7 +104,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
         {"more": True},
         (own_reads, "_first_values", lambda *_: []),
     ),
-    "children are not compared with the item": ({"more": True}, (waiting, "_compare_child", lambda *_: None)),
+    "children are not compared with the item": ({"more": True}, (waiting, "compare_child", lambda *_: None)),
     "pending publishes are forgotten": ({}, (Entry, "pending", property(lambda entry: set()))),
     "guards are not compared with groups": (
         {},
