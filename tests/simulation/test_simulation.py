@@ -27,7 +27,7 @@ from projections.testing.simulation.setup import Setup
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
-FIRST, HISTORIES = 40, 200
+FIRST, HISTORIES = 40, 120
 """Of each rule file, those of `make test` and all; the command plays as many as one likes."""
 
 MOST = 4000

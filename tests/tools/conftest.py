@@ -6,12 +6,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from moto import mock_aws
 from place import Place
 
+from projections.aws.queues import Queue
 from projections.cli.main import main
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ def indexes_without_lag() -> Iterator[None]:
     """Emulators update indexes with their tables: otherwise a test waits 5 s for each batch that pushes to children."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("projections.engine.item_writes.SETTLE_SECONDS", 0.0)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def queues_without_long_polling() -> Iterator[None]:
+    """Emulators have all messages at once: otherwise a test waits 2 s for the end of each queue."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(cast("dict[str, object]", Queue.receive.__kwdefaults__), "wait", 0)
         yield
 
 

@@ -40,7 +40,7 @@ class Metered:
             assert isinstance(self.tables.store, MemoryStore)
             self._store = self._recorder = RecordingStore(self.tables.store)
         else:
-            self.tables = EndpointTables(endpoint, schemas(program))
+            self.tables = EndpointTables(endpoint, schemas(program), wait=lambda seconds: None)
             dynamodb = client("dynamodb", endpoint)
             self._store = DynamoDBStore(dynamodb, self.tables.names, schemas(program), self._meter)
         self.processor = Processor(
