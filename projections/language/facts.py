@@ -100,6 +100,10 @@ def origins(document: Document) -> dict[str, dict[str, Origin]]:
     for name, rule in document.rules.items():
         for attribute, how in _written(document, rule):
             found[rule.into].setdefault(attribute, Origin(name, how))
+        if creates(document, rule):
+            for attribute, value in Pattern.parse(document.entities[rule.into].match or {}).constants.items():
+                if "." not in attribute:
+                    found[rule.into].setdefault(attribute, Origin(name, _constant(value)))
     return found
 
 
@@ -113,9 +117,7 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
                 for target, path in rule.attributes.items():
                     yield target, source_text(path, source)
             for target, value in rule.values.items():
-                yield target, str(value.value) if isinstance(value, Constant) else value
-            for attribute in document.entities[rule.into].match or {}:
-                yield attribute, f"marks it as {rule.into}"
+                yield target, _constant(value.value) if isinstance(value, Constant) else value
         case Aggregate():
             for target, measure in rule.set.items():
                 yield target, measure_text(measure, source)
@@ -147,7 +149,11 @@ def source_text(source: str, entity: str) -> str:
 
 def computed_text(case: Computed) -> str:
     """Return what a case computes, in the words of the rule file."""
-    return json.dumps(case.value, ensure_ascii=False, default=str) if case.kind == "constant" else str(case.value)
+    return _constant(case.value) if case.kind == "constant" else str(case.value)
+
+
+def _constant(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 # --- keys ---

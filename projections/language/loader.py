@@ -16,7 +16,7 @@ from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.models import Rules
 from projections.language.pruning import without
 from projections.language.source import Source
-from projections.language.syntax import nearest, suggest
+from projections.language.syntax import nearest
 from projections.language.unsupported import unsupported
 from projections.language.wording import known_names, mistakes_in, optional_names
 
@@ -83,6 +83,22 @@ def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mis
     return rules, mistakes + (unsupported(rules) if executable else []), lost
 
 
+_KINDS = {
+    **dict.fromkeys(
+        ("average", "avg", "count", "counter", "counts", "group", "max", "min", "reduce", "rollup", "stats", "sum"),
+        "aggregate",
+    ),
+    **dict.fromkeys(("denormalize", "duplicate", "mirror", "project", "replicate"), "copy"),
+    **dict.fromkeys(("leaderboard", "ranking", "scores"), "rank"),
+    **dict.fromkeys(("enrich", "join", "lookup"), "embed"),
+    **dict.fromkeys(("formula", "generate"), "compute"),
+    **dict.fromkeys(("gsi", "sparse"), "index"),
+    **dict.fromkeys(("last", "newest", "recent"), "latest"),
+    **dict.fromkeys(("best", "topk", "topn"), "top"),
+}
+"""Names that other tools give to the kinds of rules."""
+
+
 def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the data with misspelt names corrected, and these mistakes.
 
@@ -105,8 +121,9 @@ def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
             continue
         renamed = _renamed(data, path, meant)
         after = _invalid(renamed)
-        if after is None or (*path[:-1], meant) not in {mistake.path for mistake in mistakes_in(after, renamed)}:
-            mistakes.append(Mistake(path, f"unknown{suggest(str(path[-1]), [meant])}", at_key=True))
+        worse = after is not None and (*path[:-1], meant) in {one.path for one in mistakes_in(after, renamed)}
+        if _is_kind(path) or not worse:
+            mistakes.append(Mistake(path, f'unknown (did you mean "{meant}"?)', at_key=True))
             source.rename(path, meant)
             data, error = renamed, after
     return data, mistakes
@@ -124,7 +141,15 @@ def _meant(data: Any, path: Location) -> str | None:
     """Return the most similar name that is not also given."""
     for step in path[:-1]:
         data = data[step]
+    if _is_kind(path):
+        kind = _KINDS[str(path[-1]).lower()]
+        return kind if kind not in data else None
     return nearest(str(path[-1]), [name for name in known_names(path[:-1]) if name not in data])
+
+
+def _is_kind(path: Location) -> bool:
+    """Return whether the name is one that other tools give to a kind of rule."""
+    return len(path) == 3 and path[0] == "projections" and str(path[-1]).lower() in _KINDS
 
 
 def _renamed(data: Any, path: Location, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from projections.language.arithmetic import Expression
 from projections.language.patterns import Pattern
-from projections.language.syntax import LanguageError, LanguageErrors, suggest
+from projections.language.syntax import LanguageError, LanguageErrors, nearest, suggest
 
 __all__ = ["EXTREMES", "FUNCTIONS", "MOST_DIGITS", "PICKED", "ROUNDED", "SHORT_FORMS", "TYPED", "VALUES", "Measure"]
 
@@ -102,7 +102,9 @@ def _short(text: str, errors: list[LanguageError]) -> _Found | None:
         return None
     function, inner = call[1], call[2]
     if function not in FUNCTIONS:
-        errors.append(LanguageError(_unknown(function), call.start(1)))
+        attribute = function and inner is None and not nearest(function, FUNCTIONS)
+        message = f"the measure lacks its function: write sum({function}), for example; a measure is {_FORMS}"
+        errors.append(LanguageError(message if attribute else _unknown(function), call.start(1)))
     elif function == "count":
         if inner is None:
             return {"function": function}
