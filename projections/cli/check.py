@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import as_json, find_rules, program_of, rules_argument
+from projections.cli.options import as_json, find_rules, program_of, rules_option
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
 @click.command("check")
-@rules_argument
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@rules_option
 @click.option(
     "--template",
     "template",
@@ -46,8 +47,8 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
-def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
-    """Validate and lint a rule file, or compare a template with it.
+def command(files: tuple[str, ...], rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
+    """Validate and lint rule files, or compare a template with one.
 
     Prints each rule with its source, the key of its target, what it writes, and the kind and cost of the write. Then prints
     the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will probably fail for
@@ -67,11 +68,15 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
       projections check rules.yaml
       projections check rules.yaml --template template.yaml
     """
+    if len(set(files)) > 1 and not (rules or template or as_json):
+        return max([_check(find_rules(file), as_json, fail_on) for file in dict.fromkeys(files)])
+    path = find_rules(*files, rules)
+    return _check(path, as_json, fail_on) if template is None else _compare(path, template, as_json, fail_on)
+
+
+def _check(path: Path, as_json: bool, fail_on: str) -> int:
     from projections.language.review import review
 
-    path = find_rules(file, rules)
-    if template is not None:
-        return _compare(path, template, as_json, fail_on)
     found = review(path, _near(path))
     rows = _rows(found.rules) if found.rules is not None else []
     offers = _offers(found)

@@ -23,7 +23,7 @@ BUG = 70
 
 COMMANDS = {
     "backfill": "Apply the rules to existing items, and activate new or changed rules.",
-    "check": "Validate and lint a rule file, or compare a template with it.",
+    "check": "Validate and lint rule files, or compare a template with one.",
     "client": "Write a Python module with a typed function for each query of a rule file.",
     "compile": "Print the canonical JSON of a rule file, as the deployed functions read it.",
     "console": "Serve a local, read-only page on live tables.",

@@ -150,6 +150,27 @@ def test_a_new_rule_file_is_reported(tmp_path: Path) -> None:
     assert "is new: deploy it" in Path(repository.outputs["file"]).read_text()
 
 
+def test_rules_of_the_base_that_are_invalid_do_not_prevent_their_correction(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, EXAMPLE.replace("from: Order", "from: Ordre", 1), EXAMPLE)
+    done = repository.step("Report", rules="app/rules.yaml")
+    assert done.returncode == 0, done.stderr
+    assert 'unknown entity "Ordre"' in done.stderr
+    report = Path(repository.outputs["file"]).read_text()
+    assert "The rules of the base branch cannot be compared" in report
+    assert "1 event a second: " in report
+
+
+def test_a_change_that_retires_the_last_rule_is_reported(tmp_path: Path) -> None:
+    before, _, _ = EXAMPLE.partition("projections:")
+    rules = before + "projections:\n  orders: { from: Order, aggregate: { into: Customer, set: { n: count } } }\n"
+    repository = Repository(tmp_path, rules, before + "projections: {}\nretired: { orders: remove }\n")
+    done = repository.step("Report", rules="app/rules.yaml")
+    assert done.returncode == 0, done.stderr
+    report = Path(repository.outputs["file"]).read_text()
+    assert "orders" in report.partition("#### Estimated cost")[0]
+    assert "the rates add up to 0" in report
+
+
 def test_without_a_pull_request_there_is_a_summary(changed: Repository) -> None:
     changed.base = ""
     assert changed.step("Report", rules="app/rules.yaml").returncode == 0
@@ -209,5 +230,8 @@ def test_pre_commit_refuses_a_mistake(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Ordre" in done.stdout
     repository.commit(EXAMPLE)
+    (repository.tree / "other").mkdir()
+    (repository.tree / "other/rules.yaml").write_text(EXAMPLE)
+    repository.git("add", "--all")
     done = run()
     assert done.returncode == 0, done.stdout + done.stderr

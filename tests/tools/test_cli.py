@@ -73,7 +73,7 @@ def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
         ("check", "--nonsense"),
         ("replay",),
         ("replay", "e", "--batch-size", "0"),
-        ("check", "a", "b"),
+        ("graph", "a", "b"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(run: Run, arguments: tuple[str, ...]) -> None:
@@ -169,6 +169,18 @@ def test_check_prints_every_mistake_with_its_place_and_exits_with_1(run: Run, tm
     (finding,) = json.loads(out)["findings"]
     assert (finding["line"], finding["severity"], finding["rule"]) == (6, "error", "oops")
     assert json.loads(out)["rules"] == []
+
+
+def test_check_reads_several_files_as_pre_commit_passes_them(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    code, out, _ = run("check", str(path), "social")
+    assert code == 1
+    assert f"{path}:6:" in out
+    assert "projections/rules/social.yaml: 9 rules, no errors" in out
+    assert run("check", "social", "tenants")[0] == 0
+    code, _, err = run("check", "social", "tenants", "--json")
+    assert (code, "two rule files: social and tenants. Pass only one" in err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["replay", "compile"])
