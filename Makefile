@@ -79,13 +79,14 @@ LOCKED ?=# a directory with copies of the locks, ending in a slash: the test wri
 LOCK = $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-lock: $(READY) ## Update the locked versions for the functions and the build of this package (UPGRADE= keeps versions that still fit)
+lock: $(READY) ## Update the locked versions for the functions, the command line and the build of this package (UPGRADE= keeps versions that still fit)
 	@cat $(LOCKED)handlers/requirements*.txt > $(LOCKED)all.lock
 	$(LOCK) --group functions --group boto3 --group tracing --output-file $(LOCKED)all.lock
 	for part in functions: boto3:-boto3 tracing:-tracing; do \
 	  $(LOCK) --group $${part%:*} --constraints $(LOCKED)all.lock --output-file $(LOCKED)handlers/requirements$${part#*:}.txt || exit; \
 	done
 	$(LOCK) --group build --output-file $(LOCKED)requirements-build.txt
+	$(LOCK) --constraints $(LOCKED)all.lock --output-file $(LOCKED)requirements-cli.txt pyproject.toml
 	@rm -f $(LOCKED)all.lock
 
 sbom: $(READY) ## Write the SBOM of the functions' package and docs/licences.md, from the locked versions

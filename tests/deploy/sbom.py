@@ -26,8 +26,9 @@ LOCKS = {
     "boto3": ROOT / "handlers/requirements-boto3.txt",
     "tracing": ROOT / "handlers/requirements-tracing.txt",
     "build": ROOT / "requirements-build.txt",
+    "cli": ROOT / "requirements-cli.txt",
 }
-"""The lock of each dependency group in pyproject.toml."""
+"""The lock of each dependency group in pyproject.toml, and of the project's own dependencies (`cli`)."""
 
 _PACKAGED = {"functions": "always", "boto3": "with `BUNDLE_BOTO3=1`", "tracing": "with `TRACING=1`"}
 _HEAD = """# Licences

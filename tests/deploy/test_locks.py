@@ -21,7 +21,7 @@ from projections import __version__
 
 UV = Path(sys.executable).with_name("uv")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+GROUPS: dict[str, list[str]] = {**PROJECT["dependency-groups"], "cli": PROJECT["project"]["dependencies"]}
 LICENCES = {
     *("Apache-2.0", "BSD-2-Clause", "MIT", "MIT-0", "PSF-2.0"),
     *("Apache Software License", "BSD License"),  # as older packages declare them
@@ -75,7 +75,7 @@ def test_the_groups_require_what_the_project_requires() -> None:
 
 def test_locks_that_are_combined_pin_the_same_versions() -> None:
     together: dict[str, str] = {}
-    for group in ("functions", "boto3", "tracing"):
+    for group in ("functions", "boto3", "tracing", "cli"):
         for name, pin in pins(LOCKS[group]).items():
             assert together.setdefault(name, str(pin)) == str(pin), name
 

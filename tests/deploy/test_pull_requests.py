@@ -25,7 +25,7 @@ STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 GH = """#!/bin/sh
 echo "$@" >> "$GH_LOG"
 test -z "$GH_FAILS" || exit 1
-case "$*" in *--paginate*) cat "$GH_COMMENTS" ;; esac
+case "$*" in *--paginate* | */tarball/*) cat "$GH_COMMENTS" ;; esac
 """
 
 
@@ -45,7 +45,9 @@ class Repository:
         programs.mkdir()
         (programs / "gh").write_text(GH)
         (programs / "gh").chmod(0o755)
-        (programs / "projections").symlink_to(Path(sys.executable).parent / "projections")
+        installed = place / "projections/bin/projections"
+        installed.parent.mkdir(parents=True)
+        installed.symlink_to(Path(sys.executable).parent / "projections")
         (place / "comments").write_text("")
 
     def git(self, *arguments: str) -> str:
@@ -85,6 +87,7 @@ class Repository:
                 **variables,
                 "GH_COMMENTS": str(self.place / "comments"),
                 "RUNNER_TEMP": str(self.place),
+                "GITHUB_ACTION_PATH": str(ROOT),
                 "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
             },
             text=True,
@@ -109,10 +112,10 @@ def test_a_change_is_reported_with_its_cost_in_one_comment(changed: Repository) 
     done = changed.step("Report", rules="app/rules.yaml", rates="--rate Order=100")
     assert done.returncode == 0, done.stderr
     report = Path(changed.outputs["file"]).read_text()
-    assert report.startswith("<!-- dynamodb-projections: app/rules.yaml -->\n")
+    assert re.match(r"<!-- dynamodb-projections: [0-9a-f]{16} -->\n", report)
     assert "- set.greatest added: `max(number(total))`" in report
     assert "projections backfill" in report
-    assert "#### Estimated cost\n\n```text\n" in report
+    assert re.search(r"#### Estimated cost\n\n    \S", report)
     assert (changed.place / "GITHUB_STEP_SUMMARY").read_text() == report
 
     assert changed.step("Comment").returncode == 0
@@ -181,6 +184,63 @@ def test_the_texts_of_steps_hold_no_expressions() -> None:
     """An input that is inserted into a script could run commands: inputs are environment variables."""
     assert [name for name, step in STEPS.items() if "${{" in step["run"]] == []
     assert all(step["shell"] == "bash" for step in STEPS.values())
+
+
+NAMES = (
+    "rules.yaml",
+    '"; touch owned; ".yaml',
+    "`touch owned`.yaml",
+    "$(touch owned).yaml",
+    '") | env.GH_TOKEN | ("',
+    "--help",
+    "a b.yaml",
+    "<img src=x>.yaml",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_a_rule_file_is_never_part_of_a_program(changed: Repository, name: str) -> None:
+    (changed.tree / name).write_text(EXAMPLE)
+    assert changed.step("Check", rules=name).returncode == 0
+    assert changed.step("Report", rules=name).returncode == 0
+    assert changed.step("Comment").returncode == 0
+    assert list(changed.tree.rglob("owned")) == []
+    head, line = Path(changed.outputs["file"]).read_text().splitlines()[:2]
+    assert re.fullmatch(r"<!-- dynamodb-projections: [0-9a-f]{16} -->", head)
+    assert re.fullmatch(r"[a-zA-Z0-9./_?-]+ is new: deploy it, then run `projections backfill`.", line)
+    log = (changed.place / "GH_LOG").read_text()
+    assert "--jq [.[] | select(.body | startswith(env.MARK)) | .id][0] // empty\n" in log
+
+
+def test_nothing_of_the_pull_request_is_imported_when_the_action_is_installed(changed: Repository) -> None:
+    """`python -m pip` imports a directory `pip` of the working directory first."""
+    for module in ("pip", "venv", "ensurepip", "hatchling", "encodings", "sitecustomize"):
+        (changed.tree / module).mkdir()
+        (changed.tree / module / "__init__.py").write_text(f"open({str(changed.tree / 'owned')!r}, 'w')")
+        (changed.tree / module / "__main__.py").write_text("")
+    (changed.tree / "pyproject.toml").write_text("[build-system]\nrequires = []\nbuild-backend = 'pip'\n")
+    done = changed.step("Install")
+    assert done.returncode == 0, done.stderr
+    assert not (changed.tree / "owned").exists()
+    assert changed.step("Check", rules="app/rules.yaml").returncode == 0
+
+
+def test_the_base_is_read_with_the_token_if_the_checkout_lacks_it(changed: Repository) -> None:
+    """The checkout keeps no credentials: a script of the pull request would find them in its configuration."""
+    archive = changed.place / "base.tar.gz"
+    changed.git("archive", "--prefix", "shop-app-1/", "--output", str(archive), changed.base)
+    changed.git("checkout", "--quiet", "--orphan", "alone")
+    changed.commit((changed.tree / "app/rules.yaml").read_text())
+    for branch in ("master", "main"):
+        if changed.git("branch", "--list", branch):
+            changed.git("branch", "--quiet", "-D", branch)
+    changed.git("reflog", "expire", "--expire=all", "--all")
+    changed.git("gc", "--quiet", "--prune=now")
+    (changed.place / "comments").write_bytes(archive.read_bytes())
+    done = changed.step("Report", rules="app/rules.yaml")
+    assert done.returncode == 0, done.stderr
+    assert f"api repos/shop/app/tarball/{changed.base}" in (changed.place / "GH_LOG").read_text()
+    assert "- set.greatest added: `max(number(total))`" in Path(changed.outputs["file"]).read_text()
 
 
 @pytest.mark.parametrize(
