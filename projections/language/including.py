@@ -3,14 +3,19 @@
     include: [users.yaml, orders/*.yaml]
 
 Included parts come first, in the order in which files are named, then those of the file itself. Each file is read once.
+
+A rule file may come from a stranger, as in a pull request. So it can only include files below the directory of the first
+file or below the current one. A pattern follows no links to directories, and is compared with a limited number of names.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from fnmatch import fnmatchcase
+from glob import has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,8 @@ __all__ = ["INCLUDE", "Watched", "joined", "source_at", "text_of"]
 INCLUDE = "include"
 _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes")
 """The parts of a rule file that have entries by name: several files may have entries of them."""
+_MOST_LOOKED_AT = 10_000
+"""How many names of files and directories a pattern may be compared with."""
 
 
 def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -> Source:
@@ -36,7 +43,7 @@ def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -
     """
     if INCLUDE not in source.data:
         return source
-    join = _Join(source, texts or {})
+    join = _Join(source, _roots(path), texts or {})
     join.add(source, path)
     if join.problems:
         raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
@@ -95,6 +102,7 @@ class _Join:
     """The files that were read, by path, and what they have together."""
 
     root: Source
+    roots: Collection[Path]
     texts: Mapping[str, str] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     parts: dict[tuple[str | int, ...], Source] = field(default_factory=dict)
@@ -107,7 +115,7 @@ class _Join:
         """Add the files that a file includes, then its own parts."""
         self.read[_real(path)] = source
         self.open.append(_real(path))
-        for place, found in _included(source, path):
+        for place, found in _included(source, path, self.roots):
             if isinstance(found, str):
                 self.problems.append(_problem(source, place, found))
                 continue
@@ -172,7 +180,14 @@ def _problem(source: Source, place: tuple[str | int, ...], message: str) -> Prob
     return Problem(source.file, *source.position(Mistake(place, "")), dotted(place), message)
 
 
-def _included(source: Source, path: Path) -> Iterator[tuple[tuple[str | int, ...], tuple[Path, str] | str]]:
+def _roots(path: Path) -> tuple[Path, Path]:
+    """Return the directories below which a file may include others."""
+    return _real(path.parent), _real(Path())
+
+
+def _included(
+    source: Source, path: Path, roots: Collection[Path]
+) -> Iterator[tuple[tuple[str | int, ...], tuple[Path, str] | str]]:
     """Yield for each file that `include` names its path and its name in messages; or a message, if there is a mistake."""
     named = source.data.get(INCLUDE, [])
     if not isinstance(named, list) or not named:
@@ -185,11 +200,38 @@ def _included(source: Source, path: Path) -> Iterator[tuple[tuple[str | int, ...
             yield place, f"expected a path that is relative to this file, found {shown(name)}"
         elif os.path.isabs(name):
             yield place, f"{name} is an absolute path: give one that is relative to this file"
+        elif not _is_below(path.parent / _literal(name), roots):
+            yield place, _outside(name)
         else:
-            found = list(_files(name, path, source.file))
+            try:
+                found = list(_files(name, path, source.file))
+            except OverflowError:
+                yield place, f"{name} matches too much: more than 10,000 names were compared; name directories instead"
+                continue
             if not found:
                 yield place, _missing(name, path)
-            yield from ((place, one) for one in found)
+            for file, shown_as in found:
+                if bundled(name) == file or _is_below(file, roots):
+                    yield place, (file, shown_as)
+                else:
+                    yield place, _outside(shown_as)
+
+
+def _is_below(path: Path, roots: Collection[Path]) -> bool:
+    """Whether a path, which need not exist, is in one of the directories after all links are followed."""
+    return any(_real(path).is_relative_to(root) for root in roots)
+
+
+def _literal(pattern: str) -> Path:
+    """Return the directory from which a pattern is compared with names; of a path without pattern, the path."""
+    return Path(*takewhile(lambda step: not has_magic(step), Path(pattern).parts))
+
+
+def _outside(name: str) -> str:
+    return (
+        f"{name} is outside of the directory of the first rule file and of the current directory: move it there, or run the "
+        "command in a directory that contains both"
+    )
 
 
 def _files(name: str, path: Path, file: str) -> Iterator[tuple[Path, str]]:
@@ -202,10 +244,48 @@ def _files(name: str, path: Path, file: str) -> Iterator[tuple[Path, str]]:
         elif (shipped := bundled(name)) is not None:
             yield shipped, str(shipped)
         return
-    for one in sorted(glob(name, root_dir=directory, recursive=True)):
+    for one in sorted(_matching(directory, name)):
         inside = Path(os.path.normpath(directory / one))
-        if inside.is_file() and _real(inside) != _real(path):
+        if _real(inside) != _real(path):
             yield inside, os.path.normpath(os.path.join(shown_in, one))
+
+
+def _matching(directory: Path, pattern: str) -> set[str]:
+    """Return the relative paths of the files that match. Raise OverflowError if too many names would be compared.
+
+    `glob` follows links to directories: a few links to one directory and some `*` make it compare names for ever.
+    """
+    left = _MOST_LOOKED_AT
+
+    def files(base: Path, steps: list[str]) -> Iterator[Path]:
+        nonlocal left
+        step, *rest = steps
+        if not has_magic(step):
+            inside = base / step
+            if rest and inside.is_dir():
+                yield from files(inside, rest)
+            elif not rest and inside.is_file():
+                yield inside
+            return
+        if step == "**":
+            yield from files(base, rest or ["*"])
+        for entry in os.scandir(base):
+            left -= 1
+            if left < 0:
+                raise OverflowError
+            if entry.name.startswith(".") and not step.startswith("."):
+                continue
+            if step == "**":
+                if entry.is_dir(follow_symlinks=False):
+                    yield from files(base / entry.name, steps)
+            elif fnmatchcase(entry.name, step):
+                if not rest:
+                    if entry.is_file():
+                        yield base / entry.name
+                elif entry.is_dir(follow_symlinks=False):
+                    yield from files(base / entry.name, rest)
+
+    return {os.path.relpath(one, directory) for one in files(directory, [step for step in pattern.split("/") if step])}
 
 
 def _missing(name: str, path: Path) -> str:
@@ -222,6 +302,7 @@ class Watched:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._roots = _roots(path)
         self._including = self._read()
 
     def _read(self) -> dict[Path, Source]:
@@ -238,7 +319,7 @@ class Watched:
                 continue
             if INCLUDE in source.data:
                 found[path] = source
-                paths += _paths(path, source)
+                paths += _paths(path, source, self._roots)
         return found
 
     def refresh(self) -> None:
@@ -247,7 +328,7 @@ class Watched:
 
     def stamp(self) -> tuple[tuple[str, int, int, int], ...] | None:
         """Return a value that changes if one of the files does. None if one is missing: an editor is replacing it."""
-        paths = {self.path}.union(*(_paths(path, source) for path, source in self._including.items()))
+        paths = {self.path}.union(*(_paths(path, source, self._roots) for path, source in self._including.items()))
         try:
             stats = [(str(path), path.stat()) for path in sorted(paths)]
         except OSError:
@@ -255,5 +336,5 @@ class Watched:
         return tuple((path, found.st_mtime_ns, found.st_size, found.st_ino) for path, found in stats)
 
 
-def _paths(path: Path, source: Source) -> list[Path]:
-    return [found[0] for _, found in _included(source, path) if not isinstance(found, str)]
+def _paths(path: Path, source: Source, roots: Collection[Path]) -> list[Path]:
+    return [found[0] for _, found in _included(source, path, roots) if not isinstance(found, str)]

@@ -153,9 +153,7 @@ class _Reading:
 
     def value(self, node: Node, path: Location) -> Any:
         self.source._values[path] = node
-        self.count += 1
-        if self.count > _MOST_NODES:
-            raise UnreadableError("too large: more than 50,000 values, counting each use of an alias", *_start(node))
+        self._count(node)
         if len(path) > _DEEPEST:
             raise UnreadableError("nested too deeply", *_start(node))
         if any(node is outer for outer in self.open):
@@ -171,6 +169,11 @@ class _Reading:
         if not path:
             self.source.data = data
         return data
+
+    def _count(self, node: Node) -> None:
+        self.count += 1
+        if self.count > _MOST_NODES:
+            raise UnreadableError("too large: more than 50,000 values, counting each use of an alias", *_start(node))
 
     def _mapping(self, node: MappingNode, path: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}
@@ -202,7 +205,9 @@ class _Reading:
                 self._report(path, "`<<` can only merge mappings")
                 continue
             self.open.append(value)
-            yield from ((key, inner, True) for key, inner, _ in self._entries(value, path))
+            for key, inner, _ in self._entries(value, path):
+                self._count(key)
+                yield key, inner, True
             self.open.pop()
 
     def _scalar(self, node: Node, path: Location) -> Any:

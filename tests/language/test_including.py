@@ -13,6 +13,7 @@ import projections
 from projections.deploy.package import package
 from projections.dev.rules_file import RulesFile
 from projections.errors import RulesError
+from projections.language import loader
 from projections.language.review import review
 from projections.language.schema import json_schema
 from projections.testing.rules_under_test import rules_of
@@ -28,6 +29,12 @@ projections:
 queries:
   post: {id: AP-1, get: Post, by: [postId]}
 """
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file can include files below its own directory, and below the current one."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -249,3 +256,48 @@ def test_package_has_the_rules_of_all_files(tmp_path: Path) -> None:
     package(written(tmp_path), tmp_path / "package")
     document = json.loads((tmp_path / "package" / "rules.json").read_text())
     assert document == projections.load(tmp_path / "rules.yaml").document
+
+
+def _included(tmp_path: Path, name: str) -> list[str]:
+    """The names that a rule file takes from the file that it includes, or the messages."""
+    (tmp_path / "app").mkdir(exist_ok=True)
+    (tmp_path / "app/rules.yaml").write_text(f"include: [{json.dumps(name)}]\ntable: {{key: [PK, SK]}}\n")
+    try:
+        return list(loader.load(tmp_path / "app/rules.yaml", executable=False).entities)
+    except RulesError as error:
+        return [one.message for one in error.problems]
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.yaml", "../*.yaml", "link.yaml", "*nk.yaml", "dir/secret.yaml", "../../../etc/*"]
+)
+def test_files_outside_of_the_project_are_not_read(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule file of a pull request must not show what else is on the machine that checks it."""
+    project = tmp_path / "project"
+    (project / "app").mkdir(parents=True)
+    (tmp_path / "project/secret.yaml").write_text("entities: {Secret: {key: {PK: S, SK: X}}}\n")
+    (project / "app/link.yaml").symlink_to(project / "secret.yaml")
+    (project / "app/dir").symlink_to(project)
+    monkeypatch.chdir(project / "app")
+    (message,) = _included(project, name)[:1]
+    assert "is outside of the directory of the first rule file" in message
+    monkeypatch.chdir(project)
+    if "etc" not in name:
+        assert _included(project, name) == ["Secret"]
+
+
+def test_a_pattern_compares_a_limited_number_of_names(tmp_path: Path) -> None:
+    place = tmp_path / "app"
+    place.mkdir()
+    for name in "abcdefgh":
+        (place / name).symlink_to(place)
+    (place / "users.yaml").write_text("entities: {User: {key: {PK: 'U#{u}', SK: X}}}\n")
+    (message,) = _included(tmp_path, "*/*/*/*/*/*/*/*/*/*.yml")
+    assert "no file matches" in message, "links to directories are not followed"
+    assert _included(tmp_path, "**/us*.yaml") == ["User"]
+    for number in range(101):
+        (place / f"x/{number}").mkdir(parents=True)
+        for inner in range(100):
+            (place / f"x/{number}/{inner}").touch()
+    (message,) = _included(tmp_path, "**/users.yaml")
+    assert message.startswith("**/users.yaml matches too much: more than 10,000 names were compared")

@@ -103,9 +103,17 @@ def test_texts_without_rules_are_rejected_with_our_messages(text: str, expected:
     assert any(expected in problem for problem in problems(text)), problems(text)
 
 
-def test_aliases_of_aliases_cannot_exhaust_memory() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+@pytest.mark.parametrize(
+    ("first", "next_one"),
+    [
+        ("[x, x, x, x, x, x, x, x, x, x]", "[{all}]"),
+        ("{k0: v}", "{{<<: [{all}], k{n}: 1}}"),  # each merges the same names again
+        ("{k0: v}", "{{<<: [{all}]}}"),
+    ],
+)
+def test_aliases_of_aliases_cannot_exhaust_memory_or_time(first: str, next_one: str) -> None:
+    lines = [f"a0: &a0 {first}"]
+    lines += [f"a{n}: &a{n} " + next_one.format(all=", ".join([f"*a{n - 1}"] * 10), n=n) for n in range(1, 9)]
     (problem,) = problems("\n".join(lines))
     assert "too large" in problem
 
