@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["refusal"]
 
 _LIMITS = (
@@ -36,7 +38,8 @@ _TARGET = "the target", 'let the rule write fewer or shorter attributes, or lowe
 def refusal(message: str, *, entry: bool = False) -> str:
     """Return a refusal in terms of rules, followed by DynamoDB's message. `entry`: it was of a commit to the ledger."""
     what, instead = _ENTRY if entry else _TARGET
+    own = re.sub(r"^\w+ on .*?: \w+: ", "", message)  # without the names of tables
     for words, limit in _LIMITS:
-        if any(word in message for word in words):
+        if any(word in own for word in words):
             return f"{limit.format(what=what, instead=instead)} ({message})"
     return message

@@ -55,12 +55,17 @@ _WAYS_OUT = {
     "UnrecognizedClientException": "Check the credentials of this process and the Region.",
 }
 _TABLE_DIFFERS = (
-    "does not have the specified index",
-    "provided key element does not match the schema",
-    "number of conditions on the keys is invalid",
+    "The table does not have the specified index",
+    "The provided key element does not match the schema",
+    "The number of conditions on the keys is invalid",
     "Query condition missed key schema element",
 )
-"""Parts of validation messages that report a table which differs from its schema here. Every request fails with them."""
+"""How validation messages begin that report a table which differs from its schema here. Every request fails with them.
+
+Only the beginning of a message is DynamoDB's own: what follows may have names and values of the application.
+"""
+
+_BACKFILLING = "Cannot read from backfilling global secondary index"
 
 _PERMISSIONS = {"BatchExecuteStatement": "PartiQLUpdate"}
 """The permission that an operation needs, if it has another name."""
@@ -130,9 +135,9 @@ def translated(error: ClientError, operation: str, tables: str) -> StoreError:
 def _error(code: str, message: str, operation: str, tables: str, status: int = 400) -> StoreError:
     text = f"{operation} on {tables}: {code}: {message}"
     if code == "ValidationException":
-        if any(part in text for part in _TABLE_DIFFERS):
+        if message.startswith(_TABLE_DIFFERS):
             return Misconfigured(f"{text}. Compare the keys and indexes of the table with those in the rules.")
-        if "backfilling" in text:
+        if message.startswith(_BACKFILLING):
             return Transient(text)
     if code in _INVALID:
         return InvalidRequest(text)

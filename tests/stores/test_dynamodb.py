@@ -15,6 +15,7 @@ from emulators import free_port
 
 from projections.aws import clients as aws
 from projections.aws import tables
+from projections.engine.limits import refusal
 from projections.engine.store import ItemKey, Missing, Update
 from projections.errors import (
     ConditionFailed,
@@ -95,6 +96,19 @@ def test_errors_are_translated(error: Exception, expected: type[StoreError]) -> 
         over(Answers(error)).write(Update(KEY))
     if expected is not ConditionFailed:
         assert "UpdateItem on prod-app" in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["backfilling-jobs", "Query_condition_missed_key_schema_element", "overflow"])
+def test_a_name_of_a_table_is_not_taken_for_a_reason(name: str) -> None:
+    """A refusal that was retried because of a word in a name would block the shard."""
+    client: Any = Answers(failure("ValidationException", "Item size has exceeded"))
+    store = DynamoDBStore(client, {"app": name}, SCHEMAS)
+    with pytest.raises(InvalidRequest) as found:
+        store.write(Update(KEY))
+    assert refusal(str(found.value)).startswith("an item can have at most 400 KB")
+    message = f"One or more parameter values were invalid: {name} Cannot read from backfilling global secondary index"
+    with pytest.raises(InvalidRequest):
+        over(Answers(failure("ValidationException", message))).write(Update(KEY))
 
 
 def test_a_missing_permission_is_named() -> None:
