@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import UsageError
-from projections.stores.indexes import described_indexes, listed_attributes, projection_text
+from projections.stores.indexes import described_indexes
 
 if TYPE_CHECKING:
     from projections.engine.store import Schema
     from projections.language.program import Program
     from projections.stores.dynamodb import DynamoDBStore, Meter
 
-__all__ = ["Live", "connect", "connect_to", "differences", "real_names"]
+__all__ = ["Live", "connect", "connect_to", "differences", "real_names", "time_to_live"]
 
 LEDGER = "ledger"
 
@@ -24,7 +24,7 @@ LEDGER = "ledger"
 @dataclass(frozen=True, slots=True)
 class Live:
     """The tables of a command. `names` has their real names by logical name, with the ledger; `sizes` their approximate
-    numbers of items (DynamoDB counts every six hours). `warnings` report unusual settings, which may be intended.
+    numbers of items (DynamoDB counts every six hours).
     """
 
     document: Mapping[str, Any]
@@ -33,7 +33,6 @@ class Live:
     client: Any
     names: Mapping[str, str]
     sizes: Mapping[str, int]
-    warnings: Sequence[str]
     described: Mapping[str, Mapping[str, Any]]
     """The answer of DescribeTable for each table."""
 
@@ -47,13 +46,14 @@ def connect(
     *,
     threads: int = 10,
     without_ledger: bool = False,
+    other_indexes: bool = False,
     meter: Meter | None = None,
 ) -> Live:
     """Return the tables that these options name. Raises UsageError with everything that is missing or does not match the
     rules.
 
-    `document` are the canonical rules. With `without_ledger`, the ledger may be missing, also in `names`.
-    `meter` counts the store's calls.
+    `document` are the canonical rules. With `without_ledger`, the ledger may be missing, also in `names`. With
+    `other_indexes`, indexes may be missing or differ: the caller reports them. `meter` counts the store's calls.
     """
     from projections.language.program import Program
 
@@ -66,7 +66,7 @@ def connect(
         raise UsageError(
             "no ledger table: pass --ledger NAME or --stack NAME, or set LEDGER_TABLE_NAME. `sam deploy` prints the name"
         )
-    return connect_to(program, names, endpoint_url, region, threads=threads, meter=meter)
+    return connect_to(program, names, endpoint_url, region, threads=threads, other_indexes=other_indexes, meter=meter)
 
 
 def connect_to(
@@ -76,6 +76,7 @@ def connect_to(
     region: str | None,
     *,
     threads: int,
+    other_indexes: bool = False,
     meter: Meter | None = None,
 ) -> Live:
     """Return the tables with these real names, by logical name. Raises UsageError as `connect` does."""
@@ -86,7 +87,11 @@ def connect_to(
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {name: schema for name, schema in {**program.tables, LEDGER: LEDGER_SCHEMA}.items() if name in names}
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}
-    wrong = [what for logical in names for what in differences(names[logical], described[logical], schemas[logical])]
+    wrong = [
+        what
+        for logical in names
+        for what in differences(names[logical], described[logical], schemas[logical], indexes=not other_indexes)
+    ]
     if names.get(LEDGER) in [name for logical, name in names.items() if logical != LEDGER]:
         wrong.append(f"--ledger {names[LEDGER]}: this is a table of the application. The ledger is a separate table")
     if wrong:
@@ -98,7 +103,6 @@ def connect_to(
         dynamodb,
         names,
         {logical: table.get("ItemCount", 0) for logical, table in described.items()},
-        [text for logical in program.tables for text in _unusual(names[logical], described[logical], schemas[logical])],
         described,
     )
 
@@ -158,8 +162,22 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
     return found
 
 
-def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
-    """Yield the differences between a table, as DescribeTable returns it, and the rules."""
+def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:
+    """Return the answer of DescribeTimeToLive; None if it cannot be read."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found: Mapping[str, Any] = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    except (ClientError, BotoCoreError):
+        return None
+    return found
+
+
+def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes: bool = True) -> Iterator[str]:
+    """Yield the differences in keys, and in those of `indexes`, between a table, as DescribeTable returns it, and the rules.
+
+    Requests with other keys fail. `projections/deploy/live.py` compares everything.
+    """
     types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
     key = _of_schema(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
@@ -168,16 +186,16 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator
             f"table {name} has the key {_text(key)}, the rules have {_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
-    indexes = {index["IndexName"]: _of_schema(index["KeySchema"], types) for index, _ in described_indexes(table)}
-    for index, declared in schema.indexes.items():
-        if index not in indexes:
+    there = {index["IndexName"]: _of_schema(index["KeySchema"], types) for index, _ in described_indexes(table)}
+    for index, declared in schema.indexes.items() if indexes else ():
+        if index not in there:
             yield (
-                f"table {name} has no index {index} with the key {_text(declared)}; it has {', '.join(indexes) or 'none'}. "
+                f"table {name} has no index {index} with the key {_text(declared)}; it has {', '.join(there) or 'none'}. "
                 "Create it, or correct `indexes` in the rules"
             )
-        elif indexes[index] != (tuple(declared[0]), tuple(declared[1])):
+        elif there[index] != (tuple(declared[0]), tuple(declared[1])):
             yield (
-                f"index {index} of table {name} has the key {_text(indexes[index])}, the rules have {_text(declared)}. "
+                f"index {index} of table {name} has the key {_text(there[index])}, the rules have {_text(declared)}. "
                 "Correct `indexes` in the rules, or create the index again"
             )
 
@@ -195,24 +213,3 @@ def _of_schema(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) 
 
 def _text(key: _Key) -> str:
     return ", ".join(f"{name} ({kind})" for part in key for name, kind in part)
-
-
-def _unusual(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
-    for index, local in described_indexes(table):
-        called = index["IndexName"]
-        if called not in schema.indexes:
-            continue
-        has, wanted = listed_attributes(index, table), schema.projected.get(called)
-        if has != wanted:
-            yield (
-                f"index {called} of table {name} projects {projection_text(has)}, the rules have "
-                f"{projection_text(wanted)}. Correct `projection` in the rules, or create the index again"
-            )
-        if local != (called in schema.local):
-            kind, other = ("local", "global") if local else ("global", "local")
-            yield f"index {called} of table {name} is {kind}, the rules have a {other} one. Correct `local` in the rules"
-    stream = table.get("StreamSpecification") or {}
-    if not stream.get("StreamEnabled"):
-        yield f"table {name} has no stream, so no rule processes changes of its items"
-    elif stream.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
-        yield f"the stream of table {name} has {stream.get('StreamViewType')}; the rules need NEW_AND_OLD_IMAGES"

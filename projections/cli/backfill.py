@@ -93,9 +93,10 @@ def command(
             "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
         )
     live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
+    warnings = there.warnings(live, refuse=not dry_run)
     only = selected_rules(live.program, select)
     backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=rate, dry=dry_run)
-    reporter = Reporter(live, as_json=as_json)
+    reporter = Reporter(live, warnings, as_json=as_json)
     with reporter.bar:
         runner = Runner(backfill, report=reporter.page, report_wait=reporter.wait, report_read=reporter.reading)
         if dry_run:

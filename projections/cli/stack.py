@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from projections.aws.buckets import Bucket
     from projections.aws.queues import Queue
     from projections.aws.stack import Stack
+    from projections.deploy.finding import Finding
     from projections.stores.dynamodb import Meter
 
 __all__ = ["Chosen", "Deployed", "deployed"]
@@ -81,6 +82,7 @@ class Deployed:
         *,
         threads: int = 10,
         without_ledger: bool = False,
+        other_indexes: bool = False,
         meter: Meter | None = None,
     ) -> Live:
         """Return the live tables under these rules. Raises UsageError, as `projections.aws.connection.connect`."""
@@ -92,8 +94,50 @@ class Deployed:
             self.region,
             threads=threads,
             without_ledger=without_ledger,
+            other_indexes=other_indexes,
             meter=meter,
         )
+
+    def mappings(self, live: Live, function: str | None = None) -> list[Mapping[str, Any]] | None:
+        """Return the event source mappings of the stream's function; None if no function is named. Raises Transient."""
+        from projections.aws.functions import event_source_mappings
+
+        name = self.name(function, "StreamFunctionName")
+        if name is None:
+            return None
+        described = (live.described[table] for table in live.program.tables)
+        streams = [table["LatestStreamArn"] for table in described if table.get("LatestStreamArn")]
+        return event_source_mappings(self.client("lambda"), name, streams)
+
+    def findings(self, live: Live, mappings: Sequence[Mapping[str, Any]] | None) -> list[Finding]:
+        """Return where the deployed tables and these mappings do not agree with the rules."""
+        from projections.aws.connection import LEDGER, time_to_live
+        from projections.deploy.live import LiveTable, live_findings
+
+        tables = {
+            logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)
+            for logical, real in live.names.items()
+        }
+        return list(live_findings(live.program, tables, tables.get(LEDGER)))
+
+    def warnings(self, live: Live, *, refuse: bool = False) -> list[str]:
+        """Return where the deployment does not agree with the rules, each with the way out.
+
+        With `refuse`, raises UsageError if filters drop all changes of an entity: values that a backfill computes from its
+        items would never change again.
+        """
+        from projections.errors import StoreError
+
+        texts: list[str] = []
+        mappings = None
+        try:
+            mappings = self.mappings(live)
+        except StoreError as error:
+            texts.append(f"the filters of the event source mappings were not checked: {error}")
+        found = self.findings(live, mappings)
+        if refuse and (blind := [_sentence(one) for one in found if one.rule]):
+            raise UsageError(*blind)
+        return [*texts, *map(_sentence, found)]
 
     def _tables(self, document: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the values of --table: those that are given, else those that name the stack's tables."""
@@ -206,6 +250,12 @@ def deployed(given: Tables) -> Deployed:
             f"stack {given.stack}: it has no output {_LEDGER}, so projections did not create it. Name another"
         )
     return Deployed(given, found)
+
+
+def _sentence(finding: Finding) -> str:
+    """Return a finding and its way out in one line."""
+    instead = f". {finding.instead[:1].upper()}{finding.instead[1:]}" if finding.instead else ""
+    return finding.reason + instead
 
 
 def _difference(local: Mapping[str, Any], document: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from projections.terminal import console, json_text, print_line, print_text, sty
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
+    from projections.deploy.finding import Finding as Difference
     from projections.language.program import Program
     from projections.operations.status import Finding, LedgerStatus
 
@@ -53,7 +54,7 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
 
     there = deployed(given)
     chosen = there.rules("ignore")
-    live = there.connect(chosen.document)
+    live = there.connect(chosen.document, other_indexes=True)
     now = datetime.now(UTC)
     recorded = ledger_status(there, chosen, live, now)
     findings: list[Finding] = []
@@ -155,20 +156,18 @@ def _functions(
 
 
 def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
-    from projections.aws.functions import event_source_mappings
     from projections.aws.metrics import stream_counts
     from projections.operations import status
 
     several = len(live.program.tables) > 1
     tables = {f"stream {name}" if several else "stream": live.described[name] for name in live.program.tables}
     mappings = None
-    if function:
-        streams = [table["LatestStreamArn"] for table in tables.values() if table.get("LatestStreamArn")]
-        try:
-            mappings = event_source_mappings(there.client("lambda"), function, streams)
-        except StoreError as error:
-            yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
-            return
+    try:
+        mappings = there.mappings(live, function)
+    except StoreError as error:
+        yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
+        yield from _deployment(there.findings(live, None), False, stack)
+        return
     for subject, table in tables.items():
         counts = None
         for one in mappings or ():
@@ -176,6 +175,23 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
                     counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
         yield status.stream(subject, table, mappings, counts, stack)
+    yield from _deployment(there.findings(live, mappings), mappings is not None, stack)
+
+
+def _deployment(found: Sequence[Difference], filters: bool, stack: str | None) -> Iterator[Finding]:
+    """Whether tables, and with `filters` their event source mappings, agree with the rules. `_streams` reports streams."""
+    from projections.operations import status
+
+    levels = {"error": status.ACT, "warning": status.LOOK, "note": status.UNKNOWN}
+    differences = [one for one in found if one.code != "stream"]
+    for one in differences:
+        todo = one.instead[:1].upper() + one.instead[1:]
+        if one.code in ("filters", "delivery") and todo:
+            todo += f", then {status.command('backfill --restart', stack)}"
+        yield status.Finding("deployment", levels[one.severity], one.reason, todo and f"{todo}.")
+    if not differences:
+        what = "keys, indexes, TTL and filters" if filters and not found else "keys, indexes and TTL"
+        yield status.Finding("deployment", status.FINE, f"{what} agree with the rules")
 
 
 def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, peek: bool) -> Iterator[Finding]:

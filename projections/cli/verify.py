@@ -79,7 +79,7 @@ def command(
         raise UsageError("--allow-delete has no effect without --repair. Add --repair, or omit it")
     there = deployed(given)
     live = there.connect(there.document(writes=repair), threads=4 * segments, without_ledger=True)
-    for text in live.warnings:
+    for text in there.warnings(live):
         print_line(f"warning: {text}.", err=True)
     progress = Progress(live, quiet=as_json)
     with (

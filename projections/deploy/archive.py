@@ -49,7 +49,7 @@ def _build(rules: Path, package: Path) -> str:
     done = subprocess.run(
         [
             *("make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction"),
-            *(f"RULES={rules}", f"ARTIFACTS_DIR={package}", f"build_python={sys.executable}"),
+            *(f"RULES={rules}", f"ARTIFACTS_DIR={package}", f"build_python={sys.executable}", "TEMPLATE="),
         ],
         env={**environment, "NO_COLOR": "1"},
         stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 #   RULES          the rule file
 #   build_needs    what has to be made first, if anything
 
+TEMPLATE ?= template.yaml# compared with RULES first, if it is here; empty: it is not
 LAMBDA_PYTHON ?= 3.13
 LAMBDA_PLATFORM ?= manylinux2014_aarch64# `native` for this machine and its Python, as local emulators run functions
 BUNDLE_BOTO3 ?=# 1: boto3 in the package, for where the runtime brings none
@@ -19,7 +20,16 @@ endif
 lambda_locks = requirements.txt $(if $(BUNDLE_BOTO3),requirements-boto3.txt) $(if $(TRACING),requirements-tracing.txt)
 lambda_packages = --require-hashes $(foreach lock,$(lambda_locks),-r "$(ARTIFACTS_DIR)/handlers/$(lock)")
 
-.PHONY: build-StreamFunction build-WorkerFunction build-AuditFunction
+.PHONY: build-StreamFunction build-WorkerFunction build-AuditFunction template-agrees
+
+# Filters of former rules drop the records that new ones need: a forgotten template ends the build. SAM prints nothing but the
+# errors of a build that failed.
+template-agrees: $(build_needs)
+	@$(if $(wildcard $(TEMPLATE)),,exit;) found=$$($(build_python) -m projections check "$(RULES)" --template "$(TEMPLATE)" 2>&1) || { \
+		printf '%s\n' "$$found" "$(TEMPLATE) does not agree with $(RULES), so nothing was built." \
+			"If you deploy another template, set TEMPLATE to its file." >&2; exit 1; }
+
+build-StreamFunction: template-agrees
 
 # One package for all functions; each names its own handler.
 build-StreamFunction build-WorkerFunction build-AuditFunction: $(build_needs)

@@ -1,22 +1,24 @@
-"""The event source mappings of a template: whether every record that the rules need reaches the function."""
+"""Event source mappings: whether every record that the rules need reaches the function."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from projections.deploy.cloudformation import mapping_at
+from projections.deploy.cloudformation import Document, mapping_at
 from projections.deploy.comparison import Comparison
-from projections.deploy.finding import Finding
+from projections.deploy.finding import Finding, found
 from projections.deploy.kinds import DELIVERY, FILTERS, NOT_JUDGED
 from projections.deploy.needs import TableNeeds
 from projections.deploy.resolution import placeholders
 from projections.deploy.streams import StreamMapping, mappings_of, patterns_of
 from projections.deploy.witnesses import dropped
+from projections.language.program import Program
 from projections.local.event_source.filters import Filter
 from projections.local.event_source.settings import Settings
 
-__all__ = ["delivery_findings"]
+__all__ = ["delivery_findings", "filter_findings", "setting_findings"]
 
 ALLOWED = 5
 """Maximum filters of a mapping without a higher quota."""
@@ -30,7 +32,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
     read: dict[str, list[StreamMapping]] = {}
     unknown = False
     for mapping in mappings_of(function, both.theirs, both.names):
-        yield from _settings(both, mapping)
+        yield from setting_findings(both.document, mapping)
         name = _table(both, mapping)
         if name is None:
             unknown = True
@@ -40,7 +42,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
             read.setdefault(name, []).append(mapping)
     for table in both.deployment.tables:
         if table.name in read:
-            yield from _filters(both, table, read[table.name])
+            yield from filter_findings(both.document, both.deployment.program, table, read[table.name])
         elif table.name in both.tables and not unknown:
             reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"
             yield both.finding(DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
@@ -58,67 +60,82 @@ def _table(both: Comparison, mapping: StreamMapping) -> str | None:
     return tables[0].name if len(tables) == 1 and not both.names.judged(mapping.stream) else None
 
 
-def _settings(both: Comparison, mapping: StreamMapping) -> Iterator[Finding]:
+def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Finding]:
+    """Yield settings of a mapping under which records are lost."""
     known = {name: value for name, value in mapping.properties.items() if not any(placeholders(value))}
     known.pop("FilterCriteria", None)
     try:
         settings = Settings.from_properties(known)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        yield both.finding(DELIVERY, mapping.path, f"Lambda rejects this mapping: {error}")
+        yield found(document, DELIVERY, mapping.path, f"Lambda rejects this mapping: {error}")
         return
     if not settings.report_batch_item_failures:
         reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
         instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
-        yield both.finding(DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
+        yield found(document, DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
     if mapping.properties.get("TumblingWindowInSeconds"):
         reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
-        yield both.finding(DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "remove it")
+        yield found(document, DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "remove it")
     if settings.starting_position == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
         path = (*mapping.path, "StartingPosition")
-        yield both.finding(DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
+        yield found(document, DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
     if not mapping.properties.get("DestinationConfig"):
         reason = "records that Lambda discards are lost: there is no on-failure destination"
-        yield both.finding(DELIVERY, mapping.path, reason, "add DestinationConfig with an S3 bucket", rated="warning")
+        yield found(
+            document, DELIVERY, mapping.path, reason, "add DestinationConfig with an S3 bucket", rated="warning"
+        )
     elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
         reason = "a queue or topic receives only the sequence numbers of discarded records"
         path = (*mapping.path, "DestinationConfig")
-        yield both.finding(DELIVERY, path, reason, "use the ARN of a bucket, which receives the records", rated="note")
+        yield found(
+            document, DELIVERY, path, reason, "use the ARN of a bucket, which receives the records", rated="note"
+        )
 
 
-def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMapping]) -> Iterator[Finding]:
+def filter_findings(
+    document: Document, program: Program, table: TableNeeds, mappings: Sequence[StreamMapping]
+) -> Iterator[Finding]:
+    """Yield the filters of a table's mappings that drop needed records, or that cannot be checked.
+
+    If they drop all changes of an entity, `rule` of the finding names the rules that read it.
+    """
     every: list[Filter] = []
     unknown = False
     for mapping in mappings:
         path = (*mapping.path, "FilterCriteria")
-        filters, unusable = patterns_of(mapping, both.document)
+        filters, unusable = patterns_of(mapping, document)
         for wrong in unusable:
             unknown = unknown or wrong.unknown
             kind = NOT_JUDGED if wrong.unknown else FILTERS
-            yield both.finding(kind, wrong.path, wrong.reason)
+            yield found(document, kind, wrong.path, wrong.reason)
         if not filters and not unusable:
             return  # everything arrives
         for attribute in _numeric(filters):
             reason = f"`numeric` never matches the key attribute {attribute}: events have numbers as text"
-            yield both.finding(FILTERS, path, reason, "remove this condition")
+            yield found(document, FILTERS, path, reason, "remove this condition")
         if len(filters) > ALLOWED:
             reason = f"{len(filters)} filters: Lambda accepts {ALLOWED} for a mapping, unless the quota was raised"
-            yield both.finding(FILTERS, path, reason, rated="note")
+            yield found(document, FILTERS, path, reason, rated="note")
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
-    for one in dropped(both.deployment.program, table.name, every):
+    for one in dropped(program, table.name, every):
         reason = (
             f"no filter matches all {one.entity} items ({one.key}); these events are dropped: {', '.join(one.events)}"
         )
+        rules = "" if unknown else ", ".join(one.blind)
         if unknown:
             reason += ", unless a filter that cannot be checked matches them"
+        elif rules:
+            reason += f"; rule {rules} receives no change of them"
         instead = (
             f"use the filters that `projections template` writes: {', '.join(ours)}"
             if ours
             else "remove FilterCriteria"
         )
-        yield both.finding(FILTERS, path, reason, instead, rated="note" if unknown else "error")
+        finding = found(document, FILTERS, path, reason, instead, rated="note" if unknown else "error")
+        yield replace(finding, rule=rules) if rules else finding
 
 
 def _numeric(filters: Sequence[Filter]) -> Iterator[str]:

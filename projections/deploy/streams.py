@@ -76,7 +76,7 @@ def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter
         return [], []
     listed = value_at(criteria, "Filters")
     if not isinstance(listed, list):
-        return [], [Unusable("the filters are not in this template", path, True)]
+        return [], [Unusable("the filters cannot be read", path, True)]
     built: list[Filter] = []
     unusable: list[Unusable] = []
     for number, one in enumerate(listed):

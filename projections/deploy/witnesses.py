@@ -23,27 +23,30 @@ _RARE = "\U0010fffd"
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Records of an entity that no filter matches. `key` has the templates of its key, `events` the dropped events."""
+    """Records of an entity that no filter matches. `key` has the templates of its key, `events` the dropped events.
+
+    `blind` are the rules that read the entity, if all its records are dropped.
+    """
 
     entity: str
     key: str
     events: tuple[str, ...]
+    blind: tuple[str, ...]
 
 
 def dropped(program: Program, table: str, filters: Sequence[Filter]) -> Iterator[Dropped]:
     """Yield the entities of which records may be dropped."""
     for entity in entities_of(program, table):
-        lost = [
-            event
-            for event, record in _records(entity, entity.schema)
-            if not any(one.matches(record) for one in filters)
-        ]
+        records = list(_records(entity, entity.schema))
+        lost = [event for event, record in records if not any(one.matches(record) for one in filters)]
         if lost:
             key = ", ".join(
                 f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
                 for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
             )
-            yield Dropped(entity.name, key, tuple(dict.fromkeys(lost)))
+            readers = [name for name, rule in program.rules.items() if entity in rule.sources]
+            blind = readers if len(lost) == len(records) else []
+            yield Dropped(entity.name, key, tuple(dict.fromkeys(lost)), tuple(blind))
 
 
 def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:

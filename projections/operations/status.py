@@ -45,6 +45,7 @@ __all__ = [
     "Noted",
     "audit",
     "backfill",
+    "command",
     "lag",
     "ledger",
     "noted",
@@ -114,7 +115,7 @@ def ledger(
     return LedgerStatus(snapshot.epoch if snapshot is not None else None, found, tuple(findings))
 
 
-def _command(text: str, stack: str | None) -> str:
+def command(text: str, stack: str | None) -> str:
     """Return a command to run, as Markdown code."""
     name, _, options = text.partition(" ")
     return f"`projections {' '.join(filter(None, (name, stack and f'--stack {stack}', options)))}`"
@@ -153,7 +154,7 @@ def rules(
     stack: str | None = None,
 ) -> Iterator[Finding]:
     """Compare the registry with rules: those that functions run (`deployed`), or those of a file."""
-    backfill = _command("backfill", stack)
+    backfill = command("backfill", stack)
     if snapshot is None:
         yield Finding(
             "rules",
@@ -293,7 +294,7 @@ def backfill(
             return Finding("backfill", FINE, ended)
         also = "; --allow-delete makes the withheld deletions" if "withheld" in left else ""
         todo = (
-            f"Run {_command('backfill', stack)} again to list them{also}. "
+            f"Run {command('backfill', stack)} again to list them{also}. "
             "This warning remains until a backfill finds none."
         )
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
@@ -304,7 +305,7 @@ def backfill(
     age = (now - datetime.fromisoformat(run.began)).total_seconds()
     if age > MOST_SECONDS:
         says = f"{which}started {_ago(run.began, now)}, phase {run.phase}, not complete"
-        todo = f"Run {_command('backfill', stack)}: it starts a new one, because this one is older than 24 hours."
+        todo = f"Run {command('backfill', stack)}: it starts a new one, because this one is older than 24 hours."
         return Finding("backfill", LOOK, says, todo, age)
     if run.ready > now.timestamp():
         progress = f"waits {run.ready - now.timestamp():.0f} s until functions with the former rules have ended"
@@ -326,7 +327,7 @@ def rebuilds(found: Sequence[Note], now: datetime, *, stack: str | None = None) 
         LOOK if oldest < _VERY_LATE else ACT,
         f"the rebuild of {groups} has not ended, such as {target} (rule {rule}), started {_duration(oldest)} ago. "
         "These values are not updated until it ends",
-        f"Wait if a repair or a backfill runs. Otherwise run {_command('verify --repair', stack)}.",
+        f"Wait if a repair or a backfill runs. Otherwise run {command('verify --repair', stack)}.",
         oldest,
     )
 
@@ -405,7 +406,7 @@ def audit(
     `schedule` is the parameter AuditSchedule, `since` when the stack was created; both are None without a stack.
     """
     if schedule == "off" and item is None:
-        return Finding("audit", FINE, f"off (AuditSchedule); {_command('verify', stack)} checks everything")
+        return Finding("audit", FINE, f"off (AuditSchedule); {command('verify', stack)} checks everything")
     late = 2 * _interval(schedule) + _LATE_AUDIT
     todo = "Check the audit function's log, and that its schedule is enabled."
     if item is None:
@@ -426,7 +427,7 @@ def audit(
     if skipped := last.get("skipped"):
         says += f"; ran {_ago(skipped['time'], now)} and checked nothing: {skipped['reason']}"
     if drift:
-        verify = _command("verify", stack)
+        verify = command("verify", stack)
         return Finding("audit", ACT, says, f"Run {verify} to list the differences, with --repair to correct them.")
     if schedule != "off" and (now - datetime.fromisoformat(at)).total_seconds() > late:
         return Finding("audit", LOOK, says, todo, drift)
@@ -465,7 +466,7 @@ def stream(
     """
     name, latest = table["TableName"], table.get("LatestStreamArn")
     specification = table.get("StreamSpecification") or {}
-    backfill = f"run {_command('backfill --restart', stack)}"
+    backfill = f"run {command('backfill --restart', stack)}"
     enable = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
     if not specification.get("StreamEnabled"):
         says = f"table {name} has no stream, so no rule processes changes of its items"

@@ -165,7 +165,10 @@ class Place:
             Environment={"Variables": {"RULES_FILE": "rules.json"}},
         )
         self.mapping: str = client("lambda").create_event_source_mapping(
-            FunctionName=self.function, EventSourceArn=self.stream(), StartingPosition="TRIM_HORIZON"
+            FunctionName=self.function,
+            EventSourceArn=self.stream(),
+            StartingPosition="TRIM_HORIZON",
+            FunctionResponseTypes=["ReportBatchItemFailures"],
         )["UUID"]
         values = {"TABLE": self.table, "LEDGER": self.ledger, "FUNCTION": self.function, "BUCKET": self.bucket}
         for word, value in {**values, "TASKS": self.tasks, "DEAD": self.dead}.items():

@@ -12,9 +12,10 @@ import botocore.session
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.connection import Live, connect
+from projections.aws.connection import Live, connect, time_to_live
 from projections.aws.tables import create_table, delete_table
 from projections.cli.options import document_of
+from projections.deploy.live import LiveTable, live_findings
 from projections.engine.store import Schema
 from projections.errors import Misconfigured, UsageError
 from projections.language.program import LEDGER_SCHEMA
@@ -63,6 +64,15 @@ class Tables:
         return connect(document_of(path), tables, self.ledger if ledger == "" else ledger, self.url, None)
 
 
+def unlike(live: Live) -> list[tuple[str, str]]:
+    """Where the tables do not agree with the rules: severity and reason."""
+    there = {
+        logical: LiveTable(live.described[logical], time_to_live(live.client, name))
+        for logical, name in live.names.items()
+    }
+    return [(one.severity, one.reason) for one in live_findings(live.program, there, there["ledger"])]
+
+
 @pytest.fixture
 def tables(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
     for name in ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME", "RULES"):
@@ -77,7 +87,7 @@ def test_a_table_that_fits(tables: Tables) -> None:
     name = tables.table(RIGHT)
     live = tables.connect(RULES, name)
     assert live.names == {"main": name, "ledger": tables.ledger}
-    assert (live.sizes, live.warnings) == ({"main": 0, "ledger": 0}, [])
+    assert (live.sizes, unlike(live)) == ({"main": 0, "ledger": 0}, [])
     assert live.store.scan("main").items == live.store.scan("ledger").items == []
     assert tables.connect(RULES, f"main={name}").names == live.names
 
@@ -145,31 +155,46 @@ def test_all_mismatches_are_reported_at_once(tables: Tables) -> None:
     assert len(said) == 5
 
 
-def test_other_projection_is_warned_of(tables: Tables) -> None:
+def test_other_projection_is_found(tables: Tables) -> None:
     indexes = {**INDEXES, "Local": ((("PK", "S"),), (("at", "S"),))}
     projected = {"GSI1": frozenset({"x"}), "Other": frozenset[str]()}
     has = Schema(("PK", "S"), ("SK", "S"), indexes, projected=projected, local=frozenset({"Local"}))
     name = tables.table(has)
-    assert tables.connect(RULES.replace("[a, b]}", "[a, b], Local: [PK, at]}"), name).warnings == [
-        f"index GSI1 of table {name} projects [x], the rules have all. Correct `projection` in the rules, or create the "
-        "index again",
-        f"index Other of table {name} projects keys_only, the rules have all. Correct `projection` in the rules, or create "
-        "the index again",
-        f"index Local of table {name} is local, the rules have a global one. Correct `local` in the rules",
+    assert unlike(tables.connect(RULES.replace("[a, b]}", "[a, b], Local: [PK, at]}"), name)) == [
+        ("error", "index GSI1 projects [x], the rules have all"),
+        ("error", "index Other projects keys_only, the rules have all"),
+        ("warning", "index Local is local, the rules have a global one"),
     ]
     right = RULES.replace("[a, b]}", "{partition: a, sort: b, projection: keys_only}, Local: {sort: at, local: true}}")
     right = right.replace("{GSI1PK: S, GSI1SK: N}", "{partition: GSI1PK, sort: {GSI1SK: N}, projection: [x]}")
-    assert tables.connect(right, name).warnings == []
+    assert unlike(tables.connect(right, name)) == []
 
 
-def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
-    (warning,) = tables.connect(RULES, tables.table(RIGHT, stream=False)).warnings
-    assert "has no stream" in warning
+def test_a_table_without_a_stream_is_found(tables: Tables) -> None:
     name = tables.table(RIGHT, stream=False)
+    assert unlike(tables.connect(RULES, name)) == [("error", f"table {name} has no stream")]
     specification: Any = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
     tables.dynamodb.update_table(TableName=name, StreamSpecification=specification)
-    (warning,) = tables.connect(RULES, name).warnings
-    assert "has KEYS_ONLY; the rules need NEW_AND_OLD_IMAGES" in warning
+    reason = f"the stream of table {name} has KEYS_ONLY instead of both images"
+    assert unlike(tables.connect(RULES, name)) == [("error", reason)]
+
+
+def test_the_ttl_of_tables_and_ledger_is_compared(tables: Tables) -> None:
+    expires = RULES.replace("key: [PK, SK]", "key: [PK, SK], ttl: expiresAt")
+    name = tables.table(RIGHT)
+    assert unlike(tables.connect(expires, name)) == [
+        ("error", f"items of table {name} never expire, the rules require expiresAt")
+    ]
+    tables.dynamodb.update_time_to_live(
+        TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"}
+    )
+    assert unlike(tables.connect(expires, name)) == []
+    reason = f"items of table {name} expire by expiresAt, and the rules have no `ttl`"
+    assert unlike(tables.connect(RULES, name)) == [("warning", reason)]
+    kept = tables.table(Schema(LEDGER_SCHEMA.partition, LEDGER_SCHEMA.sort), stream=False)
+    assert unlike(tables.connect(expires, name, ledger=kept)) == [
+        ("error", f"items of table {kept} never expire, the rules require ttl")
+    ]
 
 
 def test_no_region_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

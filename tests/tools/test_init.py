@@ -98,6 +98,28 @@ def test_sam_builds_the_functions_from_this_package(tmp_path: Path, call: Call) 
     assert "has no dynamodb-projections" in elsewhere.stderr
 
 
+def test_a_forgotten_template_ends_the_build_with_the_command_that_writes_it(tmp_path: Path, call: Call) -> None:
+    """Filters of the former rules would drop every record of the new entity."""
+    if not shutil.which("make"):
+        pytest.skip("make is not on PATH")
+    call("init", tmp_path)
+    build = ("make", "template-agrees", f"PYTHON={sys.executable}")
+    agrees = run(tmp_path, *build)
+    assert (agrees.returncode, agrees.stdout, agrees.stderr) == (0, "", "")
+    rules = tmp_path / "rules.yaml"
+    text = rules.read_text().replace(
+        "\nprojections:\n", '\n  Visit: {key: {PK: "VISIT#{id}", SK: "{at}"}}\nprojections:\n'
+    )
+    rules.write_text(text + "\n  visits: {from: Visit, aggregate: {into: Customer, set: {visits: count}}}\n")
+    forgotten = run(tmp_path, *build)
+    assert forgotten.returncode == 2, forgotten.stdout
+    assert "error [filters]: no filter matches all Visit items" in forgotten.stderr
+    assert "Generate it again: projections template rules.yaml -o template.yaml" in forgotten.stderr
+    assert "template.yaml does not agree with rules.yaml, so nothing was built." in forgotten.stderr
+    for other in ("TEMPLATE=", "TEMPLATE=none.yaml"):
+        assert run(tmp_path, *build, other).returncode == 0
+
+
 def test_the_package_of_the_functions_holds_library_handlers_and_rules(tmp_path: Path, call: Call) -> None:
     call("init", tmp_path / "new")
     package(tmp_path / "new" / "rules.yaml", tmp_path / "built")

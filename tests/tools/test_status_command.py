@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from place import MENDED, Place
+from place import MENDED, RULES, Place
 
 from projections.aws.clients import client
 from projections.cli import status as status_module
 from projections.cli.options import Tables
 from projections.cli.stack import Deployed
+from projections.deploy.needs import Deployment
 
 
 def levels(said: dict[str, Any]) -> dict[str, str]:
@@ -30,7 +32,7 @@ def test_unused_deployment_has_a_warning(place: Place) -> None:
     assert (code, said["attention"]) == (1, True)
     assert "the ledger has no rules" in finding(said, "rules")["says"]
     assert levels(said) == {
-        "rules": "warn", "backfill": "ok", "audit": "unknown", "stream": "unknown", "quarantine": "ok",
+        "rules": "warn", "backfill": "ok", "audit": "unknown", "stream": "unknown", "deployment": "ok", "quarantine": "ok",
         "lag": "unknown", "throttling": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
     }  # fmt: skip
 
@@ -187,6 +189,60 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     told = finding(said, "stream")
     assert (code, told["level"]) == (1, "action")
     assert told["says"] == f"no event source mapping of the function reads table {place.table}"
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_filters_of_former_rules_are_found_before_anybody_misses_a_record(place: Place) -> None:
+    """The rules were deployed, the template was not: the filters drop every item that only the new rule reads."""
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+
+    def filters(rules: str) -> None:
+        patterns = Deployment("", place.program(rules)).tables[0].filters.patterns
+        criteria: Any = {"Filters": [{"Pattern": json.dumps(pattern)} for pattern in patterns]}
+        client("lambda").update_event_source_mapping(UUID=place.mapping, FilterCriteria=criteria)
+
+    filters(RULES)
+    assert finding(place.run("status", "--stack", name)[1], "deployment") == {
+        "subject": "deployment", "level": "ok", "says": "keys, indexes, TTL and filters agree with the rules", "todo": None,
+    }  # fmt: skip
+    place.deploy(
+        RULES.replace("projections:", '  Shift: {key: {PK: "OP#{opId}", SK: "SHIFT#{day}"}}\nprojections:')
+        + "  shifts: {from: Shift, aggregate: {into: User, set: {shifts: count}}}\n"
+    )
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "deployment")
+    assert (code, told["level"]) == (1, "action")
+    assert told["says"] == (
+        f'table {place.table}: no filter matches all Shift items (PK "OP#{{opId}}", SK "SHIFT#{{day}}"); these events are '
+        "dropped: INSERT, MODIFY, REMOVE; rule shifts receives no change of them"
+    )
+    assert told["todo"] == (
+        "Write the template again with `projections template`, then run `sam build` and `sam deploy`, then "
+        f"`projections backfill --stack {name} --restart`."
+    )
+    before = place.registry()
+    code, out, err = place.say("backfill", "--stack", name, "--wait", "0")
+    assert (code, out, place.registry()) == (2, "", before)
+    assert "rule shifts receives no change of them. Write the template again" in err
+    for command in (["backfill", "--dry-run"], ["verify", "--patience", "0"]):
+        _, _, err = place.say(*command, "--stack", name)
+        assert f"warning: table {place.table}: no filter matches all Shift items" in err
+    filters(place.rules)
+    assert finding(place.run("status", "--stack", name)[1], "deployment")["level"] == "ok"
+    code, _, err = place.say("backfill", "--stack", name, "--wait", "0")
+    assert (code, "warning" in err) == (0, False)
+
+
+def test_missing_index_is_reported_with_all_other_findings(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.deploy(RULES.replace("GSI1SK]}", "GSI1SK], GSI2: [GSI2PK, GSI2SK]}"))
+    code, said = place.run("status")
+    told = finding(said, "deployment")
+    assert (code, told["level"], finding(said, "rules")["level"]) == (1, "action", "ok")
+    assert told["says"] == (f"table {place.table} has no index GSI2, which the rules name: [GSI2PK: S, GSI2SK: S]")
+    code, _, err = place.say("backfill")
+    assert (code, f"table {place.table} has no index GSI2" in err) == (2, True)
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -55,13 +55,13 @@ _EVERY = 5.0
 class Reporter:
     """Shows the progress of a backfill on standard error: a bar on a terminal, otherwise lines, or JSON lines."""
 
-    def __init__(self, live: Live, *, as_json: bool) -> None:
+    def __init__(self, live: Live, warnings: Sequence[str], *, as_json: bool) -> None:
         self._live = live
         self._json = as_json
         self._read: Counter[tuple[str, str, int]] = Counter()
         self._phase = ""
         self._printed = 0.0
-        for text in live.warnings:
+        for text in warnings:
             self._print(f"warning: {text}", warning=text)
         self.bar = Bar("connected", quiet=as_json, counts=True)
 
