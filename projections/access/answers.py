@@ -29,6 +29,7 @@ from projections.language.access.questions import Query
 from projections.language.entity import Item, Resolve
 from projections.language.keys import escape
 from projections.language.patterns import Pattern
+from projections.language.pipes import begins_time
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
@@ -305,5 +306,7 @@ def _compares(kind: str, content: str, bound: Value | None, least: bool) -> bool
             return False
     elif kind == "S" and type_ == "N":
         limit = str(limit)
+    if not least and kind == "S" and begins_time(limit) and content.startswith(limit):
+        return True
     one, other = comparable(kind, content), comparable(kind, limit)
     return bool(one >= other if least else one <= other)

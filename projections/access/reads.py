@@ -14,7 +14,7 @@ from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Period
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 from projections.language.keys import key_text
-from projections.language.pipes import UnfitError, periods
+from projections.language.pipes import UnfitError, begins_time, periods
 from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Field, Template
 from projections.language.values import Value, wire
@@ -348,12 +348,13 @@ def _most(sort: SortRange, high: str) -> str:
     """Return the greatest end of a key whose value is at most `high`.
 
     Values lack the characters up to the text that follows them, bounds may have them: then the greatest value is what
-    comes before such a character.
+    comes before such a character. All that begins with a shortened time, such as `2026-04`, is within it.
     """
-    if not sort.rest:
-        return high
     assert sort.focus is not None
+    begins = not sort.focus.pipes and begins_time(high)
+    if not sort.rest:
+        return high + HIGHEST * begins
     if sort.after and not sort.focus.pipes:
         end = next((place for place, one in enumerate(high) if one <= sort.after[0]), len(high))
-        high = high[:end]
-    return high + sort.after + HIGHEST
+        begins, high = begins and end == len(high), high[:end]
+    return high + ("" if begins else sort.after) + HIGHEST

@@ -67,7 +67,8 @@ def command(
     answers it, and each rule of the kind `rank`. With NAME, prints that query in detail.
 
     With PARAMETER=VALUE, --table or --stack, runs the query NAME, and prints its requests and one page of items. Values are
-    text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix.
+    text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix. An upper bound
+    that is a date, or the beginning of one, includes all that begins with it: x.to=2026-04 includes April.
 
     With --markdown or --html, writes the table-design page: entities with keys and sample items, indexes, the access pattern
     matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design. If FILE of -o

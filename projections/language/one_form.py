@@ -55,8 +55,7 @@ def _field(field: Field) -> str:
 def _pipe(pipe: Pipe) -> str:
     arguments: Iterable[str] = pipe.arguments
     if pipe.name == "date":
-        form, *zone = pipe.arguments
-        arguments = [form, *(one for one in zone if one not in ("UTC", "Etc/UTC"))]
+        arguments = [one for one in pipe.arguments if one not in ("UTC", "Etc/UTC")]
     elif pipe.arguments and pipe.name != "default":
         arguments = [str(int(number)) for number in pipe.arguments]
     written = ", ".join(map(_argument, arguments))

@@ -19,7 +19,18 @@ from zlib import crc32
 from projections.language.syntax import LanguageError, suggest
 from projections.language.values import CONTEXT
 
-__all__ = ["PIPES", "Pipe", "UnfitError", "absent_text", "chain", "monotone", "period_step", "periods"]
+__all__ = [
+    "PIPES",
+    "Pipe",
+    "UnfitError",
+    "absent_text",
+    "begins_time",
+    "chain",
+    "date_arguments",
+    "monotone",
+    "period_step",
+    "periods",
+]
 
 
 class UnfitError(ValueError):
@@ -52,6 +63,8 @@ def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
             raise LanguageError(
                 f"{pipes[-1]} returns a time, which {pipe} cannot use: put date(…) between them", offset
             )
+        if pipes and pipes[-1].gives == "time" and pipe.name == "date" and date_arguments(pipe)[2]:
+            raise LanguageError(f"{pipes[-1]} returns a time: remove from=… from {pipe}", offset)
         pipes.append(pipe)
     if pipes and pipes[-1].gives == "time":
         raise LanguageError(
@@ -68,6 +81,8 @@ def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     if name not in PIPES:
         raise LanguageError(f'unknown pipe "{name}"{suggest(name, PIPES)}; the pipes are {", ".join(PIPES)}')
     form, fewest, most, takes, gives, make = PIPES[name]
+    if name == "date":
+        arguments = _date_in_order(arguments)
     if not fewest <= len(arguments) <= most:
         raise LanguageError(f"{name} is written {form}")
     return Pipe(name, tuple(arguments), takes, gives, make(*arguments))
@@ -159,6 +174,12 @@ _CODES: dict[str, tuple[str, Callable[[datetime], Any]]] = {
 }
 
 
+_EARLY_SECONDS = 10**8
+"""1973-03-03: a lesser number of seconds is more often a date without separators (2026, 202601, 20260131)."""
+_EARLY_MILLISECONDS = 10**10
+"""1970-04-26: a lesser number of milliseconds is more often a number of seconds, or a date."""
+
+
 def _after_epoch(text: str, unit: int) -> datetime:
     """Return the time this many units of 10^-unit seconds after the epoch, rounded down to a microsecond."""
     try:
@@ -168,10 +189,27 @@ def _after_epoch(text: str, unit: int) -> datetime:
         raise UnfitError("is not between the years 1 and 9999") from None
 
 
-def _milliseconds(text: str) -> datetime:
+def _milliseconds(text: str, least: int = _EARLY_MILLISECONDS) -> datetime:
     if not _NUMBER.fullmatch(text):
         raise UnfitError("is not a number of milliseconds since 1970")
+    if abs(Decimal(text)) < least:
+        raise UnfitError(
+            "would be a time in early 1970. If it is seconds or a date, remove `ms`. If it is milliseconds, write "
+            "from=milliseconds in `date` instead of `ms`"
+        )
     return _after_epoch(text, 3)
+
+
+def _seconds(text: str, least: int = _EARLY_SECONDS) -> datetime:
+    if not _NUMBER.fullmatch(text):
+        raise UnfitError("is not a number of seconds since 1970")
+    if abs(Decimal(text)) < least:
+        form = {4: "%Y", 6: "%Y%m", 7: "%Y%j"}.get(len(text), "%Y%m%d")
+        raise UnfitError(
+            f"would be a time before 1973, as seconds since 1970. If it is a date, add its format to `date`: from={form}. "
+            "If it is seconds, add from=seconds"
+        )
+    return _after_epoch(text, 0)
 
 
 def _ulid(text: str) -> datetime:
@@ -192,22 +230,93 @@ def _time(text: str) -> datetime:
             raise UnfitError("is not a time that exists") from None
         return time if time.tzinfo else time.replace(tzinfo=UTC)
     if _NUMBER.fullmatch(text):
-        return _after_epoch(text, 0)
+        return _seconds(text)
     raise UnfitError("is neither ISO 8601 (2025-01-31, 2025-01-31T12:00:00Z) nor seconds since 1970")
 
 
-def _date(pattern: str, zone: str = "UTC") -> Callable[[str | datetime], str]:
-    return partial(_format, _zone(zone), *_formatter(pattern))
+def _date_in_order(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of `date` in one order: the format, the zone, then `from=…`."""
+    declared = [_FROM.sub("from=", one) for one in arguments if _FROM.match(one)]
+    return (*(one for one in arguments if not _FROM.match(one)), *declared)
 
 
-def _format(zone: tzinfo, layout: str, fields: Callable[[datetime], Any], value: str | datetime) -> str:
-    time = value if isinstance(value, datetime) else _time(value)
+_FROM = re.compile(r"from\s*=\s*")
+
+
+def date_arguments(pipe: Pipe) -> tuple[str, str, str]:
+    """Return the format of a pipe `date`, its zone (UTC unless given), and the format that it reads (empty unless given)."""
+    form, *others = pipe.arguments
+    zone = next((one for one in others if not one.startswith("from=")), "UTC")
+    return form, zone, next((one.removeprefix("from=") for one in others if one.startswith("from=")), "")
+
+
+def _date(form: str, *others: str) -> Callable[[str | datetime], str]:
+    declared = [one for one in others if one.startswith("from=")]
+    if form.startswith("from=") or len(declared) > 1 or len(others) - len(declared) > 1:
+        raise LanguageError(f"date is written {PIPES['date'][0]}")
+    _, zone, read = date_arguments(Pipe("date", (form, *others), "either", "text", str))
+    return partial(_format, _zone(zone), _reader(read) if declared else _time, *_formatter(form))
+
+
+def _format(
+    zone: tzinfo,
+    read: Callable[[str], datetime],
+    layout: str,
+    fields: Callable[[datetime], Any],
+    value: str | datetime,
+) -> str:
+    time = value if isinstance(value, datetime) else read(value)
     if time.tzinfo is not zone:
         try:
             time = time.astimezone(zone)
         except OverflowError:
             raise UnfitError("is not between the years 1 and 9999") from None
     return str(layout % fields(time))
+
+
+_DIGITS = {"Y": 4, "G": 4, "j": 3, "f": 6, "u": 1}
+"""Of a code; others have 2."""
+
+
+def _reader(declared: str) -> Callable[[str], datetime]:
+    """Return the function that reads a time: `seconds`, `milliseconds`, or a format. Not strptime, which accepts less."""
+    if declared in ("seconds", "milliseconds"):
+        return partial(_seconds if declared == "seconds" else _milliseconds, least=0)
+    codes = _codes(declared)
+    if not any(set(codes) == set(order[: len(codes)]) for order in _ORDERS) or not codes:
+        raise LanguageError(
+            f"from={declared} is neither seconds nor milliseconds nor a format of a time, such as from=%Y%m%d: it needs the "
+            "year and each unit down to the smallest, each once"
+        )
+
+    def piece(found: re.Match[str]) -> str:
+        code = found[0][1:]
+        return "%" if code == "%" else f"([0-9]{{{_DIGITS.get(code, 2)}}})" if code else re.escape(found[0])
+
+    pattern = re.compile(re.sub("%.|.", piece, declared, flags=re.DOTALL))
+
+    def read(text: str) -> datetime:
+        found = pattern.fullmatch(text)
+        if found is None:
+            raise UnfitError(f"is not written as {declared}")
+        part = {code: int(digits) for code, digits in zip(codes, found.groups(), strict=True)}
+        clock = timedelta(
+            hours=part.get("H", 0), minutes=part.get("M", 0), seconds=part.get("S", 0), microseconds=part.get("f", 0)
+        )
+        try:
+            if part.get("H", 0) > 23 or part.get("M", 0) > 59 or part.get("S", 0) > 59:
+                raise ValueError
+            if "G" in part:
+                day = datetime.fromisocalendar(part["G"], part.get("V", 1), part.get("u", 1))
+            else:
+                day = datetime(part["Y"], part.get("m", 1), part.get("d", 1)) + timedelta(days=part.get("j", 1) - 1)
+                if "j" in part and (part["j"] == 0 or day.year != part["Y"]):
+                    raise ValueError
+        except (ValueError, OverflowError):
+            raise UnfitError("is not a time that exists") from None
+        return day.replace(tzinfo=UTC) + clock
+
+    return read
 
 
 def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
@@ -252,7 +361,7 @@ _UNITS = {
     "S": 0.5,
 }
 """By the finest code of a format: seconds that are less than its shortest period."""
-_ORDERS = ("YmdHMS", "YjHMS", "GVuHMS")
+_ORDERS = ("YmdHMSf", "YjHMSf", "GVuHMSf")
 
 
 def monotone(pipes: Sequence[Pipe]) -> bool:
@@ -262,32 +371,83 @@ def monotone(pipes: Sequence[Pipe]) -> bool:
     """
     if not pipes or pipes[-1].name != "date" or any(pipe.name not in ("ms", "ulid") for pipe in pipes[:-1]):
         return False
-    pattern, *zone = pipes[-1].arguments
+    pattern, zone, declared = date_arguments(pipes[-1])
     codes = _codes(pattern)
-    if not any(order.startswith(codes) for order in _ORDERS):
+    if "f" in codes or not any(order.startswith(codes) for order in _ORDERS):
         return False
-    return not zone or zone[0] in ("UTC", "Etc/UTC") or codes[-1] not in "HMS"
+    if declared not in ("", "seconds", "milliseconds") and not _greatest_first(declared):
+        return False
+    return zone in ("UTC", "Etc/UTC") or codes[-1] not in "HMS"
+
+
+def _greatest_first(declared: str) -> bool:
+    return any(order.startswith(_codes(declared)) for order in _ORDERS)
 
 
 def _codes(pattern: str) -> str:
     return "".join(re.findall(r"%(.)", pattern)).replace("%", "")
 
 
-def periods(pipes: Sequence[Pipe], first: str | datetime, last: str | datetime, most: int) -> list[str]:
-    """Return the texts of all periods between two times, the first one first; the pipes must be `monotone`.
+_BEGINNING = re.compile(
+    r"([0-9]{4})(?:-?(0[1-9]|1[0-2])(?:-?([0-3][0-9])"
+    r"(?:[T ]([0-2][0-9])(?::?([0-5][0-9])(?::?([0-5][0-9])(?:[.,][0-9]+)?)?)?)?)?)?"
+)
+"""A time in ISO 8601 without an offset, or the beginning of one: `2026`, `2026-04`, `2026-04-30T10`."""
 
-    Raises UnfitError if a time does not fit, or if there are more than `most` periods.
+
+def begins_time(text: str) -> bool:
+    """Return whether a text is a time without an offset, or the beginning of one.
+
+    As an upper bound, it includes all that begins with it.
+    """
+    return _BEGINNING.fullmatch(text) is not None
+
+
+def _bounded(text: str, *, last: bool) -> datetime:
+    """Return the first or the last time that a bound may admit.
+
+    A bound without an offset is compared with times as they are written. Their offsets, which it does not show, are from
+    -12 to +14 hours.
+    """
+    found = _BEGINNING.fullmatch(text)
+    if found is None or (text.isdigit() and len(text) != 4):
+        return _time(text)
+    parts = [int(part) for part in found.groups() if part is not None]
+    try:
+        time = datetime(*(*parts, 1, 1)[: max(3, len(parts))], tzinfo=UTC)  # type: ignore[misc, arg-type]
+        if not last:
+            return time - timedelta(hours=14)
+        if len(parts) == 1:
+            time = time.replace(year=time.year + 1)
+        elif len(parts) == 2:
+            time = (time + timedelta(days=31)).replace(day=1)
+        else:
+            time += timedelta(**{("days", "hours", "minutes", "seconds")[len(parts) - 3]: 1})
+        return time + timedelta(hours=12, microseconds=-1)
+    except ValueError:
+        raise UnfitError("is not a time that exists") from None
+    except OverflowError:
+        raise UnfitError("is not between the years 1 and 9999") from None
+
+
+def periods(pipes: Sequence[Pipe], first: str, last: str | datetime, most: int) -> list[str]:
+    """Return the texts of all periods between two bounds, the first one first; the pipes must be `monotone`.
+
+    Raises UnfitError if a bound does not fit, or if there are more than `most` periods.
     """
 
-    def time_of(value: str | datetime) -> datetime:
+    def time_of(value: str | datetime, *, last: bool) -> datetime:
         if isinstance(value, datetime):
             return value
-        text: Any = value
+        declared = date_arguments(pipes[-1])[2]
+        if declared:
+            return _reader(declared)(value)
+        time: Any = value
         for pipe in pipes[:-1]:
-            text = pipe.apply(text)
-        return text if isinstance(text, datetime) else _time(text)
+            time = pipe.apply(time)
+        return time if isinstance(time, datetime) else _bounded(time, last=last)
 
-    start, end = time_of(first), time_of(last)
+    start, end = time_of(first, last=False), time_of(last, last=True)
     step = timedelta(seconds=period_step(pipes))
     found: dict[str, None] = {}
     time = start
@@ -326,7 +486,14 @@ def _zone(name: str) -> tzinfo:
 PIPES: dict[str, tuple[str, int, int, str, str, Callable[..., Callable[[Any], Any]]]] = {
     "pad": ("pad(n), n the number of digits", 1, 1, "text", "text", _pad),
     "invert": ("invert(n), n the number of digits", 1, 1, "text", "text", _invert),
-    "date": ("date(format) or date(format, zone), as in date(%Y-%m, Europe/Berlin)", 1, 2, "either", "text", _date),
+    "date": (
+        "date(format), with a zone and the format of the value if needed, as in date(%Y-%m, Europe/Berlin, from=%Y%m%d)",
+        1,
+        3,
+        "either",
+        "text",
+        _date,
+    ),
     "ms": ("ms, without arguments", 0, 0, "text", "time", lambda: _milliseconds),
     "ulid": ("ulid, without arguments", 0, 0, "text", "time", lambda: _ulid),
     "bucket": ("bucket(n), n the number of buckets", 1, 1, "text", "text", _bucket),

@@ -52,7 +52,9 @@ class Query(Model):
         description="Variables and attributes that the caller gives. With pipes, `mail|lower`, the results are compared.",
     )
     range: PathText | None = Field(
-        default=None, description="An attribute or variable that the caller may bound: from, to, or a prefix."
+        default=None,
+        description="An attribute or variable that the caller may bound: from, to, or a prefix. The upper bound 2026-04 "
+        "includes April.",
     )
     where: PatternForm | None = Field(default=None, description="A pattern that all items match (EventBridge syntax).")
     order: OrderForm | None = Field(

@@ -198,8 +198,8 @@ class Scenario:
     def query(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """Return the items of the first page of a query's answer, in order; all items if the query has no `limit`.
 
-        The bounds of `range: x` are a mapping or a pair: `x={"from": 1, "to": 5}` or `x=(1, 5)`. For other pages use
-        `projections.ask` on `store`.
+        The bounds of `range: x` are a mapping or a pair: `x={"from": 1, "to": 5}` or `x=(1, 5)`; `to="2026-04"` includes
+        April. For other pages use `projections.ask` on `store`.
 
         >>> _ = projections.given({"PK": "POST#p1", "SK": "LIKE#ben"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
         >>> projections.query("likers", postId="p1")

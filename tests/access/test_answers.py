@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from projections.access.answers import Answer, answer_to
 from projections.access.readers import StoreReader
-from projections.api import loads
+from projections.api import ask, loads
 from projections.errors import UsageError
 from projections.language.access.planner import plan
 from projections.testing.scenario import Scenario
@@ -56,6 +57,55 @@ def test_pages_go_on_over_buckets_and_periods() -> None:
         if (token := page.token) is None:
             break
     assert found == sorted(item["at"] for item in items)
+
+
+def at_times(*times: str) -> list[dict[str, Any]]:
+    return [event(number, kind="Event", at=at) for number, at in enumerate(times)]
+
+
+@pytest.mark.parametrize("offset", ["+14:00", "+02:00", "Z", "-05:00", "-12:00"])
+def test_bounds_without_offset_find_times_with_any_offset(offset: str) -> None:
+    times = [f"{time}{offset}" for time in ("2026-03-31T23:59:59", "2026-04-01T00:00:00", "2026-04-30T23:59:59")]
+    others = [f"{time}{offset}" for time in ("2026-03-30T23:59:59", "2026-05-01T00:00:00")]
+    items = at_times(*times, *others)
+    assert [item["at"] for item in answer(items, "events", at=("2026-04", "2026-04"))] == times[1:]
+    assert [item["at"] for item in answer(items, "events", at=("2026-03-31", "2026-04-30"))] == times
+    assert [item["at"] for item in answer(items, "events", at=("2026-04-01T00", "2026-04-30T23:59:59"))] == times[1:]
+
+
+@pytest.mark.parametrize(
+    "high", ["2026", "2026-04", "2026-04-15", "2026-04-15T10", "2026-04-15T10:20", "2026-04-15T10:20:30"]
+)
+def test_a_shortened_upper_bound_includes_what_begins_with_it(high: str) -> None:
+    items = at_times("2026-04-15T10:20:30.5Z", "2027-01-01T00:00:00Z")
+    assert [item["at"] for item in answer(items, "events", at=("2026", high))] == ["2026-04-15T10:20:30.5Z"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [
+        (("20260401", "20260430"), "a bound of at would be a time before 1973, as seconds since 1970. If it is a date"),
+        (("2026-02-31", "2026-04"), "a bound of at is not a time that exists"),
+        (("9999", "9999"), "a bound of at is not"),
+        (("soon", "2026-04"), "a bound of at is neither ISO 8601"),
+    ],
+)
+def test_a_bound_that_is_no_time_is_a_usage_error(bounds: tuple[str, str], reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        answer([], "events", at=bounds)
+
+
+def test_bounds_of_a_declared_format_are_written_in_it() -> None:
+    rules = json.loads(json.dumps(RULES).replace("date(%Y-%m)", "date(%Y-%m, from=%Y%m%d)"))
+    loaded = loads(json.dumps(rules))
+    scenario = Scenario(loaded).given(*at_times("20260131", "20260201", "20260228", "20260301"))
+
+    def found(low: str, high: str) -> list[str]:
+        return [item["at"] for item in ask(scenario.store, loaded, "events", {"at": (low, high)})]
+
+    assert found("20260201", "20260301") == ["20260201", "20260228", "20260301"]
+    with pytest.raises(UsageError, match="a bound of at is not written as %Y%m%d"):
+        found("2026-02-01", "2026-03-01")
 
 
 @pytest.mark.parametrize("limit", [0, -1])

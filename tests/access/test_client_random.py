@@ -53,6 +53,52 @@ def test_the_comparisons_are_not_empty(dynamodb_local_url: str) -> None:
     assert tally["pages"] >= 4
 
 
+@pytest.mark.parametrize(
+    ("declared", "times", "bounds"),
+    [
+        (
+            "",
+            ["2026-01-31T23:30:00-05:00", "2026-02-01T00:30:00-05:00"],
+            [("2026-02", "2026-02"), ("2026-01-31", "2026")],
+        ),
+        (
+            "",
+            ["2026-01-31T23:30:00Z", "2026-02-28T23:30:00.5Z"],
+            [("2026-02-28T23", "2026-02-28T23:30:00"), ("2025", "2026")],
+        ),
+        (", from=%Y%m%d", ["20260131", "20260201", "20260301"], [("20260131", "20260201"), ("20260201", "20260301")]),
+        (", Asia/Tokyo, from=%Y.%m.%d", ["2026.01.31", "2026.02.28"], [("2026.01.01", "2026.02.27")]),
+        (", from=%G-W%V", ["2026-W01", "2026-W52"], [("2026-W01", "2026-W10"), ("2026-W10", "2026-W53")]),
+        (", from=seconds", ["0000000001", "1767225600"], [("0000000001", "1767225600")]),
+    ],
+)
+def test_generated_functions_read_times_as_rules_do(
+    declared: str, times: list[str], bounds: list[tuple[str, str]]
+) -> None:
+    document = {
+        "table": {"key": ["PK", "SK"], "indexes": {"GSI1": ["GSI1PK", "GSI1SK"]}},
+        "entities": {"E": {"key": {"PK": "E#{id}", "SK": "E"}, "required": ["at"]}},
+        "projections": {
+            "e": {"from": "E", "index": {"GSI1PK": f"{{at|date(%Y-%m{declared})}}", "GSI1SK": "{at}#{id}"}}
+        },
+        "queries": {"events": {"find": "E", "range": "at", "order": "at"}},
+    }
+    loaded = loads(json.dumps(document))
+    scenario = Scenario(loaded).given(*({"PK": f"E#{at}", "SK": "E", "at": at} for at in times))
+    assert not scenario.quarantined
+    planned = plan(loaded.program.typed, loaded.queries["events"])
+    module = module_of(client_of(loaded, "rules.yaml").text)
+    with mock_aws():
+        table = table_of(None, loaded.program.tables["main"], scenario._store.items("main"))
+        for low, high in bounds:
+            given = {"at": (low, high)}
+            expected = [
+                item["at"] for item in answer_to(scenario.program, planned, given, StoreReader(scenario._store))
+            ]
+            assert [item["at"] for item in module.events(table, at_from=low, at_to=high)] == expected
+            assert expected or "-W" in low
+
+
 def compared(seed: int, url: str | None, tally: Counter[str], using: str | None = None) -> None:
     random = Random(seed)
     document = rules(random)

@@ -65,6 +65,8 @@ SAME = [
     ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m, UTC)}'"),
     ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m,Etc/UTC)}'"),
     ("bind", "'{at|date(%Y-%m, Europe/Berlin)}'", '\'{at|date("%Y-%m","Europe/Berlin")}\''),
+    ("bind", "'{at|date(%Y-%m, from=%Y%m%d)}'", "\"{at|date(%Y-%m, 'from = %Y%m%d', UTC)}\""),
+    ("bind", "'{at|date(%Y-%m, Asia/Tokyo, from=seconds)}'", "'{at|date(%Y-%m,from=seconds,Asia/Tokyo)}'"),
     ("bind", "'{n|pad(8)}'", "'{n|pad(08)}'"),
     ("bind", "'{n|pad(8)}'", "\"{n|pad('8')}\""),
     ("bind", "'{n|lower}'", "'{n|lower()}'"),

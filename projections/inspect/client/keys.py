@@ -10,7 +10,7 @@ from decimal import Decimal
 from projections.inspect.client.layout import Call
 from projections.inspect.client.naming import inside, literal
 from projections.language.access.plan import Periods
-from projections.language.pipes import Pipe, period_step
+from projections.language.pipes import Pipe, date_arguments, period_step
 from projections.language.templates import Field
 
 __all__ = ["Variable", "cased", "number", "period_list", "piped", "text_of"]
@@ -49,24 +49,35 @@ def _applied(value: Variable, pipe: Pipe) -> Variable:
         case "pad" | "invert" | "bucket":
             return Variable(f"_{pipe.name}({value.source}, {int(arguments[0])})")
         case "date":
-            return Variable(f"_date({', '.join([value.source, *_format(arguments)])})")
+            return Variable(f"_date({', '.join([_declared(value, pipe).source, *_format(pipe)])})")
         case "ulid":
             return Variable(f"_ulid({value.text})", EITHER)
     return Variable(f"_{pipe.name}({value.source})", EITHER)
 
 
-def _format(arguments: Sequence[str]) -> list[str]:
-    form, *zone = arguments
-    utc = not zone or zone[0] in ("UTC", "Etc/UTC")
-    return [literal(form), *([] if utc else [f"ZoneInfo({literal(zone[0])})"])]
+def _declared(value: Variable, pipe: Pipe) -> Variable:
+    """Return a value as `date` takes it: as a time, if the pipe declares its format."""
+    _, _, declared = date_arguments(pipe)
+    if not declared:
+        return value
+    if declared in ("seconds", "milliseconds"):
+        factor = "1_000_000" if declared == "seconds" else "1000"
+        return Variable(f"_since_1970(Decimal({value.source}) * {factor})", EITHER)
+    return Variable(f"_read({value.source}, {literal(declared)})", EITHER)
+
+
+def _format(pipe: Pipe) -> list[str]:
+    form, zone, _ = date_arguments(pipe)
+    return [literal(form), *([] if zone in ("UTC", "Etc/UTC") else [f"ZoneInfo({literal(zone)})"])]
 
 
 def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
     """Return the expression of the periods between two bounds."""
-    before = fan.field.pipes[:-1]
-    first = piped(low, before).source
-    last = high.source if not before else f"None if {high.source} is None else {piped(high, before).source}"
-    form, *zone = _format(fan.field.pipes[-1].arguments)
+    *before, date = fan.field.pipes
+    first, last = (_declared(piped(one, before), date).source for one in (low, high))
+    if last != high.source:
+        last = f"None if {high.source} is None else {last}"
+    form, *zone = _format(date)
     step = period_step(fan.field.pipes)
     words = f"days={step / 86_400:g}" if step >= 43_200 else f"seconds={step:g}"
     return Call("_periods(", [first, last, form, f"timedelta({words})", *zone])

@@ -27,6 +27,10 @@ Scalar = str | int | Decimal
 T = TypeVar("T")
 
 _ABSENT: Any = object()
+_BEGINNING = re.compile(
+    r"([0-9]{4})(?:-?(0[1-9]|1[0-2])(?:-?([0-3][0-9])(?:[T ]([0-2][0-9])"
+    r"(?::?([0-5][0-9])(?::?([0-5][0-9])(?:[.,][0-9]+)?)?)?)?)?)?"
+)
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _GUARD = "~"
 _HIGHEST = "\U0010ffff"
@@ -101,7 +105,10 @@ def _same(value: Any, wanted: Scalar) -> bool:
 def _within(
     value: Any, low: Scalar | None, high: Scalar | None, beginning: str | None = None
 ) -> bool:
-    """Return whether a text or a number is between two bounds, both included."""
+    """Return whether a text or a number is between two bounds, both included.
+
+    The upper bound 2026-04 includes all times that begin with it.
+    """
     if not isinstance(value, str | Decimal):
         return False
     if beginning and not (isinstance(value, str) and value.startswith(beginning)):
@@ -109,10 +116,21 @@ def _within(
     kind: Any = _text if isinstance(value, str) else Decimal
     try:
         return (low is None or bool(value >= kind(low))) and (
-            high is None or bool(value <= kind(high))
+            high is None or bool(value <= kind(high)) or _continues(value, high)
         )
     except ArithmeticError:
         return False
+
+
+def _continues(value: Any, high: Scalar) -> bool:
+    """Return whether a text begins with a bound that is the beginning of a time."""
+    text = _text(high)
+    return isinstance(value, str) and value.startswith(text) and _begins(text)
+
+
+def _begins(text: str) -> bool:
+    """Return whether a text is the beginning of a time in ISO 8601, or one without offset."""
+    return _BEGINNING.fullmatch(text) is not None
 
 
 def _elements(value: Any) -> Iterator[Any]:
@@ -199,6 +217,8 @@ def _time(value: Scalar | datetime) -> datetime:
         return value
     text = _text(value)
     if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text):
+        if abs(Decimal(text)) < 10**8:
+            raise ValueError(f"a date, or a time before 1973: {text}")
         return _since_1970(Decimal(text) * 1_000_000)
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
@@ -206,6 +226,8 @@ def _time(value: Scalar | datetime) -> datetime:
 
 def _ms(value: Scalar) -> datetime:
     """Return the time of milliseconds since 1970."""
+    if abs(Decimal(value)) < 10**10:
+        raise ValueError(f"not milliseconds, or a time in early 1970: {value}")
     return _since_1970(Decimal(value) * 1000)
 
 
@@ -227,6 +249,42 @@ def _date(value: Scalar | datetime, form: str, zone: tzinfo = UTC) -> str:
     return _time(value).astimezone(zone).strftime(form)
 
 
+def _read(value: Scalar, form: str) -> datetime:
+    """Return the time of a value in a format of strftime. Raises ValueError."""
+    text = _text(value)
+    for code, first in (("%V", "01"), ("%u", "1")):
+        if "%G" in form and code not in form:
+            form, text = f"{form} {code}", f"{text} {first}"
+    time = datetime.strptime(text, form).replace(tzinfo=UTC)
+    if time.strftime(form) != text:
+        raise ValueError(f"not written as {form}: {text}")
+    return time
+
+
+def _bound(value: Scalar | datetime, *, last: bool) -> datetime:
+    """Return the first or the last time that a bound may admit.
+
+    One without offset is compared with times as they are written, whose offsets are from
+    -12 to +14 hours.
+    """
+    found = _BEGINNING.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found[0].isdigit() and found[2]):
+        return _time(value)
+    parts = [int(part) for part in found.groups() if part]
+    year, month, day, hour, minute, second = (*parts, *(1, 1, 1, 0, 0, 0)[len(parts) :])
+    time = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    if not last:
+        return time - timedelta(hours=14)
+    if len(parts) == 1:
+        time = time.replace(year=year + 1)
+    elif len(parts) == 2:
+        time = (time + timedelta(days=31)).replace(day=1)
+    else:
+        unit = ("days", "hours", "minutes", "seconds")[len(parts) - 3]
+        time += timedelta(**{unit: 1})
+    return time + timedelta(hours=12, microseconds=-1)
+
+
 def _periods(
     first: Scalar | datetime,
     last: Scalar | datetime | None,
@@ -238,7 +296,8 @@ def _periods(
 
     `step` is shorter than a period. Raises ValueError for more than 1000 periods.
     """
-    time, end = _time(first), datetime.now(UTC) if last is None else _time(last)
+    time = _bound(first, last=False)
+    end = datetime.now(UTC) if last is None else _bound(last, last=True)
     if time > end:
         return []
     periods: dict[str, None] = {}
@@ -269,7 +328,8 @@ def _between(
     if low is None and high is None and prefix:
         return Key(name).begins_with(prefix)
     least = prefix + ("" if low is None else _text(low)) or "\0"
-    most = prefix + (_HIGHEST if high is None else _text(high) + rest)
+    ends = _HIGHEST if high is not None and _begins(_text(high)) else rest
+    most = prefix + (_HIGHEST if high is None else _text(high) + ends)
     # DynamoDB rejects a range without texts; the item that this one may have does not fit
     return Key(name).between(least, max(least, most))
 

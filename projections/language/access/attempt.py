@@ -184,7 +184,7 @@ class _Attempt:
             if pipe.name == "bucket":
                 return Buckets(field, int(pipe.arguments[0]))
         if field.name == self.query.range and monotone(field.pipes):
-            self.assumes[f"all values of {field.name} are times in one format"] = None
+            self.assumes[f"{field.name} and its bounds are times in one format, with one offset"] = None
             self.assumes[f"no {field.name} is in the future"] = None
             return Periods(field)
         return None

@@ -46,8 +46,10 @@ def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
     if name == "truncate":
         return lambda value: shown(value)[: int(arguments[0])]
     if name == "date":
-        zone = ZoneInfo(arguments[1]) if len(arguments) > 1 else UTC
-        return lambda value: _date(_time(value), arguments[0], zone)
+        found = [re.fullmatch("from *= *(.*)", one) for one in arguments]
+        declared = [one[1] for one in found if one]
+        zones = [ZoneInfo(text) for text, one in zip(arguments[1:], found[1:], strict=True) if not one]
+        return lambda value: _date(_declared(value, *declared), arguments[0], zones[0] if zones else UTC)
     return {"lower": _lower, "upper": _upper, "ms": _milliseconds, "ulid": _ulid}[name]
 
 
@@ -77,9 +79,42 @@ def _digits(value: int, size: int) -> str:
 def _time(value: Piped) -> datetime:
     if isinstance(value, datetime):
         return value
-    if isinstance(value, Decimal):
-        return _since_epoch(value)
-    return _since_epoch(Decimal(value)) if _NUMBER.fullmatch(value) else _iso(value)
+    if isinstance(value, Decimal) or _NUMBER.fullmatch(value):
+        seconds = Decimal(value)
+        if -100_000_000 < seconds < 100_000_000:
+            raise Unfit(f"a date without separators, or a time before 1973: {value}")
+        return _since_epoch(seconds)
+    return _iso(value)
+
+
+def _declared(value: Piped, form: str = "") -> datetime:
+    """The time of a value whose form the rule declares: `seconds`, `milliseconds`, or the codes of its parts."""
+    if not form or isinstance(value, datetime):
+        return _time(value)
+    text = shown(value)
+    if form in ("seconds", "milliseconds"):
+        if not _NUMBER.fullmatch(text):
+            raise Unfit(f"no number of {form}: {text}")
+        return _since_epoch(Decimal(text) if form == "seconds" else EXACT.divide(Decimal(text), Decimal(1000)))
+    sizes = {"Y": 4, "G": 4, "j": 3, "f": 6, "u": 1}
+    places = re.split("%(.)", form)  # a literal, a code, a literal, …
+    strict = "".join(
+        re.escape(one) if place % 2 == 0 else "%" if one == "%" else "[0-9]" * sizes.get(one, 2)
+        for place, one in enumerate(places)
+    )
+    if not re.fullmatch(strict, text):
+        raise Unfit(f"not written as {form}: {text}")
+    for code, first in (("V", "01"), ("u", "1")):  # strptime wants all parts of a date by weeks
+        if "G" in places[1::2] and code not in places[1::2]:
+            form, text = f"{form}-%{code}", f"{text}-{first}"
+    try:
+        moment = datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise Unfit(f"no time that exists: {text}") from error
+    year = moment.isocalendar().year if "G" in places[1::2] else moment.year
+    if f"{year:04}" not in text:  # a day or week that the year does not have
+        raise Unfit(f"no time that exists: {text}")
+    return moment
 
 
 def _since_epoch(seconds: Decimal) -> datetime:
@@ -121,6 +156,8 @@ def _milliseconds(value: Piped) -> Piped:
         value = Decimal(value)
     if not isinstance(value, Decimal):
         raise Unfit(f"not milliseconds: {value}")
+    if abs(value) < 10**10:
+        raise Unfit(f"seconds, a date, or milliseconds of early 1970: {value}")
     return _since_epoch(EXACT.divide(value, Decimal(1000)))
 
 
