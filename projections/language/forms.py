@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator, StringConstraints, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from projections.language.mistakes import Mistake
 from projections.language.shapes import (
@@ -32,6 +34,7 @@ from projections.language.shapes import (
     check_sources,
     check_table_key,
     check_template,
+    shown,
 )
 
 __all__ = [
@@ -55,9 +58,30 @@ __all__ = [
     "PatternForm",
     "SourcesForm",
     "TemplateText",
+    "TextForm",
 ]
 
 AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """The constraint that a pattern matches a text. `words` begin the message for another text."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+    def _checked(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text) is None:
+            raise PydanticCustomError("form", "{words}, found {found}", {"words": self.words, "found": shown(text)})
+        return text
+
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 _PATH = {"type": "string", "minLength": 1}

@@ -25,6 +25,7 @@ from projections.language.forms import (
     PatternForm,
     SourcesForm,
     TemplateText,
+    TextForm,
 )
 from projections.language.mistakes import Location
 from projections.language.questions import Query, WritePattern
@@ -32,10 +33,6 @@ from projections.language.shapes import source_parts
 
 __all__ = [
     "KINDS",
-    "NAME",
-    "PREFIX",
-    "SEPARATOR",
-    "TAG",
     "Aggregate",
     "Compute",
     "Copy",
@@ -51,13 +48,24 @@ __all__ = [
 
 KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 
-NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
-PREFIX = r"^[^A-Za-z0-9\s]\S*$"
-SEPARATOR = r"^[^{}]$"
-TAG = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
-
-Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
-Tag = Annotated[str, StringConstraints(max_length=64, pattern=TAG)]
+Name = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    TextForm(r"^[A-Za-z][A-Za-z0-9_-]*$", "a name has letters, digits, _ and -, and begins with a letter"),
+]
+Tag = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    TextForm(
+        r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", "a tag has letters, digits and . _ - /, and begins with a letter or a digit"
+    ),
+]
+Prefix = Annotated[
+    str,
+    StringConstraints(max_length=16),
+    TextForm(r"^[^A-Za-z0-9\s]\S*$", "expected text that begins with a sign such as ~ or _"),
+]
+Separator = Annotated[str, TextForm(r"^[^{}]$", "expected one character, no brace")]
 
 
 def _duration(text: str) -> str:
@@ -88,7 +96,7 @@ class Table(Model):
     ttl: AttributeName | None = Field(
         default=None, description="The attribute by which DynamoDB expires items, if any."
     )
-    separator: Annotated[str, StringConstraints(pattern=SEPARATOR)] = Field(
+    separator: Separator = Field(
         default="#", description="The character between the parts of a key; a variable never matches it."
     )
 
@@ -267,7 +275,7 @@ class Rules(Model):
     )
     table: Table | None = Field(default=None, description="The table, if there is only one.")
     tables: dict[Name, Table] = Field(default={}, description="Tables by name, if there are several.")
-    guard_prefix: Annotated[str, StringConstraints(max_length=16, pattern=PREFIX)] = Field(
+    guard_prefix: Prefix = Field(
         default="~",
         description="The beginning of the names of guards, the attributes that rules write beside derived values. "
         "Its first character is a sign.",

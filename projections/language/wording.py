@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import NAME, PREFIX, SEPARATOR, TAG, Rules
+from projections.language.models import Rules
 from projections.language.shapes import shown
 from projections.language.syntax import nearest, suggest
 
@@ -22,13 +22,6 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "list_type": "a list",
-}
-
-_PATTERNS = {
-    NAME: "a name has letters, digits, _ and -, and begins with a letter",
-    PREFIX: "expected text that begins with a sign such as ~ or _",
-    SEPARATOR: "expected one character, no brace",
-    TAG: "a tag has letters, digits and . _ - /, and begins with a letter or a digit",
 }
 
 
@@ -77,8 +70,6 @@ def _message(kind: str, value: Any, context: Mapping[str, Any], otherwise: str) 
         choices = str(context["expected"]).replace("'", "")
         near = suggest(value, choices.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
         return f"expected {choices}, found {shown(value)}{near}"
-    if kind == "string_pattern_mismatch":
-        return f"{_PATTERNS[context['pattern']]}, found {shown(value)}"
     if kind in ("greater_than_equal", "less_than_equal"):
         bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"expected a whole number, {bound}, found {shown(value)}"

@@ -13,12 +13,15 @@ __all__ = ["compared", "examples_of", "put"]
 
 
 def put(image: dict[str, Value], path: str, value: Value) -> None:
-    """Set the value at a dotted path of an item, in maps that are made if they do not exist."""
+    """Set the value at a dotted path of an item, in maps that replace other values. A map is kept for its elements."""
     *steps, last = path.split(".")
     place: Any = image
     for step in steps:
-        place = place.setdefault(step, {"M": {}})["M"]
-    place[last] = value
+        if "M" not in place.get(step, {}):
+            place[step] = {"M": {}}
+        place = place[step]["M"]
+    if "M" not in place.get(last, {}):
+        place[last] = value
 
 
 def examples_of(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value | None]]]:
