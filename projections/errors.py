@@ -78,7 +78,12 @@ class MissingExtra(UsageError):
 
 
 class BadInput(ProjectionsError):
-    """A rule cannot be evaluated on this item: permanent, the rule contributes nothing, the record is quarantined."""
+    """A rule cannot be evaluated on this item: permanent, the rule contributes nothing, the record is quarantined.
+
+    `key` is the encoded key of the item whose stream record is unusable, where the record names it.
+    """
+
+    key: str | None = None
 
 
 class StoreError(ProjectionsError):

@@ -10,20 +10,24 @@ from typing import Any, NamedTuple, TypeGuard
 
 from projections.engine.rejections import Rejected, internal
 from projections.errors import BadInput
-from projections.language.keys import Image, ItemKey, Schema
+from projections.language.keys import Image, ItemKey, Schema, encode_key
 
 __all__ = [
     "LATEST",
     "WHOLE_BATCH",
+    "Content",
     "Decoded",
     "Record",
+    "content_of",
     "decode",
     "decode_all",
     "in_order",
+    "is_expiry",
     "is_sequence",
     "is_value",
     "sequence_of",
     "stream_label",
+    "time_of",
     "version_of",
 ]
 
@@ -71,18 +75,19 @@ def version_of(label: str, sequence: str) -> str:
     return f"{label}/{sequence:0>40}"
 
 
-def decode(
-    record: Any,
-    tables: Mapping[str, str],
-    schemas: Mapping[str, Schema],
-    labels: Mapping[str, str] | None = None,
-    fixed_label: str = "",
-) -> Record:
-    """Return one record of an event.
+class Content(NamedTuple):
+    """What a record states: everything but its table."""
 
-    `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's
-    own ARN. `labels` gives it by logical table name for records whose ARN has none. `fixed_label` is used instead of both:
-    for emulators whose ARN is not stable. Raises BadInput, with what is wrong and what to do.
+    event: str
+    sequence: str
+    old: Image | None
+    new: Image | None
+
+
+def content_of(record: Any) -> Content:
+    """Return the content of a record. Raises BadInput, with what is wrong and what to do.
+
+    An absent image may also be written as null or {}: no item is empty.
     """
     if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
         raise BadInput('not a DynamoDB stream record: it has no "dynamodb" part')
@@ -94,6 +99,62 @@ def decode(
     sequence = change.get("SequenceNumber")
     if not is_sequence(sequence):
         raise BadInput('not a DynamoDB stream record: "SequenceNumber" must be a string of at most 40 digits')
+    event = record.get("eventName")
+    if event not in ("INSERT", "MODIFY", "REMOVE"):
+        raise BadInput(f"unknown eventName {str(event)[:40]!r}: a stream record is INSERT, MODIFY or REMOVE")
+    old, new = _image(change, "OldImage"), _image(change, "NewImage")
+    lacks = "OldImage" if old is None and event != "INSERT" else "NewImage" if new is None and event != "REMOVE" else ""
+    if lacks and change.get("StreamViewType") == "NEW_AND_OLD_IMAGES":
+        raise BadInput(
+            f"{event} without {lacks}, although its view type is NEW_AND_OLD_IMAGES: the record is not as DynamoDB wrote "
+            "it; correct what copies or makes it"
+        )
+    if lacks:
+        raise BadInput(
+            f"{event} without {lacks}; set the stream's view type to NEW_AND_OLD_IMAGES "
+            f"(it is {str(change.get('StreamViewType', 'not given'))[:40]})"
+        )
+    return Content(event, sequence, None if event == "INSERT" else old, None if event == "REMOVE" else new)
+
+
+def decode(
+    record: Any,
+    tables: Mapping[str, str],
+    schemas: Mapping[str, Schema],
+    labels: Mapping[str, str] | None = None,
+    fixed_label: str = "",
+) -> Record:
+    """Return one record of an event.
+
+    `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's
+    own ARN. `labels` gives it by logical table name for records whose ARN has none. `fixed_label` is used instead of both:
+    for emulators whose ARN is not stable. Raises BadInput, with what is wrong and what to do, and the item if the record
+    names it.
+    """
+    try:
+        event, sequence, old, new = content_of(record)
+        table, label = _table(record, tables)
+        key = _key(record["dynamodb"], schemas[table], table, old, new)
+    except BadInput as reason:
+        reason.key = _named_key(record, tables, schemas)
+        raise
+    expired = event == "REMOVE" and is_expiry(record)
+    label = fixed_label or label or (labels or {}).get(table, "")
+    return Record(key, old, new, version_of(label, sequence), sequence, expired, time_of(record["dynamodb"]))
+
+
+def is_expiry(record: Mapping[str, Any]) -> bool:
+    """Return whether DynamoDB's TTL made the change of a record."""
+    identity = record.get("userIdentity")
+    return (
+        isinstance(identity, dict)
+        and identity.get("type") == "Service"
+        and identity.get("principalId") == "dynamodb.amazonaws.com"
+    )
+
+
+def _table(record: Mapping[str, Any], tables: Mapping[str, str]) -> tuple[str, str]:
+    """Return the logical name of a record's table, and the label of its stream."""
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
         raise BadInput('not a DynamoDB stream record: "eventSourceARN" does not name a table')
@@ -104,42 +165,25 @@ def decode(
         raise BadInput(
             f'the record is of table "{physical[:60]}", the rules are deployed for {known}; check TABLE_NAME'
         )
-    event = record.get("eventName")
-    old, new = _image(change, "OldImage"), _image(change, "NewImage")
-    if event not in ("INSERT", "MODIFY", "REMOVE"):
-        raise BadInput(f"unknown eventName {str(event)[:40]!r}: a stream record is INSERT, MODIFY or REMOVE")
-    if (old is None and event != "INSERT") or (new is None and event != "REMOVE"):
-        raise BadInput(
-            f"record without the images that {event} needs; set the stream's view type to NEW_AND_OLD_IMAGES "
-            f"(it is {str(change.get('StreamViewType', 'not given'))[:40]})"
-        )
-    if event == "INSERT":
-        old = None
-    elif event == "REMOVE":
-        new = None
-    key = _key(change, schemas[table], table, old, new)
-    identity = record.get("userIdentity")
-    expired = (
-        event == "REMOVE"
-        and isinstance(identity, dict)
-        and identity.get("type") == "Service"
-        and identity.get("principalId") == "dynamodb.amazonaws.com"
-    )
-    label = _label(fixed_label, label, (labels or {}).get(table, ""))
-    return Record(key, old, new, version_of(label, sequence), sequence, expired, _time(change))
+    return table, label
 
 
-def _time(change: Mapping[str, Any]) -> float | None:
+def _named_key(record: Any, tables: Mapping[str, str], schemas: Mapping[str, Schema]) -> str | None:
+    """Return the encoded key in the `Keys` of an unusable record, if it has one."""
+    try:
+        table, _ = _table(record, tables)
+        keys = record["dynamodb"]["Keys"]
+        return encode_key(_key({"Keys": keys}, schemas[table], table, keys)) if is_value({"M": keys}) else None
+    except (BadInput, KeyError, TypeError, AttributeError):
+        return None
+
+
+def time_of(change: Mapping[str, Any]) -> float | None:
     """Return when a change was made; None if the record does not show it."""
     at = change.get("ApproximateCreationDateTime")
     if isinstance(at, int | float) and not isinstance(at, bool) and abs(at) < LATEST:
         return float(at)
     return None
-
-
-def _label(fixed: str, own: str, known: str) -> str:
-    """Return the label of a record's stream. A stream that is enabled again has a new one, and begins new versions."""
-    return fixed or own or known
 
 
 class Decoded(NamedTuple):
@@ -157,7 +201,7 @@ def decode_all(records: Iterable[Any], decode_one: Callable[[Any], Record]) -> D
         try:
             decoded.append(decode_one(record))
         except BadInput as reason:
-            rejected.append(Rejected(None, str(reason), sequence=sequence_of(record)))
+            rejected.append(Rejected(None, str(reason), reason.key, sequence_of(record)))
         except Exception as error:
             rejected.append(internal(error, None, sequence_of(record)))
     return Decoded(in_order(decoded), rejected)
@@ -200,6 +244,10 @@ def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image |
     try:
         for name in schema.key_attributes:
             for image in held:
+                if name not in image and name in keys:
+                    raise BadInput(
+                        f'an image without the key attribute "{name}": images have all attributes of the item'
+                    )
                 if image[name] != keys[name]:
                     raise BadInput(f'"{name}" differs between the record\'s images and its "Keys"')
         key = schema.key(table, keys)
@@ -214,7 +262,7 @@ def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image |
 
 def _image(change: Mapping[str, Any], name: str) -> Image | None:
     image = change.get(name)
-    if image is None:
+    if image is None or image == {}:
         return None
     if not isinstance(image, dict):
         raise BadInput(f'"{name}" is not a map of attributes')

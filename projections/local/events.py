@@ -5,12 +5,17 @@
 | `{"Records": […]}`, records | Lambda, `aws dynamodbstreams get-records`, `sam local generate-event` | these records |
 | `{"DDBStreamBatchInfo": …}` | an on-failure destination in S3 | the records in its `payload` |
 | `{"Item": …}`, `{"Items": […]}` | a table export (DYNAMODB_JSON), `aws dynamodb scan`, `get-item` | inserts |
-| `{"Keys": …, "NewImage": …}` | an incremental export | inserts, edits, removals |
+| `{"Responses": …}` | `aws dynamodb batch-get-item`, `transact-get-items` | inserts |
+| `{"Keys": …, "NewImage": …}` | an incremental export | inserts, edits, removals, in order of time |
+| `{TABLE: [{"PutRequest": …}]}` | the requests of `aws dynamodb batch-write-item` | the records of these writes |
+| `[{"Put": …}, {"Delete": …}]` | the requests of `aws dynamodb transact-write-items` | the records of these writes |
 | `{"put": …}` and other steps | people, as in case files (`steps`) | the records of these writes |
 | an item with all key attributes | people | an insert |
 
-A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed. A directory is that of a table export. The
-writes of all files run in order on one store in memory, so the second put of a key is an edit. The commands skip a file
+A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed by gzip; it has at most 512 MiB, also after
+decompression. A directory is that of one or more table exports, whose files are found by `manifest-files.json`. The
+writes of all files run in order on one store in memory, so the second put of a key is an edit. An absent image may be
+`null` or `{}`; if the rules have one table, the table in `eventSourceARN` may be missing. The commands skip a file
 whose items all have other key attributes than the tables of the rules, and report this, if there are others.
 """
 
@@ -18,54 +23,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
 from projections.language.mistakes import Location, Mistake
-from projections.local.json_text import Document, parsed, text_of
+from projections.local.json_text import Document, documents, parsed, text_of
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
 from projections.local.steps import STEPS, step_mistakes, suggest_step
 
 if TYPE_CHECKING:
     from projections.language.program import Program
+    from projections.language.source import Source
 
-__all__ = ["Recorded", "flaw", "read"]
+__all__ = ["Recorded", "read"]
 
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 _PLAIN = 'write an item as {"put": {"PK": …}}'
 _Found: TypeAlias = "Recorded | Write"
+_Path: TypeAlias = tuple[str, ...]
 
 
-def read(
-    paths: Sequence[str], program: Program | None = None, skipped: Callable[[str], None] | None = None
-) -> list[Recorded]:
-    """Return the records of event files in order; `-` is standard input.
+def read(paths: Sequence[str], program: Program, skipped: Callable[[str], None] | None = None) -> list[Recorded]:
+    """Return the records of event files in order, as Lambda passes them; `-` is standard input.
 
-    With the program of the rules, files may also hold items, and records may lack their table's ARN if the rules have one
-    table. Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
+    Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
     invalid record among valid ones.
 
     With `skipped`, a file is left out if all its records have keys of other tables, unless all files are such. `skipped` is
     called with a sentence for each.
     """
     files: list[tuple[str, list[_Found]]] = []
-    for path in _files(paths):
-        some = list(_file(path, program))
+    for path, table in _files(paths, skipped):
+        some = list(_file(path, program, table))
         flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
         if some and all(flaws):
             raise UsageError(f"{some[0].place}: {flaws[0]}")
-        if not some:
-            raise UsageError(f"{path}: no records in it; {_STREAM}" + (f"; {_PLAIN}" if program else ""))
+        if not some and not _is_exported(path):  # an export has an empty file for each empty partition
+            raise UsageError(f"{path}: no records in it; {_STREAM}; {_PLAIN}")
         files.append((path, some))
-    if program is not None and skipped is not None:
+    if not any(some for _, some in files):
+        raise UsageError(f"{', '.join(paths)}: no items in the export")
+    if skipped is not None:
         files = _of_tables(program, files, skipped)
-    found = [one for _, some in files for one in some]
-    if program is None:
-        return [one for one in found if isinstance(one, Recorded)]
-    return list(records_of(program, found))
+    return list(records_of(program, [one for _, some in files for one in some]))
 
 
 def _of_tables(
@@ -73,7 +77,7 @@ def _of_tables(
 ) -> list[tuple[str, list[_Found]]]:
     """Return the files without those of other tables, if there are others."""
     other = {path: keys for path, some in files if (keys := _other_keys(program, some))}
-    if len(other) == len(files):
+    if len(other) == sum(bool(some) for _, some in files):
         return files
     own = " or ".join(", ".join(schema.key_attributes) for schema in program.tables.values())
     for path, keys in other.items():
@@ -94,78 +98,170 @@ def _other_keys(program: Program, some: Sequence[_Found]) -> str:
     return " or ".join(found)
 
 
-def _files(paths: Iterable[str]) -> Iterator[str]:
+def _is_exported(path: str) -> bool:
+    return Path(path).parent.name == "data"
+
+
+def _files(paths: Iterable[str], skipped: Callable[[str], None] | None) -> Iterator[tuple[str, str | None]]:
+    """Yield the files, with the table of an export where its summary names it."""
     for path in paths:
-        if path == "-" or not Path(path).is_dir():
-            yield path
-            continue
-        files = sorted(str(file) for file in Path(path).rglob("data/*.json.gz"))
-        if not files:
-            raise UsageError(
-                f"{path}: is a directory without data/*.json.gz, the files of a table export in the format DYNAMODB_JSON"
-            )
-        yield from files
-
-
-def _file(path: str, program: Program | None) -> Iterator[_Found]:
-    if path.endswith((".yaml", ".yml")):
-        yield from _yaml(path, program)
-        return
-    table = _exported_table(path) if program is not None and path != "-" else None
-    for document in parsed(path, text_of(path)):
-        yield from _values(document, program, table)
-
-
-def _exported_table(path: str) -> str | None:
-    """Return the table's name in the summary of the export to which a file belongs."""
-    summary = Path(path).parent.parent / "manifest-summary.json"
-    try:
-        arn = json.loads(summary.read_text()).get("tableArn", "")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return table_in(arn) if isinstance(arn, str) else None
-
-
-def _values(document: Document, program: Program | None, table: str | None) -> Iterator[_Found]:
-    value, path, offset, source = document.value, "", document.start, document
-    if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
-        payload = value.get("payload")
-        if not isinstance(payload, str):
-            raise UsageError(
-                f"{document.place(offset)}: has the position of failed records in their stream, but not the records; "
-                "only the objects of an S3 destination have them (payload)"
-            )
-        (source, *_) = [*parsed(f"{document.file}: payload", payload)] or [document]
-        value, offset = source.value, source.start
-    list_of = _list_in(value, program)
-    if list_of is not None:
-        path, value = list_of, value[list_of]
-        if not isinstance(value, list):
-            raise UsageError(f"{source.place(offset)}: {path} is not a list; {_STREAM}")
-    elements = value if isinstance(value, list) else [value]
-    starts = source.starts(path) if isinstance(value, list) else [offset]
-    for number, element in enumerate(elements):
-        start = starts[number] if number < len(starts) else offset
-        place = source.place(start) + (f": {path}[{number}]" if isinstance(value, list) else "")
-        if _is_record(element):
-            yield Recorded(element, place)
-        elif program is not None and isinstance(element, dict):
-            yield _write(program, source.exact(start), place, table, within_items=path == "Items")
+        if path != "-" and Path(path).is_dir():
+            yield from _exports(Path(path), skipped)
         else:
-            raise UsageError(f"{place}: {_strange(element)}; {_STREAM}")
+            yield path, _Export(Path(path).parent.parent).table if path != "-" else None
 
 
-def _list_in(value: Any, program: Program | None) -> str | None:
-    """Return the field of a document that has the list of its records or items."""
-    if not isinstance(value, dict) or _is_record(value):
-        return None
-    if "Records" in value:
-        return "Records"
-    scanned = program is not None and isinstance(value.get("Items"), list) and table_of(program, value) is None
-    return "Items" if scanned else None
+@dataclass(frozen=True)
+class _Export:
+    """The directory of one export: its summary, and the list of its data files."""
+
+    path: Path
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / "manifest-summary.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def table(self) -> str | None:
+        arn = self.summary.get("tableArn")
+        return table_in(arn) if isinstance(arn, str) else None
+
+    @property
+    def time(self) -> str:
+        """Where the export is in the order of all: a full one has the items of one time, another begins at one."""
+        names = ("exportFromTime", "exportTime", "startTime")
+        return next((str(self.summary[name]) for name in names if name in self.summary), self.path.name)
+
+    @property
+    def full(self) -> bool:
+        return bool(self.summary.get("exportType", "FULL_EXPORT") == "FULL_EXPORT")
+
+    def files(self) -> Iterator[Path]:
+        """Yield the data files that the manifest lists. Raises UsageError if it cannot be read, or a file is missing."""
+        form = self.summary.get("outputFormat", "DYNAMODB_JSON")
+        if form != "DYNAMODB_JSON":
+            raise UsageError(f"{self.path}: is in the format {form}; export the table in the format DYNAMODB_JSON")
+        for place, listed in documents(str(self.path / "manifest-files.json")):
+            key = listed.get("dataFileS3Key") if isinstance(listed, dict) else None
+            if not isinstance(key, str):
+                raise UsageError(f"{place}: not the manifest of an export: it has no dataFileS3Key")
+            name = PurePosixPath(key).name
+            beside = [base / "data" / name for base in (self.path, self.path.parent)]  # of a full, an incremental one
+            found = next((file for file in beside if file.is_file()), None)
+            if found is None:
+                raise UsageError(f"{place}: {beside[0]} is missing; copy the data files of the export, too")
+            yield found
 
 
-def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
+def _exports(directory: Path, skipped: Callable[[str], None] | None) -> Iterator[tuple[str, str | None]]:
+    """Yield the data files of the exports in a directory, in order of time."""
+    present = sorted(directory.rglob("data/*.json.gz"))
+    exports = [_Export(manifest.parent) for manifest in directory.rglob("manifest-files.json")]
+    if not exports and not present:
+        raise UsageError(
+            f"{directory}: is a directory without manifest-files.json and data/*.json.gz, the files of a table export in "
+            "the format DYNAMODB_JSON"
+        )
+    full: dict[str | None, Path] = {}
+    listed: set[Path] = set()
+    for export in sorted(exports, key=lambda one: (one.time, one.path)):
+        if export.full and (other := full.setdefault(export.table, export.path)) != export.path:
+            raise UsageError(
+                f"{directory}: has two full exports of one table, {other.name} and {export.path.name}; pass the directory "
+                "of one, because items that were deleted in between cannot be told"
+            )
+        files = list(export.files())
+        listed.update(files)
+        yield from ((str(file), export.table) for file in files)
+    rest = [file for file in present if file not in listed]
+    if not exports:
+        yield from ((str(file), _Export(file.parent.parent).table) for file in rest)
+    elif rest and skipped is not None:
+        skipped(
+            f"{directory}: {len(rest)} data files are in no manifest-files.json, such as {rest[0].name}; they are skipped"
+        )
+
+
+@dataclass(frozen=True)
+class _Element:
+    """A value in a file that is a record or a write. `exact` has all digits of its numbers; `within` places its mistakes."""
+
+    value: Any
+    place: str
+    exact: Callable[[], Any]
+    within: Callable[[Mistake], str]
+
+
+class _Json:
+    """A value in a file of JSON."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.value = document.value
+
+    def place(self) -> str:
+        return self._document.place(self._document.start)
+
+    def elements(self, path: _Path | None) -> Iterator[_Element]:
+        """Yield the elements of a list in the value, or the value itself."""
+        document, value = self._document, self.value
+        for step in path or ():
+            value = value[step]
+        starts = [document.start] if path is None else document.starts(path)
+        for number, (one, start) in enumerate(zip([value] if path is None else value, starts, strict=True)):
+            place = document.place(start) + ("" if path is None else _numbered(path, number))
+            yield _Element(one, place, lambda start=start: document.exact(start), lambda _, place=place: place)  # type: ignore[misc]
+
+
+class _Yaml:
+    """The value of a YAML file."""
+
+    def __init__(self, file: str, source: Source) -> None:
+        self._file, self._source = file, source
+        self.value: Any = [] if source.data is None else source.data
+
+    def place(self) -> str:
+        return self._at(Mistake((), ""))
+
+    def _at(self, mistake: Mistake) -> str:
+        return ":".join([self._file, *map(str, self._source.position(mistake))])
+
+    def elements(self, path: _Path | None) -> Iterator[_Element]:
+        value = self.value
+        for step in path or ():
+            value = value[step]
+        for number, one in enumerate([value] if path is None else value):
+            location: Location = () if path is None else (*path, number)
+            shown = "" if path is None else _numbered(path, number)
+
+            def within(mistake: Mistake, location: Location = location, shown: str = shown) -> str:
+                return self._at(replace(mistake, path=(*location, *mistake.path))) + shown
+
+            yield _Element(one, within(Mistake((), "")), lambda one=one: one, within)  # type: ignore[misc]
+
+
+def _numbered(path: _Path, number: int) -> str:
+    return f": {'.'.join(path)}[{number}]"
+
+
+def _file(path: str, program: Program, table: str | None) -> Iterator[_Found]:
+    for one in _yaml(path) if path.endswith((".yaml", ".yml")) else map(_Json, parsed(path, text_of(path))):
+        inner = _payload(path, one)
+        for steps, named in _lists(program, inner):
+            for element in inner.elements(steps):
+                if _is_record(element.value):
+                    yield Recorded(_floats(element.value), element.place)
+                elif isinstance(element.value, dict):
+                    yield _write(program, element, named or table, within_items=steps not in (None, (), ("Records",)))
+                else:
+                    raise UsageError(f"{element.place}: {_strange(element.value)}; {_STREAM}; {_PLAIN}")
+
+
+def _yaml(path: str) -> Iterator[_Yaml]:
     from projections.errors import Problem
     from projections.language.mistakes import dotted
     from projections.language.source import UnreadableError
@@ -179,27 +275,52 @@ def _yaml(path: str, program: Program | None) -> Iterator[_Found]:
         raise UsageError(
             *(str(Problem(path, *source.position(one), dotted(one.path), one.message)) for one in source.mistakes)
         )
-    data = source.data
-    if isinstance(data, dict) and "cases" in data:
+    if isinstance(source.data, dict) and "cases" in source.data:
         raise UsageError(f"{path}: is a case file, not an event file; run its cases with pytest")
-    field = _list_in(data, program)
-    within: tuple[str, ...] = () if field is None else (field,)
-    data = data if field is None else data[field]
-    for number, element in enumerate(data if isinstance(data, list) else [] if data is None else [data]):
-        location: Location = (*within, number) if isinstance(data, list) else within
-        where = f": {field or ''}[{number}]" if isinstance(data, list) else ""
+    yield _Yaml(path, source)
 
-        def place_of(mistake: Mistake, location: Location = location, where: str = where) -> str:
-            line, column = source.position(replace(mistake, path=(*location, *mistake.path)))
-            return f"{path}:{line}:{column}{where}"
 
-        place = place_of(Mistake((), ""))
-        if _is_record(element):
-            yield Recorded(_floats(element), place)
-        elif program is not None and isinstance(element, dict):
-            yield _write(program, element, place, None, place_of=place_of)
-        else:
-            raise UsageError(f"{place}: {_strange(element)}; {_STREAM}; {_PLAIN}")
+def _payload(path: str, document: _Json | _Yaml) -> _Json | _Yaml:
+    """Return the payload of an object that Lambda wrote to S3 on failure; any other document as it is."""
+    value = document.value
+    if not isinstance(value, dict) or "DDBStreamBatchInfo" not in value:
+        return document
+    if not isinstance(value.get("payload"), str):
+        raise UsageError(
+            f"{document.place()}: has the position of failed records in their stream, but not the records; "
+            "only the objects of an S3 destination have them (payload)"
+        )
+    return next(map(_Json, parsed(f"{path}: payload", value["payload"])), document)
+
+
+def _lists(program: Program, document: _Json | _Yaml) -> Iterator[tuple[_Path | None, str | None]]:
+    """Yield where a document has lists of records and items, with the tables that it names; None: it is one itself."""
+    value = document.value
+    if isinstance(value, list):
+        yield (), None
+        return
+    if not isinstance(value, dict) or _is_record(value) or ("Records" not in value and table_of(program, value)):
+        yield None, None
+        return
+    for name in ("Records", "Items", "TransactItems", "Responses"):
+        if name in value and (isinstance(value[name], list) or name == "Records"):
+            if not isinstance(value[name], list):
+                raise UsageError(f"{document.place()}: {name} is not a list; {_STREAM}")
+            yield (name,), None
+            return
+    outer = next((name for name in ("RequestItems", "Responses") if isinstance(value.get(name), dict)), None)
+    tables = value if outer is None else value[outer]
+    if tables and all(isinstance(some, list) for some in tables.values()) and (outer or _are_requests(tables.values())):
+        for name in tables:
+            yield ((name,) if outer is None else (outer, name)), name
+    else:
+        yield None, None
+
+
+def _are_requests(lists: Iterable[Any]) -> bool:
+    return all(
+        isinstance(one, dict) and one.keys() <= {"PutRequest", "DeleteRequest"} for some in lists for one in some
+    )
 
 
 def _floats(value: Any) -> Any:
@@ -215,39 +336,48 @@ def _is_record(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("dynamodb"), dict)
 
 
-def _write(
-    program: Program,
-    element: dict[str, Any],
-    place: str,
-    table: str | None,
-    *,
-    within_items: bool = False,
-    place_of: Callable[[Mistake], str] | None = None,
-) -> Write:
-    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else.
-
-    `place_of` returns the place of a mistake in the element, if more is known than the place of the element.
-    """
-    fitting = table_of(program, element)
-    if fitting is not None or within_items:
-        return Write({"put": element}, place, table)
-    if isinstance(element.get("Item"), dict):
-        return Write({"put": element["Item"]}, place, table)
-    if isinstance(element.get("Keys"), dict) and ("Metadata" in element or "NewImage" in element):
-        return Write(element, place, table, incremental=True)
-    if element.keys() & set(STEPS) or "remove" in element:
-        if mistakes := list(step_mistakes(element, (), program)):
-            places = [place if place_of is None else place_of(one) for one in mistakes]
+def _write(program: Program, element: _Element, table: str | None, *, within_items: bool) -> Write:
+    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else."""
+    value, place = element.exact(), element.place
+    request = next((name for name in _REQUESTS if isinstance(value.get(name), dict)), None)
+    if table_of(program, value) is not None:
+        return Write({"put": value}, place, table)
+    if request is not None and len(value) == 1:
+        verb, part = _REQUESTS[request]
+        named = value[request].get("TableName", table)
+        if not verb or not isinstance(value[request].get(part), dict):
             raise UsageError(
-                *(": ".join([at, *map(str, one.path), one.message]) for at, one in zip(places, mistakes, strict=True))
+                f"{place}: {request} is not read, only Put with Item and Delete with Key; write it as a step: "
+                '{"update": {…}}'
             )
-        return Write(element, place)
-    near = next(filter(None, (suggest_step(name, STEPS) for name in element)), "")
+        return Write({verb: value[request][part]}, place, named if isinstance(named, str) else None)
+    if isinstance(value.get("Item"), dict):
+        return Write({"put": value["Item"]}, place, table)
+    if within_items and not value.keys() & set(STEPS):
+        return Write({"put": value}, place, table)
+    if isinstance(value.get("Keys"), dict) and ("Metadata" in value or "NewImage" in value):
+        return Write(value, place, table, incremental=True)
+    if value.keys() & set(STEPS) or "remove" in value:
+        if mistakes := list(step_mistakes(value, (), program)):
+            raise UsageError(*(": ".join([element.within(one), *map(str, one.path), one.message]) for one in mistakes))
+        return Write(value, place)
+    near = next(filter(None, (suggest_step(name, STEPS) for name in value)), "")
     keys = " or ".join(" and ".join(schema.key_attributes) for schema in program.tables.values())
     raise UsageError(
-        f"{place}: {_strange(element)}, and not an item or a step{near}: it lacks {keys}; {_PLAIN}, and a stream event as "
+        f"{place}: {_strange(value)}, and not an item or a step{near}: it lacks {keys}; {_PLAIN}, and a stream event as "
         '{"Records": […]}'
     )
+
+
+_REQUESTS = {
+    "PutRequest": ("put", "Item"),
+    "DeleteRequest": ("delete", "Key"),
+    "Put": ("put", "Item"),
+    "Delete": ("delete", "Key"),
+    "Update": ("", ""),
+    "ConditionCheck": ("", ""),
+}
+"""Requests of batches and transactions: the step that they are, and what of them is its content."""
 
 
 def _strange(element: Any) -> str:

@@ -1,8 +1,12 @@
-"""Reads files of JSON values: one, several after each other, or JSON lines, also compressed by gzip. Each has its place."""
+"""Reads files of JSON values: one, several after each other, or JSON lines, also compressed by gzip. Each has its place.
+
+A file has at most 512 MiB, also after decompression: a small archive may hold a thousand times its size.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import re
@@ -21,6 +25,18 @@ __all__ = ["Document", "documents", "parsed", "text_of"]
 
 _DEEPEST = 200
 """Levels of nesting. DynamoDB has 32, which are 64 in JSON; later code may use recursion."""
+
+_MOST = 512 * 2**20
+"""Bytes of a file, after decompression. Its values take several times as much memory."""
+
+_COMPRESSED = {
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+"""Compressions that are not read, by the first bytes of a file."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
@@ -46,10 +62,10 @@ class Document:
         """Return the value at a position, with all digits of its numbers."""
         return _EXACT.raw_decode(self.text, offset)[0]
 
-    def starts(self, field: str) -> list[int]:
-        """Return the position of each element of the document's list, or of that in a field."""
+    def starts(self, path: Sequence[str]) -> list[int]:
+        """Return the position of each element of the document's list, or of that in a field of a field."""
         text, position = self.text, self.start
-        if field:
+        for field in path:
             position = _skip(text, position + 1)
             while True:
                 name, end = _DECODER.raw_decode(text, position)
@@ -102,14 +118,24 @@ def documents(path: str) -> Iterator[tuple[str, Any]]:
 def text_of(path: str) -> str:
     """Return the text of a file, which may be compressed by gzip; `-` is standard input. Raises UsageError."""
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(_MOST + 1)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
     if data.startswith(b"\x1f\x8b"):
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
+                data = unpacked.read(_MOST + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
+    if len(data) > _MOST:
+        raise UsageError(f"{path}: has more than {_MOST // 2**20} MiB (of text, after decompression); split it")
+    for begin, name in _COMPRESSED.items():
+        if data.startswith(begin):
+            raise UsageError(f"{path}: is compressed by {name}, which is not read; decompress it, or use gzip")
     if data.startswith((b"\xe0\x01\x00\xea", b"$ion_1_0")):
         raise UsageError(f"{path}: is in Amazon Ion; export the table in the format DYNAMODB_JSON")
     try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from projections.engine.records import is_sequence, is_value
-from projections.errors import InvalidRequest, UsageError
+from projections.engine.records import content_of, decode, is_sequence, is_value
+from projections.errors import BadInput, InvalidRequest, UsageError
 from projections.language.program import Program
 from projections.local.items import key_of
 from projections.local.steps import STEPS, Application
@@ -17,7 +18,6 @@ from projections.stores.memory import Record as Made
 
 __all__ = ["Recorded", "Write", "flaw", "records_of", "table_in", "table_of"]
 
-_IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
 _LABEL = "2025-01-01T00:00:00.000"
 _FIRST = 100_000_000_000_000_000_001
 """The sequence number of the first record that is made here, unless recorded ones are greater."""
@@ -61,7 +61,7 @@ def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[
         on_record=lambda _, record: made.append(record),
     )
     application = Application(program, store)
-    for one in found:
+    for one in _by_time(found):
         if isinstance(one, Recorded):
             record = _complete(program, one, arns)
             _remember(program, store, record)
@@ -75,41 +75,83 @@ def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[
         made.clear()
 
 
-def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[str, Any]:
-    """Return a record as Lambda passes it: with an ARN, and the names of the identity in lower case.
+def _by_time(found: Sequence[Recorded | Write]) -> Iterator[Recorded | Write]:
+    """Yield records and writes in their order, and the lines of incremental exports, among themselves, in order of time."""
+    timed: list[tuple[int, Write]] = []
+    for one in found:
+        if isinstance(one, Write) and one.incremental:
+            timed.append((_micros(one.step, timed[-1][0] if timed else 0), one))
+    ordered = iter(sorted(timed, key=lambda one: one[0]))
+    for one in found:
+        yield next(ordered)[1] if isinstance(one, Write) and one.incremental else one
 
-    `aws dynamodbstreams get-records` prints records without an ARN, and the API's names of an identity.
+
+def _micros(line: Mapping[str, Any], otherwise: int) -> int:
+    """Return the time of a line of an incremental export, in microseconds."""
+    try:
+        return int(line["Metadata"]["WriteTimestampMicros"]["N"])
+    except (KeyError, TypeError, ValueError):
+        return otherwise
+
+
+def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[str, Any]:
+    """Return a record as Lambda passes it: with the ARN of a table, and without absent images.
+
+    `aws dynamodbstreams get-records` prints records without an ARN, times as text, and the API's names of an identity;
+    examples have placeholders as an ARN.
     """
-    record, names = dict(one.record), list(program.tables)
+    record, body, names = dict(one.record), dict(one.record["dynamodb"]), list(program.tables)
     arn = record.get("eventSourceARN")
-    missing = arn in (None, "")
-    made = f"arn:aws:dynamodb:us-east-1:000000000000:table/{names[0]}/stream/{_LABEL}"
-    if len(names) > 1 and arn not in names and "/" not in str(arn):
-        has = "no eventSourceARN" if missing else f"an eventSourceARN without a table, {json.dumps(arn)[:40]}"
-        raise UsageError(
-            f"{one.place}: has {has}, and the rules have several tables: {', '.join(names)}. "
-            f'Add the name of its table, such as "eventSourceARN": "{made}"'
+    if not isinstance(arn, str) or ":table/" not in arn:
+        made = "arn:aws:dynamodb:us-east-1:000000000000:table/{}/stream/" + _LABEL
+        if len(names) > 1 and arn not in names:
+            has = (
+                "no eventSourceARN"
+                if arn in (None, "")
+                else f"an eventSourceARN without a table, {json.dumps(arn)[:40]}"
+            )
+            raise UsageError(
+                f"{one.place}: has {has}, and the rules have several tables: {', '.join(names)}. "
+                f'Add the name of its table, such as "eventSourceARN": "{made.format(names[0])}"'
+            )
+        record["eventSourceARN"] = (
+            arns[0] if arns and len(names) == 1 else made.format(arn if arn in names else names[0])
         )
-    if missing:
-        record["eventSourceARN"] = arns[0] if arns else made
+    for image in ("OldImage", "NewImage"):
+        if body.get(image, "") in (None, {}):
+            del body[image]
+    at = body.get("ApproximateCreationDateTime")
+    if isinstance(at, str) and (seconds := _seconds(at)) is not None:
+        body["ApproximateCreationDateTime"] = seconds
     identity = record.get("userIdentity")
     if isinstance(identity, dict) and "PrincipalId" in identity:
         record["userIdentity"] = {"type": identity.get("Type"), "principalId": identity["PrincipalId"]}
-    return record
+    return {**record, "dynamodb": body}
+
+
+def _seconds(text: str) -> float | None:
+    """Return a time as seconds since 1970; None if the text is something else."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -> None:
     """Store the item of a record, so that later writes find it."""
     names = list(program.tables)
-    name = names[0] if len(names) == 1 else table_in(str(record["eventSourceARN"]))
-    if name not in program.tables or flaw(record) is not None:
-        return
+    tables = {table_in(record["eventSourceARN"]): names[0]} if len(names) == 1 else {name: name for name in names}
     try:
-        if record["eventName"] == "REMOVE":
-            store.remove(program.tables[name].key(name, record["dynamodb"]["Keys"]))
+        found = decode(record, tables, program.tables)
+        if found.new is None:
+            store.remove(found.key)
         else:
-            store.seed(name, record["dynamodb"]["NewImage"])
-    except (KeyError, ValueError, ArithmeticError, InvalidRequest):
+            store.seed(found.key.table, found.new)
+    except (BadInput, InvalidRequest):
         return  # the handler will report it
 
 
@@ -134,8 +176,8 @@ def _logical(program: Program, real: str) -> str:
     if len(names) == 1 or real in names:
         return names[0] if len(names) == 1 else real
     raise UsageError(
-        f"is of an export of the table {real!r}, the rules have {', '.join(names)}; set tableArn in "
-        "manifest-summary.json to the ARN of a table with one of these names"
+        f"is of the table {real!r}, the rules have {', '.join(names)}; use one of these names for it, in an export in "
+        "tableArn of manifest-summary.json"
     )
 
 
@@ -151,7 +193,7 @@ def _only(program: Program, item: Mapping[str, Any]) -> str:
 
 def _exported(store: MemoryStore, application: Application, line: Mapping[str, Any], table: str) -> None:
     """Do what a line of an incremental export states: an item's images before and after the time of the export."""
-    old, new = line.get("OldImage"), line.get("NewImage")
+    old, new = line.get("OldImage") or None, line.get("NewImage") or None
     for image in (old, new):
         if image is not None and not is_value({"M": image}):
             raise UsageError('OldImage and NewImage must be items with types, such as {"PK": {"S": "text"}}')
@@ -181,23 +223,9 @@ def table_of(program: Program, item: Mapping[str, Any]) -> str | None:
 
 
 def flaw(record: Mapping[str, Any]) -> str | None:
-    """Return why a record cannot be used, and what to do; None if it can."""
-    name, body = record.get("eventName"), record["dynamodb"]
-    if not isinstance(name, str) or name not in _IMAGES:
-        return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
-    if not is_sequence(body.get("SequenceNumber")):
-        return "no SequenceNumber, the text of up to 40 digits by which versions of an item are ordered"
-    for image in ("Keys", *_IMAGES[name]):
-        if not isinstance(body.get(image), dict):
-            view = body.get("StreamViewType", "not given")
-            return (
-                f"{name} without {image} (its StreamViewType: {view}); "
-                "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
-            )
-        for attribute, value in body[image].items():
-            if not is_value({"M": {attribute: value}}):
-                return (
-                    f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
-                    'write it with its type, such as {"S": "text"} or {"N": "1"}'
-                )
+    """Return why no table's function can use a record, and what to do; None if it can."""
+    try:
+        content_of(record)
+    except BadInput as reason:
+        return str(reason)
     return None

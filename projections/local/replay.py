@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from projections.aws.wiring import Processing, StreamHandler
 from projections.engine.processor import Outcome, Processor
+from projections.engine.records import Record as Decoded
+from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
-from projections.errors import ProjectionsError, UsageError
+from projections.errors import BadInput, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule
 from projections.language.rules import owned_on
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
 from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn
-from projections.local.recording import flaw
-from projections.local.tables import LEDGER, MemoryTables, Tables, stream_label
+from projections.local.tables import LEDGER, MemoryTables, Tables
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -104,33 +105,20 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
 
     Items that only rules create, and items of no entity, are left out.
     """
-    newest: dict[ItemKey, Record] = {}
+    newest: dict[ItemKey, Decoded] = {}
     for record in records:
-        key = _key(program, logical[_table_name(record)], record)
-        if key is None:
-            continue  # the handler will report the error
-        if key not in newest or _version(record) > _version(newest[key]):
-            newest[key] = record
+        try:
+            one = decode(record, logical, program.tables)
+        except BadInput:
+            continue  # the handler will report it
+        if one.key not in newest or one.version > newest[one.key].version:
+            newest[one.key] = one
     found = []
-    for key, record in newest.items():
-        if record["eventName"] == "REMOVE":
-            continue
-        own = own_attributes(program, key, record["dynamodb"]["NewImage"])
+    for key, one in newest.items():
+        own = None if one.new is None else own_attributes(program, key, one.new)
         if own is not None:
             found.append((key.table, own))
     return found
-
-
-def _key(program: Program, table: str, record: Record) -> ItemKey | None:
-    """Return the key of a record's item; None if the record is invalid, or of another table."""
-    if flaw(record) is not None:
-        return None
-    body, schema = record["dynamodb"], program.tables[table]
-    try:
-        (key,) = {schema.key(table, body[part]) for part in ("Keys", "OldImage", "NewImage") if part in body}
-    except (KeyError, ValueError):  # another key, or images of another item
-        return None
-    return key
 
 
 def own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:
@@ -231,10 +219,6 @@ def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]
 def _table_name(record: Record) -> str:
     arn = source_arn(record)
     return arn.split("/")[1] if "/" in arn else arn
-
-
-def _version(record: Record) -> tuple[str, int]:
-    return stream_label(record), sequence_number(record)
 
 
 def _names(records: Sequence[Record]) -> str:

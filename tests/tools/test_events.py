@@ -16,7 +16,27 @@ from projections.errors import UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.local.event_source import Discard
-from projections.local.events import flaw, read
+from projections.local.events import read
+from projections.local.recording import flaw
+
+ONE = Program.from_document(
+    loads(
+        """
+table: {key: [PK, SK]}
+entities: {Post: {key: {PK: "POST#{postId}", SK: METADATA}}}
+projections: {}
+"""
+    ).canonical()
+)
+TWO = Program.from_document(
+    loads(
+        """
+tables: {orders: {key: [id]}, customers: {key: {number: N}}, returns: {key: [id]}}
+entities: {Order: {table: orders, key: {id: "{order}"}}}
+projections: {}
+"""
+    ).canonical()
+)
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:
@@ -42,18 +62,18 @@ A, B = record(1), record(2)
     ids=["event", "list", "lines", "lines of events", "events after each other", "byte order mark", "S3 destination"],
 )
 def test_every_form_gives_the_records_unchanged(tmp_path: Path, text: str) -> None:
-    assert [recorded.record for recorded in read([written(tmp_path, text)])] == [A, B]
+    assert [recorded.record for recorded in read([written(tmp_path, text)], ONE)] == [A, B]
 
 
 def test_files_are_read_in_the_order_given_with_duplicates(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps([B, A, A]))
-    assert numbers({"Records": [r.record for r in read([path, path])]}) == [2, 1, 1, 2, 1, 1]
+    assert numbers({"Records": [r.record for r in read([path, path], ONE)]}) == [2, 1, 1, 2, 1, 1]
 
 
 def test_a_record_knows_its_line(tmp_path: Path) -> None:
     text = json.dumps({"extra": [1, {"a": "}"}], "Records": [A, B]}, indent=1)
     line = text[: text.rindex('"eventID"')].count("\n")  # its brace is on the line before
-    places = [recorded.place for recorded in read([written(tmp_path, text)])]
+    places = [recorded.place for recorded in read([written(tmp_path, text)], ONE)]
     assert places[1].endswith(f"events.json:{line}:3: Records[1]")
 
 
@@ -72,10 +92,23 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         ("[1]", r"events.json:1:2: \[0\]: expected a stream record, found 1"),
         ('{"detail": {}}', "events.json:1:1: not a stream record: it has no dynamodb part"),
         (json.dumps({"Records": [A, {"eventSource": "aws:sqs"}]}), r"Records\[1\]: a record of aws:sqs"),
-        (json.dumps([without(A, "NewImage")]), r"\[0\]: INSERT without NewImage .* NEW_AND_OLD_IMAGES"),
-        (json.dumps([without(A, "SequenceNumber")]), "no SequenceNumber"),
-        (json.dumps([A | {"eventName": "insert"}]), r'eventName is "insert"; expected INSERT, MODIFY or REMOVE'),
-        (json.dumps([record(1, extra="plain")]), r'NewImage.extra is "plain", not an attribute value; write it'),
+        (
+            json.dumps([without(A, "NewImage")]),
+            r"\[0\]: INSERT without NewImage, although its view type is NEW_AND_OLD_IMAGES: the record is not as",
+        ),
+        (
+            json.dumps([without(without(A, "NewImage"), "StreamViewType")]),
+            r"\[0\]: INSERT without NewImage; set the stream's view type to NEW_AND_OLD_IMAGES \(it is not given\)",
+        ),
+        (json.dumps([without(A, "SequenceNumber")]), '"SequenceNumber" must be a string of at most 40 digits'),
+        (
+            json.dumps([A | {"eventName": "insert"}]),
+            "unknown eventName 'insert': a stream record is INSERT, MODIFY or REMOVE",
+        ),
+        (
+            json.dumps([record(1, extra="plain")]),
+            r'"NewImage": attribute "extra" is not in DynamoDB\'s form, such as {"S": "text"}',
+        ),
         (json.dumps(Discard("a", "s", "c", (A,), 1, 0).metadata()), "but not the records; only the objects of an S3"),
         ("[" * 100_000, "not JSON|nested in more than"),
         (b"\xff\xfe\x00", "not UTF-8 at byte 0"),
@@ -85,11 +118,11 @@ def test_invalid_stream_event_is_an_error_with_place_and_solution(
     tmp_path: Path, text: str | bytes, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        read([written(tmp_path, text)])
+        read([written(tmp_path, text)], ONE)
 
 
 def test_a_bad_record_among_good_ones_is_left_for_the_handler(tmp_path: Path) -> None:
-    assert len(read([written(tmp_path, json.dumps([without(A, "NewImage"), B]))])) == 2
+    assert len(read([written(tmp_path, json.dumps([without(A, "NewImage"), B]))], ONE)) == 2
 
 
 def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path: Path) -> None:
@@ -97,38 +130,20 @@ def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path
     text = json.dumps([timed, B | {"eventName": 1.5}, record(3, extra=1.5)])
     path = tmp_path / "events.yaml"
     path.write_text(text)
-    found = [one.record for one in read([str(path)])]
-    assert json.dumps(found) == json.dumps([one.record for one in read([written(tmp_path, text)])])
+    found = [one.record for one in read([str(path)], ONE)]
+    assert json.dumps(found) == json.dumps([one.record for one in read([written(tmp_path, text)], ONE)])
     assert [flaw(one) for one in found] == [
         None,
-        "eventName is 1.5; expected INSERT, MODIFY or REMOVE",
-        'NewImage.extra is 1.5, not an attribute value; write it with its type, such as {"S": "text"} or {"N": "1"}',
+        "unknown eventName '1.5': a stream record is INSERT, MODIFY or REMOVE",
+        '"NewImage": attribute "extra" is not in DynamoDB\'s form, such as {"S": "text"}',
     ]
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(UsageError, match=r"nowhere\.json: cannot be read: No such file"):
-        read(["nowhere.json"])
+        read(["nowhere.json"], ONE)
 
 
-ONE = Program.from_document(
-    loads(
-        """
-table: {key: [PK, SK]}
-entities: {Post: {key: {PK: "POST#{postId}", SK: METADATA}}}
-projections: {}
-"""
-    ).canonical()
-)
-TWO = Program.from_document(
-    loads(
-        """
-tables: {orders: {key: [id]}, customers: {key: {number: N}}, returns: {key: [id]}}
-entities: {Order: {table: orders, key: {id: "{order}"}}}
-projections: {}
-"""
-    ).canonical()
-)
 ITEM = {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}, "price": {"N": "1.10"}}
 PLAIN = '{"PK": "POST#1", "SK": "METADATA", "price": 1.10}'
 
@@ -251,7 +266,7 @@ def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_
     assert [one.record["dynamodb"]["Keys"] for one in found] == [{"id": {"S": "a"}}, {"id": {"S": "b"}}]
     assert {one.record["eventSourceARN"].split("/")[1] for one in found} == {"returns"}
     Path(summary).write_text('{"tableArn": "arn:aws:dynamodb:x:1:table/prod"}')
-    with pytest.raises(UsageError, match=r"0.json.gz:1:1: is of an export of the table 'prod', the rules have orders"):
+    with pytest.raises(UsageError, match=r"0.json.gz:1:1: is of the table 'prod', the rules have orders"):
         read([str(tmp_path)], TWO)
     Path(summary).unlink()
     with pytest.raises(UsageError, match="the table may be orders or returns; name it"):

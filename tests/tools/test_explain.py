@@ -507,12 +507,12 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize("path", EVENTS, ids=lambda path: path.stem)
-def test_the_sample_events_are_explained(run: Run, path: Path) -> None:
+def test_the_sample_events_are_explained(run: Run, path: Path, social: Program) -> None:
     code, out, err = run("explain", str(path), "--rules", "social", "--reads")
     assert (code, err) == (1 if path.stem == "bad-record" else 0, "")
     assert "Total: " in out
     assert "\x1b" not in out
-    for one in read([str(path)]):
+    for one in read([str(path)], social):
         assert one.place.split(": ")[0] in out
 
 

@@ -26,7 +26,6 @@ from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.events import read
 from projections.local.replay import replay
 from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
@@ -35,7 +34,7 @@ from projections.testing import Scenario
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
-EVENTS = [one.record for one in read([str(ROOT / "events/social.json")])]
+EVENTS = json.loads((ROOT / "events/social.json").read_text())["Records"]
 META = ItemKey("main", "POST#p1", "METADATA")
 POST = ItemKey("main", "USER#ada", "POST#2026-03-02T09:00:00Z#p1")
 LIKE = ItemKey("main", "USER#ben", "LIKE#POST#p1")

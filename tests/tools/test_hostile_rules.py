@@ -47,7 +47,27 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 SLOW = ("cost", "simulate")
 TEXTS = [
-    *("", " ", "a b", "x", "PK", "SK", "~", "#", "1", "_", "-", "a.b", "a.b.c", "{x}", "{", "}", "{}", "{x|}", "{x|pad}"),
+    *(
+        "",
+        " ",
+        "a b",
+        "x",
+        "PK",
+        "SK",
+        "~",
+        "#",
+        "1",
+        "_",
+        "-",
+        "a.b",
+        "a.b.c",
+        "{x}",
+        "{",
+        "}",
+        "{}",
+        "{x|}",
+        "{x|pad}",
+    ),
     *("{x|pad(8)}", "{x|date(%Y)}", "{x*}", "count", "sum(", "sum(x)", "min(a.b)", "count()", "x + 1", "1 / 0", "$x"),
     *("asc", "x desc", "%Y-%m", "9" * 300, "a" * 300, "é", "\u2028", "\x1b[2J", "true", "null", "1e999", "30s"),
 ]
@@ -75,7 +95,11 @@ def changed_text(text: str, rng: random.Random) -> str:
     where = rng.randrange(len(text) + 1)
     match rng.randrange(4):
         case 0:
-            return text[:where] + rng.choice(["{", "}", "|", ".", "(", ")", " ", "#", "~", ",", "%", "é", "1"]) + text[where:]
+            return (
+                text[:where]
+                + rng.choice(["{", "}", "|", ".", "(", ")", " ", "#", "~", ",", "%", "é", "1"])
+                + text[where:]
+            )
         case 1:
             return text[:where] + text[where + 1 :]
         case 2:

@@ -264,6 +264,6 @@ def test_a_rehearsal_ends_as_the_source_items_say() -> None:
     oracle = Oracle(program.document)
     for expected in sorted((ROOT / "tests/tools/expected").glob("*.json")):
         path = next((ROOT / "events").rglob(expected.name))
-        rehearsal = rehearse(program, [one.record for one in read([str(path)])])
+        rehearsal = rehearse(program, [one.record for one in read([str(path)], program)])
         assert rehearsal.tables is not None
         assert oracle.compare({"main": rehearsal.tables.items("main")}) == [], path

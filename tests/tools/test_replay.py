@@ -438,11 +438,11 @@ def test_events_of_several_tables_need_their_logical_names() -> None:
         told(program, [record(1)], lambda engine, batch: None)
 
 
-def test_sample_events_are_what_lambda_delivers() -> None:
+def test_sample_events_are_what_lambda_delivers(program: Program) -> None:
     for path in EVENTS:
         event = json.loads(path.read_text())
         assert set(event) == {"Records"}
-        read([str(path)])
+        assert [one.record for one in read([str(path)], program)] == event["Records"]
     lengths = {len(r["dynamodb"]["SequenceNumber"]) for p in EVENTS for r in json.loads(p.read_text())["Records"]}
     assert lengths == {21, 22}
 

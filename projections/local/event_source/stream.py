@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, TypeAlias
 
-from projections.engine.records import LATEST, is_sequence
+from projections.engine.records import is_sequence, time_of
 
 __all__ = ["Record", "Shard", "Stream", "created_at", "item_hash", "sequence_number", "source_arn"]
 
@@ -33,26 +31,9 @@ def source_arn(record: Record) -> str:
 
 
 def created_at(record: Record) -> float | None:
-    """Return the time of a change in epoch seconds; None if the record does not have it.
-
-    Events have whole seconds as a number; files written by the AWS CLI have ISO 8601 text.
-    """
+    """Return the time of a change in epoch seconds; None if the record does not have it."""
     body = record.get("dynamodb")
-    value = body.get("ApproximateCreationDateTime") if isinstance(body, Mapping) else None
-    try:
-        if isinstance(value, str) and not _is_number(value):
-            return datetime.fromisoformat(value).timestamp()
-        seconds = float(value) if isinstance(value, int | float | str) else math.nan
-    except (ValueError, OverflowError):
-        return None
-    return seconds if abs(seconds) < LATEST else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return float(text) is not None
-    except ValueError:
-        return False
+    return time_of(body) if isinstance(body, Mapping) else None
 
 
 def item_hash(record: Record) -> int:

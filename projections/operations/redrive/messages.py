@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any, TypeGuard
 
 from projections.engine.goals import DiscardedRecord
-from projections.engine.records import is_sequence, is_value, stream_label, version_of
+from projections.engine.records import is_expiry, is_sequence, is_value, stream_label, time_of, version_of
 from projections.engine.rejections import sequence_order
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
@@ -32,8 +32,6 @@ __all__ = ["FailedMessage", "Reader"]
 
 _LIMITS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
-
-_TTL = "dynamodb.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ class Reader:
             sequence = str(change.get("SequenceNumber", ""))
             at = sequence_order(sequence)
             if key not in newest or newest[key][0] <= at:
-                newest[key] = at, record.get("eventName") == "REMOVE" and not _expired(record)
+                newest[key] = at, record.get("eventName") == "REMOVE" and not is_expiry(record)
         if not items:
             raise BadInput("it has no records")
         return FailedMessage(place, items, newest)
@@ -160,12 +158,11 @@ class Reader:
             old, new = change.get("OldImage"), change.get("NewImage")
             old, new = (None if event == "INSERT" else old), (None if event == "REMOVE" else new)
             whole = (event == "INSERT" or _is_image(old)) and (event == "REMOVE" or _is_image(new))
-            expired = event == "REMOVE" and _expired(record)
+            expired = event == "REMOVE" and is_expiry(record)
             if event not in ("INSERT", "MODIFY", "REMOVE") or not is_sequence(sequence) or not (whole or expired):
                 continue
-            at = change.get("ApproximateCreationDateTime")
             version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
-            seconds = float(at) if isinstance(at, int | float) and 0 <= at < 1e12 else 0.0
+            seconds = max(time_of(change) or 0.0, 0.0)
             found.setdefault(key, []).append(DiscardedRecord(version, old if whole else None, new, expired, seconds))
         return found
 
@@ -209,8 +206,3 @@ class Reader:
 
 def _is_image(value: Any) -> TypeGuard[Image]:
     return isinstance(value, dict) and bool(value) and all(is_value(one) for one in value.values())
-
-
-def _expired(record: Mapping[str, Any]) -> bool:
-    identity = record.get("userIdentity")
-    return isinstance(identity, dict) and identity.get("type") == "Service" and identity.get("principalId") == _TTL
