@@ -272,7 +272,7 @@ def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_
     with pytest.raises(UsageError, match="the table may be orders or returns; name it"):
         read([str(tmp_path)], TWO)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"empty: is a directory without data/\*\.json\.gz"):
+    with pytest.raises(UsageError, match=r"empty: is a directory without manifest-files.json and data/\*\.json\.gz"):
         read([str(tmp_path / "empty")], TWO)
 
 

@@ -1,0 +1,295 @@
+"""The same files go through every reader: each gives the same values, or the same message."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.api import load
+from projections.aws.wiring import StreamHandler
+from projections.engine.processor import Processor
+from projections.errors import UsageError
+from projections.language.ruleset import RuleSet
+from projections.local import json_text
+from projections.local.events import read
+from projections.local.tables import MemoryTables, schemas
+from projections.testing import Scenario
+
+RULES = """\
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{p}", SK: META}}
+  Like: {key: {PK: "POST#{p}", SK: "LIKE#{u}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likes: count, stars: sum(stars)}}}
+"""
+ARN = "arn:aws:dynamodb:us-east-1:111122223333:table/posts"
+STREAM = f"{ARN}/stream/2026-01-01T00:00:00.000"
+Image = dict[str, Any]
+Files = dict[str, bytes | str | list[Any] | dict[str, Any]]
+Run = Callable[..., tuple[int, str, str]]
+
+
+def image(sk: str, stars: int | None = None) -> Image:
+    return {"PK": {"S": "POST#1"}, "SK": {"S": sk}} | ({} if stars is None else {"stars": {"N": str(stars)}})
+
+
+POST, LIKE, OTHER = image("META"), image("LIKE#a", 2), image("LIKE#b", 3)
+ITEMS = [POST, LIKE, OTHER]
+
+
+def record(number: int, new: Any, old: Any = "absent", event: str = "", **more: Any) -> dict[str, Any]:
+    held = old if event == "REMOVE" else new
+    body = {"Keys": {name: held[name] for name in ("PK", "SK")}, "NewImage": new, "OldImage": old}
+    body |= {"SequenceNumber": str(number), "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    body = {name: value for name, value in body.items() if value != "absent"}
+    event = event or "INSERT"
+    return {"eventName": event, "eventSource": "aws:dynamodb", "eventSourceARN": STREAM, "dynamodb": body} | more
+
+
+def records(absent: Any = "absent", **more: Any) -> list[dict[str, Any]]:
+    """Three inserts, and one more like that is removed."""
+    third = image("LIKE#c", 9)
+    made = [record(number, one, absent, **more) for number, one in enumerate([*ITEMS, third], 1)]
+    return [*made, record(5, absent, third, "REMOVE", **more)]
+
+
+def lines(*values: Any) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def plain(item: Image) -> dict[str, Any]:
+    return {name: int(value["N"]) if "N" in value else value["S"] for name, value in item.items()}
+
+
+def without(entry: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name not in names}
+
+
+def change(micros: int, new: Any, old: Any = None) -> dict[str, Any]:
+    keys = {name: (new or old)[name] for name in ("PK", "SK")}
+    line = {"Metadata": {"WriteTimestampMicros": {"N": str(micros)}}, "Keys": keys, "NewImage": new, "OldImage": old}
+    return {name: value for name, value in line.items() if value is not None}
+
+
+def export(name: str, parts: Mapping[str, list[Any]], *, full: bool = True, begin: str = "1", **summary: Any) -> Files:
+    """The files of an export as S3 has them: of a full one, `data` is its own; incremental ones share one."""
+    base = f"AWSDynamoDB/{name}"
+    data = f"{base}/data" if full else "AWSDynamoDB/data"
+    kind = {"exportTime": begin} if full else {"exportType": "INCREMENTAL_EXPORT", "exportFromTime": begin}
+    listed = [
+        {"itemCount": len(some), "dataFileS3Key": f"prefix/{data}/{part}.json.gz"} for part, some in parts.items()
+    ]
+    return {
+        **{f"{data}/{part}.json.gz": gzip.compress(lines(*some)) for part, some in parts.items()},
+        f"{base}/manifest-summary.json": json.dumps(
+            {"tableArn": ARN, "outputFormat": "DYNAMODB_JSON", **kind, **summary}
+        ),
+        f"{base}/manifest-files.json": lines(*listed),
+    }
+
+
+FULL = export("01-a", {"x": [{"Item": POST}, {"Item": LIKE}], "y": [{"Item": OTHER}], "z": []})
+SECOND = export("02-b", {"aaaa": [change(9, LIKE, image("LIKE#a", 1))]}, full=False, begin="2")
+FIRST = export("01-a", {"zzzz": [change(1, POST), change(2, image("LIKE#a", 1)), change(3, OTHER)]}, full=False)
+PUTS = [{"PutRequest": {"Item": one}} for one in [*ITEMS, image("LIKE#c")]]
+DELETE = {"DeleteRequest": {"Key": image("LIKE#c")}}
+STEPS = [*({"put": plain(one)} for one in ITEMS), {"put": plain(image("LIKE#c"))}, {"delete": ["POST#1", "LIKE#c"]}]
+TEXT = json.dumps({"Records": records()})
+MOTO = [without(one, "eventSourceARN") for one in records({})]
+for one in MOTO:
+    one["dynamodb"]["ApproximateCreationDateTime"] = "2026-11-26 12:02:31+00:00"
+
+GOOD: dict[str, Files] = {
+    "event": {"f.json": TEXT},
+    "list": {"f.json": records()},
+    "lines": {"f.json": lines(*records())},
+    "YAML": {"f.yaml": TEXT},
+    "gzip": {"f.json.gz": gzip.compress(TEXT.encode())},
+    "byte order mark": {"f.json": "\ufeff" + TEXT},
+    "null images": {"f.json": {"Records": records(None)}},
+    "empty images": {"f.json": {"Records": records({})}},
+    "null images in YAML": {"f.yaml": {"Records": records(None)}},
+    "moto": {"f.json": {"Records": MOTO}},
+    "get-records": {"f.json": {"Records": [without(one, "eventSourceARN", "eventSource") for one in records()]}},
+    "placeholder": {"f.json": {"Records": records(eventSourceARN="eventsource_arn")}},
+    "placeholder of a stream": {"f.json": {"Records": records(eventSourceARN="stream-ARN")}},
+    "bare table": {"f.json": {"Records": records(eventSourceARN="posts")}},
+    "null ARN": {"f.json": {"Records": records(eventSourceARN=None)}},
+    "S3 destination": {"f.json": {"DDBStreamBatchInfo": {}, "payload": TEXT}},
+    "plain items": {"f.yaml": [plain(one) for one in ITEMS]},
+    "typed items": {"f.json": ITEMS},
+    "scan": {"f.json": {"Items": ITEMS, "Count": 3}},
+    "get-item": {"f.json": lines(*({"Item": one} for one in ITEMS))},
+    "batch-get-item": {"f.json": {"Responses": {"posts": ITEMS}, "UnprocessedKeys": {}}},
+    "transact-get-items": {"f.json": {"Responses": [{"Item": one} for one in ITEMS]}},
+    "batch-write-item": {"f.json": {"posts": [*PUTS, DELETE]}},
+    "batch-write-item in YAML": {"f.yaml": {"posts": [*PUTS, DELETE]}},
+    "BatchWriteItem": {"f.json": {"RequestItems": {"posts": [*PUTS, DELETE]}}},
+    "transact-write-items": {"f.json": [{"Put": {"TableName": "posts", "Item": one}} for one in ITEMS]},
+    "TransactWriteItems": {
+        "f.json": {"TransactItems": [{"Put": one["PutRequest"]} for one in PUTS] + [{"Delete": DELETE["DeleteRequest"]}]}
+    },
+    "steps": {"f.yaml": STEPS},
+    "full export": FULL,
+    "data files": {name: text for name, text in FULL.items() if "manifest" not in name},
+    "export and steps": {**export("01-a", {"x": [{"Item": POST}]}), "f.yaml": [plain(LIKE), plain(OTHER)]},
+    "incremental exports": {**FIRST, **SECOND},
+    "full and incremental": {
+        **export("00-f", {"x": [{"Item": POST}, {"Item": image("LIKE#a", 1)}, {"Item": OTHER}]}, begin="0"),
+        **SECOND,
+    },
+    "lines of an incremental export": {
+        "f.json": lines(change(9, LIKE, image("LIKE#a", 1)), *(change(1, one) for one in [POST, image("LIKE#a", 1), OTHER]))
+    },
+}  # fmt: skip
+"""Files with one post and two likes. Directories are passed as a whole."""
+
+REFUSED: dict[str, tuple[Files, str]] = {
+    "bzip2": ({"f.json": bz2.compress(b"{}")}, "f.json: is compressed by bzip2, which is not read; decompress it, or"),
+    "zstd": ({"f.zst": b"\x28\xb5\x2f\xfd"}, "is compressed by zstd"),
+    "xz": ({"f.xz": lzma.compress(b"{}")}, "is compressed by xz"),
+    "large": ({"f.json.gz": gzip.compress(b" " * 2_000_000)}, "has more than 1 MiB .of text, after decompression.; split"),
+    "empty": ({"f.json": ""}, "f.json: no records in it"),
+    "empty export": (export("01-a", {"x": [], "y": []}), "no items in the export"),
+    "two full exports": ({**FULL, **export("02-b", {"x": [{"Item": POST}]})}, "has two full exports of one table, 01-a and"),
+    "lost data": (
+        {name: text for name, text in SECOND.items() if "data" not in name},
+        "manifest-files.json:1:1: .*data.aaaa.json.gz is missing; copy the data files",
+    ),
+    "Ion": (export("01-a", {}, outputFormat="ION"), "01-a: is in the format ION; export the table in the format DYNAMODB"),
+    "update": ({"f.json": [{"Update": {"TableName": "posts"}}]}, r"f.json:1:2: \[0\]: Update is not read, only Put"),
+    "SQS": ({"f.json": {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}}, r"Records\[0\]: a record of aws:sqs"),
+    "no old image": (
+        {"f.json": {"Records": [record(1, LIKE, {}, "MODIFY")]}},
+        r"Records\[0\]: MODIFY without OldImage, although its view type is NEW_AND_OLD_IMAGES",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rules") / "rules.yaml"
+    path.write_text(RULES)
+    return path
+
+
+def written(folder: Path, files: Files) -> list[str]:
+    """Write files, and return the arguments: files of the top folder, and the folder if it has others."""
+    for name, content in files.items():
+        path = folder / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, bytes | str) else json.dumps(content)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    below = [str(folder / "in/AWSDynamoDB")] if any("/" in name for name in files) else []
+    return [*below, *(str(folder / "in" / name) for name in files if "/" not in name)]
+
+
+def answer(run: Run, command: str, rules: Path, paths: list[str], *options: str) -> Any:
+    code, out, err = run(command, "--rules", str(rules), *paths, *options)
+    if code == 2:
+        raise UsageError(err)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def by_replay(run: Run, rules: Path, paths: list[str]) -> Any:
+    items = answer(run, "replay", rules, paths, "--json")["items"]
+    return next(item for item in items if item["SK"] == "META")
+
+
+def by_events(run: Run, rules: Path, paths: list[str]) -> Any:
+    """Return the post after the handler has processed what `events` prints."""
+    return handled(load(rules), answer(run, "events", rules, paths))
+
+
+def by_explain(run: Run, rules: Path, paths: list[str]) -> int:
+    batches = answer(run, "explain", rules, paths, "--json")["batches"]
+    return sum(len(batch["records"]) for batch in batches if batch["round"] == 0)
+
+
+def by_cost(run: Run, rules: Path, paths: list[str]) -> int:
+    return round(sum(answer(run, "cost", rules, paths, "--json")["changes"].values()))
+
+
+def by_play(run: Run, rules: Path, paths: list[str]) -> Any:
+    found = Scenario(load(rules)).play(*paths).item(["POST#1", "META"])
+    assert found is not None
+    return found
+
+
+def handled(rules: RuleSet, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the post after the handler has processed an event, whose records are of a table `posts` or `main`."""
+    program = rules.program
+    tables = MemoryTables(schemas(program), event["Records"])
+    for entry in event["Records"]:
+        body = entry["dynamodb"]
+        if entry["eventName"] == "INSERT":
+            tables.seed("main", body["NewImage"])
+    rejected: list[Any] = []
+    processor = Processor(
+        program,
+        tables.store,
+        tables={"posts": "main", "main": "main"},
+        quarantine=rejected.extend,
+        clock=lambda: 0.0,
+        sleep=lambda _: None,
+        chance=lambda: 0.5,
+    )
+    answer = StreamHandler(processor, quarantine=rejected.extend).handle(event, lambda: 60.0)
+    assert answer == {"batchItemFailures": []}
+    assert rejected == []
+    return next(plain(without(one, "~likes")) for one in tables.items("main") if one["SK"] == {"S": "META"})
+
+
+VALUES = {"PK": "POST#1", "SK": "META", "likes": 2, "stars": 5}
+READERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {
+    "replay": by_replay,
+    "events and handler": by_events,
+    "play": by_play,
+}
+COUNTERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {"explain": by_explain, "cost": by_cost}
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_derives_the_same_values(run: Run, rules: Path, tmp_path: Path, name: str, reader: str) -> None:
+    assert READERS[reader](run, rules, written(tmp_path, GOOD[name])) == VALUES
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("reader", COUNTERS)
+def test_explain_and_cost_read_the_same_records(run: Run, rules: Path, tmp_path: Path, name: str, reader: str) -> None:
+    paths = written(tmp_path, GOOD[name])
+    assert COUNTERS[reader](run, rules, paths) == len(read(paths, load(rules).program)) >= 3
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("reader", [*READERS, *COUNTERS])
+def test_every_reader_refuses_with_the_same_message(
+    run: Run, rules: Path, tmp_path: Path, name: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, message = REFUSED[name]
+    monkeypatch.setattr(json_text, "_MOST", 2**20)
+    with pytest.raises(UsageError, match=message):
+        (READERS | COUNTERS)[reader](run, rules, written(tmp_path, files))
+
+
+@pytest.mark.parametrize("name", ["event", "null images", "empty images"])
+def test_the_handler_takes_the_records_as_they_are_in_the_file(rules: Path, name: str) -> None:
+    event = GOOD[name]["f.json"]
+    assert handled(load(rules), json.loads(event) if isinstance(event, str) else event) == VALUES  # type: ignore[arg-type]
+
+
+def test_data_files_that_no_manifest_lists_are_reported(run: Run, rules: Path, tmp_path: Path) -> None:
+    paths = written(tmp_path, {**FULL, "AWSDynamoDB/01-a/data/stray.json.gz": gzip.compress(b"")})
+    code, _, err = run("replay", "--rules", str(rules), *paths)
+    assert code == 0
+    assert "1 data files are in no manifest-files.json, such as stray.json.gz; they are skipped" in err
