@@ -17,9 +17,11 @@ from projections.engine.ledger_items import (
     Target,
     group_at,
     group_key,
+    member_order,
     members_key,
+    shared_head,
 )
-from projections.engine.store import Image, Store, Value, all_items
+from projections.engine.store import Image, ItemKey, Store, Value, all_items
 from projections.engine.value_counters import Counters, count_of
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
@@ -34,6 +36,7 @@ __all__ = [
     "first_members",
     "is_amount",
     "parts_of",
+    "read_first",
     "read_groups",
     "read_members",
     "spread",
@@ -44,6 +47,9 @@ __all__ = [
 _NONE_DAMAGED: Mapping[str, Value] = {}
 
 EXTREMES = ("least", "greatest")
+
+_TIED = 100
+"""Members read with one request beyond those that a query selects, to put those with hashed keys in order."""
 
 
 class Generations:
@@ -223,26 +229,39 @@ def summed(generation: int, parts: Iterable[Image]) -> Group:
 
 def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:
     """Return the members that each of a rule's queries selects. Read them after the group."""
-    return {query.name: _first(store, rule, target, group, query) for query in rule.member_queries}
+    return {
+        query.name: first_members(query, read_first(store, rule, target, group, query), group)
+        for query in rule.member_queries
+    }
 
 
-def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: MemberQuery) -> list[Member]:
-    items: list[Image] = []
-    after = None
-    while len(items) < query.limit:  # a page has at most 1 MB
+def read_first(store: Store, rule: LedgerRule, target: str, group: Group, query: MemberQuery) -> list[Image]:
+    """Return the first items that a query selects, in order.
+
+    If the last one has a hashed key, all that share its head are read, because the hash has no order. The value alone, which
+    `min` and `max` show, is the same for all of them.
+    """
+    found: list[Image] = []
+    after: ItemKey | None = None
+    head: str | None = None
+    while True:
         page = store.query(
             LEDGER,
             [{"S": members_key(rule.name, target)}],
             prefix=f"{group.generation:04d}|{escape(query.slot)}|",
             reverse=query.descending,
-            limit=query.limit - len(items),
+            limit=_TIED if head else query.limit - len(found),
             after=after,
         )
-        items.extend(page.items)
+        same = [item for item in page.items if head is None or shared_head(item["sk"]["S"]) == head]
+        found = sorted(found + same, key=member_order, reverse=query.descending)[: query.limit]
         after = page.after
-        if after is None:
-            break
-    return first_members(query, items, group)
+        if after is None or len(same) < len(page.items):
+            return found
+        if head is None and len(found) == query.limit:  # a page has at most 1 MB
+            head = shared_head(page.items[-1]["sk"]["S"]) if rule.carries else None
+            if head is None:
+                return found
 
 
 def first_members(query: MemberQuery, items: Sequence[Image], group: Group) -> list[Member]:

@@ -14,6 +14,10 @@
 
 Keys are readable as long as they fit. Longer ones end in a hash, and the item holds the whole key. A hashed key is
 longer than any readable one, so no item's readable key equals another item's hashed key.
+
+Members are read in the order of their sort keys, but the order of hashes means nothing. So members whose hashed keys have
+the same head are read together, and put in order by the value and the source that they hold (`engine.groups`). A publish
+then reads all of these members, also beyond the first few that it shows.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from typing import NamedTuple
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.contribution import Contributions
-from projections.language.keys import escape, unescape
+from projections.language.keys import decode_key, escape, unescape
 
 __all__ = [
     "CLOSED",
@@ -45,11 +49,14 @@ __all__ = [
     "link_key",
     "links_key",
     "member_key",
+    "member_order",
     "members_key",
     "read_recent",
     "recent_element",
     "rule_of_link",
+    "shared_head",
     "slot_in",
+    "source_order",
     "waiting_key",
     "whole_key",
 ]
@@ -77,20 +84,36 @@ _LONGEST_SORT = 1020
 """Bytes. DynamoDB allows 2048 and 1024."""
 
 _HASH = 1 + 64
-_RESERVED = 70
-"""Bytes by which readable keys stay below the limit: a hash, "#", and a character that is cut."""
+_RESERVED = _HASH + 3
+"""Bytes by which readable keys stay below the limit: "#", a hash, and the rest of a character."""
+
+_POSITION = 1 + 6
+"""Bytes of the position of an element of `each`, at the end of a member's sort key: also after a hash."""
+
+_NUL = "\0\x7f"
+"""A NUL in a source's key, as members' keys have it: the NUL that ends a source sorts before it, because a digit follows."""
 
 Target = tuple[str, str]
 """A rule's name and an encoded target key."""
 
 
 def _shortened(text: str, most: int) -> str:
-    """Return the text, or its head with a hash where it has more than `most` - 70 bytes: then the result has more, too."""
+    """Return the text, or its head with a hash where it has more than `most` - 68 bytes: then the result has more, too."""
     readable = most - _RESERVED
     if len(text) * 4 <= readable or len(encoded := text.encode()) <= readable:
         return text
-    head = encoded[: most - _HASH].decode(errors="ignore")
-    return f"{head}#{hashlib.sha256(encoded).hexdigest()}"
+    return f"{_head(encoded, most)}#{hashlib.sha256(encoded).hexdigest()}"
+
+
+def _head(encoded: bytes, most: int) -> str:
+    """Return the characters that begin within a fixed number of bytes.
+
+    They are whole: if a character was cut off, the text after it would sort as if it had come first.
+    """
+    end = most - _RESERVED
+    while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
+        end += 1
+    return encoded[:end].decode()
 
 
 def entry_key(source: str) -> ItemKey:
@@ -114,9 +137,36 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
     """
     slot, _, rest = member.partition("|")
     value, _, position = rest.partition(" ")  # no encoded value has a space
-    sort = f"{generation:04d}|{escape(slot)}|{value}{source}"
-    sort = _shortened(f"{sort}\0{position}" if position else sort, _LONGEST_SORT)
-    return ItemKey(LEDGER, members_key(rule, target), sort)
+    text = f"{generation:04d}|{escape(slot)}|{value}{source_order(source)}"
+    sort = _shortened(text, _LONGEST_SORT - _POSITION)
+    return ItemKey(LEDGER, members_key(rule, target), f"{sort}\0{position}" if position else sort)
+
+
+def source_order(source: str) -> str:
+    """Return a text that sorts as the keys of sources do: `table|partition key|sort key`, from an encoded key.
+
+    Encoded keys do not, because `|` and `%` are escaped. Two keys may have the same text, such as `a|b` with `c`, and `a`
+    with `b|c`: the shorter partition key comes first.
+    """
+    if "%" not in source and "\0" not in source:
+        return source
+    key = decode_key(source)
+    text = "|".join([part for part in key if part is not None]).replace("\0", _NUL)
+    return f"{text}\0{len(key.partition):04d}" if "%7C" in source else text
+
+
+def member_order(member: Image) -> tuple[str, str, str]:
+    """Return what members of one slot sort by: value, source, position. Their sort keys do, except hashed ones."""
+    order, source = member.get("o", {"S": ""}), member.get("s", {"S": ""})
+    return order["S"], source_order(source["S"]), member["sk"]["S"]
+
+
+def shared_head(sort: str) -> str | None:
+    """Return the beginning of a member's hashed sort key, which several may share; None for a readable key."""
+    most = _LONGEST_SORT - _POSITION
+    if len(sort) * 4 <= most or len(encoded := sort.encode()) <= most - _RESERVED + _POSITION:
+        return None
+    return _head(encoded, most)
 
 
 def slot_in(member: Image) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
-from projections.engine.groups import Group, read_members
-from projections.engine.ledger_items import LEDGER, fence_key, members_key
+from projections.engine.groups import Group, read_first, read_members
+from projections.engine.ledger_items import fence_key, members_key
 from projections.engine.registry import FILLING, SHADOW
-from projections.engine.store import Image, ItemKey, Value
+from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.inspect.explain.facts import Derived, attributes_of
 from projections.inspect.explain.matching import verdict
@@ -137,9 +137,9 @@ def _contributors(
 
 def _claims(read: Readings, rule: LedgerRule, group: Group) -> list[Member]:
     """Return the claims on a target in their order; the first one wins."""
-    partition: Value = {"S": members_key(rule.name, read.text)}
-    page = read.store.query(LEDGER, [partition], prefix=f"{group.generation:04d}|", limit=SOURCES)
-    return [Member({"NULL": True}, {}, item["s"]["S"]) for item in page.items]
+    (query,) = rule.member_queries
+    claims = read_first(read.store, rule, read.text, group, replace(query, limit=SOURCES))
+    return [Member({"NULL": True}, {}, item["s"]["S"]) for item in claims]
 
 
 def _from_source(read: Readings, rule: CopyRule) -> Derived:

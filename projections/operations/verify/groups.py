@@ -21,7 +21,16 @@ from typing import Any
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE
 from projections.engine.groups import Generations, Group, first_members, read_groups
-from projections.engine.ledger_items import COUNT, KEPT, LEDGER, member_key, members_key, slot_in
+from projections.engine.ledger_items import (
+    COUNT,
+    KEPT,
+    LEDGER,
+    member_key,
+    members_key,
+    shared_head,
+    slot_in,
+    source_order,
+)
 from projections.engine.store import Image, Store, Value
 from projections.engine.value_counters import count_of
 from projections.language.contribution import Contributions
@@ -311,14 +320,19 @@ class Groups:
         order = "DESC" if query.descending else "ASC"
         statement = (
             "SELECT sort, content FROM member WHERE account = ? AND side > 0 AND substr(sort, 1, ?) = ? "
-            f"ORDER BY sort {order} LIMIT ?"
+            f"ORDER BY sort {order}"
         )
         most = query.limit + len(corrections.members)
-        rows = self._scratch.rows(statement, (account, len(prefix), prefix, most))
-        found = {sort: json.loads(content) for sort, content in rows}
+        found: dict[str, list[Any] | None] = {}
+        head: str | None = None
+        for sort, content in self._scratch.rows(statement, (account, len(prefix), prefix)):
+            if len(found) >= most and (head is None or shared_head(sort) != head):
+                break
+            found[sort] = json.loads(content)
+            head = shared_head(sort)
         found |= {sort: content for sort, content in corrections.members.items() if sort.startswith(prefix)}
         expected = [(sort, content) for sort, content in found.items() if content is not None]
-        return sorted(expected, key=lambda one: one[0], reverse=query.descending)[: query.limit]
+        return sorted(expected, key=_order, reverse=query.descending)[: query.limit]
 
     def _payloads(
         self, rule: LedgerRule, target: str, generation: int, first: Mapping[str, Sequence[tuple[str, list[Any]]]]
@@ -432,6 +446,12 @@ def _values(
 
 def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:
     return {**rule.created_with, **rule.published(totals, members)}
+
+
+def _order(expected: tuple[str, Sequence[Any]]) -> tuple[str, str, str]:
+    """Return what an expected member sorts by, as `member_order` does for a stored one."""
+    sort, (source, _, order) = expected
+    return order, source_order(source), sort
 
 
 def _image(sort: str, content: Sequence[Any], payloads: Mapping[str, Image]) -> Image:

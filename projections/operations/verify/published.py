@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from projections.engine.groups import Group, first_members, summed
 from projections.engine.guards import Guard
-from projections.engine.ledger_items import CLOSED, COUNT
+from projections.engine.ledger_items import CLOSED, COUNT, member_order
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key, escape
 from projections.language.rules import AggregateRule, LedgerRule, Member, Totals
@@ -121,7 +121,7 @@ def gathered(
     opened = max([closed + 1, *generations])
     own = generations.get(opened, [])
     group = summed(opened, own if _has_first(own) else ())
-    ordered = sorted(_merged(members), key=lambda image: image["sk"]["S"])
+    ordered = sorted(_merged(members), key=member_order)
     found = {}
     for query in rule.member_queries:
         prefix = f"{opened:04d}|{escape(query.slot)}|"

@@ -13,7 +13,16 @@ from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import is_amount
 from projections.engine.indexes import index_attributes
-from projections.engine.ledger_items import CLOSED, COUNT, KEPT, REBUILDING, member_key, members_key, slot_in
+from projections.engine.ledger_items import (
+    CLOSED,
+    COUNT,
+    KEPT,
+    REBUILDING,
+    member_key,
+    member_order,
+    members_key,
+    slot_in,
+)
 from projections.engine.store import Image, Value
 from projections.engine.value_counters import count_of, counter_key
 from projections.errors import BadInput
@@ -409,7 +418,7 @@ def _counter(rule: str, target: str, value: str, number: int) -> Image:
 
 def _first(rule: LedgerRule, held: Sequence[Image]) -> list[Image]:
     """Return those members that a query of the rule can return. The members may be in any order."""
-    ordered = sorted(held, key=lambda image: image["sk"]["S"])
+    ordered = sorted(held, key=member_order)
     found: dict[str, Image] = {}
     for query in rule.member_queries:
         slots: dict[str, list[Image]] = {}

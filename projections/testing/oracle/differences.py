@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from projections.language.keys import Image, ItemKey, encode_key
+from projections.language.keys import Image, ItemKey
 from projections.testing.oracle.values import normal
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def of(oracle: Oracle, items: Mapping[str, Iterable[Image]], expected: Expected)
     actual = oracle.read(items)
     return [
         difference
-        for key in sorted(actual.keys() | expected.items.keys(), key=encode_key)
+        for key in sorted(actual.keys() | expected.items.keys(), key=_text)
         for difference in _of_item(oracle, key, actual.get(key), expected)
     ]
 
@@ -58,11 +58,16 @@ def _of_item(oracle: Oracle, key: ItemKey, actual: Image | None, expected: Expec
     if creator is None and known and oracle.creators[known[0].name]:
         creator = oracle.creators[known[0].name][0].name
     if actual is None or wanted is None:
-        yield Difference(key.table, encode_key(key), None, actual, wanted, creator)
+        yield Difference(key.table, _text(key), None, actual, wanted, creator)
         return
     for name in sorted(actual.keys() | wanted.keys()):
         held, due = actual.get(name), wanted.get(name)
         if (key, name) in expected.incomparable or held == due:
             continue
         if held is None or due is None or normal(held) != normal(due):
-            yield Difference(key.table, encode_key(key), name, held, due, owners.get(name, owners.get("*")))
+            yield Difference(key.table, _text(key), name, held, due, owners.get(name, owners.get("*")))
+
+
+def _text(key: ItemKey) -> str:
+    """A key as one text: `|` and `%` inside its parts are written %7C and %25."""
+    return "|".join(part.replace("%", "%25").replace("|", "%7C") for part in key if part is not None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
-from projections.language.keys import Image, ItemKey, Value, key_text
+from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import KeyTemplate
-from projections.testing.oracle.values import Unfit, text, wire
+from projections.testing.oracle.values import Unfit, plain, text, wire
 
 __all__ = ["KEY_BYTES", "Entity", "Table"]
 
@@ -35,7 +36,7 @@ class Table:
                     self.index_keys[attribute] = (kind, smaller)
 
     def key_of(self, item: Image) -> ItemKey:
-        return ItemKey(self.name, *(key_text(kind, item[name][kind]) for name, kind in self.keys))
+        return ItemKey(self.name, *(_text(kind, item[name][kind]) for name, kind in self.keys))
 
     def attributes(self, key: ItemKey) -> dict[str, Value]:
         """The key attributes of the item with this key."""
@@ -89,3 +90,8 @@ def _differ(one: Value | None, other: Value) -> bool:
     if one is None or one == other:
         return False
     return "B" in one or "B" in other or text(one) != text(other)
+
+
+def _text(kind: str, content: str) -> str:
+    """A key attribute as text: 1.0 and 1 are one number."""
+    return plain(Decimal(content)) if kind == "N" else content

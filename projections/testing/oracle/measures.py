@@ -99,7 +99,7 @@ class Measure:
             return ordered(str(self._expression.value(scope)["S"]))
         return self._expression.number(scope)
 
-    def result(self, given: Sequence[tuple[Amount | Picked | None, str, int]]) -> Value | None:
+    def result(self, given: Sequence[tuple[Amount | Picked | None, tuple[str, str], int]]) -> Value | None:
         """The value of the attribute, None for an absent one, from amounts with their sources and positions in them."""
         if self._by is not None:
             picked = [(one.by, source, position, one) for one, source, position in given if isinstance(one, Picked)]

@@ -190,7 +190,7 @@ class _Run:
         now: _State = base
         for _ in range(2 * len(self._oracle.rules) + 3):
             then = self._step(base, now)
-            if len(then) == len(now) and all(then[key] is item for key, item in now.items() if key in then):
+            if then.keys() == now.keys() and all(then[key] is item for key, item in now.items()):
                 unsure = frozenset(self._incomparable)
                 return Expected(now, self._creators, unsure, frozenset(self._occupied_by), self._scores(now))
             now = then

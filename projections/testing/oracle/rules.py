@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from projections.language.keys import Image, ItemKey, Value, encode_key
+from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.entities import Entity
 from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.measures import MEMBER_BYTES, Measure, rank
@@ -43,8 +43,8 @@ class Contribution:
     """The contribution of one source item, or one element of it, to one target."""
 
     target: ItemKey
-    source: str
-    """The encoded key of the source item."""
+    source: tuple[str, str]
+    """What breaks ties: the key of the source item as one text; of two that are the same text, the partition key."""
     position: int
     """Of the element of `each` in the source item."""
     content: Mapping[str, Any]
@@ -125,13 +125,13 @@ class GroupRule(Rule):
     ) -> list[Contribution]:
         """Return the contributions of an item of one of the sources: none if any part of it is bad input."""
         found = []
-        source = self.sources[entity]
+        source, by = self.sources[entity], ("|".join(part for part in key if part is not None), key.partition)
         try:
             for position, element in enumerate(source.elements(Scope(item, variables))):
                 scope = Scope(item, variables, element)
                 try:
                     if source.fits(scope.get):
-                        found.append(self._contribution(source, encode_key(key), position, scope))
+                        found.append(self._contribution(source, by, position, scope))
                 except Missing:
                     continue
             self._check_sums(found)
@@ -149,7 +149,7 @@ class GroupRule(Rule):
         for (_, name), amount in sums.items():
             self._measures[name].within(amount)
 
-    def _contribution(self, one: Source, source: str, position: int, scope: Scope) -> Contribution:
+    def _contribution(self, one: Source, source: tuple[str, str], position: int, scope: Scope) -> Contribution:
         target = self.into.key(lambda name: one.variable(name, scope))
         if self.kind == "aggregate":
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
