@@ -8,18 +8,20 @@ are one object, because a value takes more memory than its text. So nothing chan
 from __future__ import annotations
 
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Collection
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from projections.engine.store import Action, ItemKey, Schema, Update, Value
+from projections.engine.store import Action, Condition, ItemKey, Schema, Update, Value
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.sizes import attribute_size, item_size, size
 from projections.language.values import number_text
-from projections.stores.conditions import ORDERED, expressions, operands
+from projections.stores.conditions import ORDERED, expressions, operands, paths
 
 __all__ = [
+    "HALF",
     "ITEM_BYTES",
     "PAGE_BYTES",
     "TRANSACTION_ACTIONS",
@@ -31,6 +33,7 @@ __all__ = [
     "check_write",
     "checked",
     "checked_key",
+    "checked_name",
     "discarded",
     "item_size",
     "key_image",
@@ -45,7 +48,10 @@ TRANSACTION_BYTES = 4 * 1024 * 1024
 EXPRESSION_BYTES = 4096
 OPERATORS = 300
 LEVELS = 32
+NAME_BYTES = 65_535
 DIGITS = 38
+
+HALF = "a text has an unpaired surrogate, which UTF-8 cannot express"
 
 _EXACT = Context(prec=400)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -90,28 +96,55 @@ def _shared(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any])
 
 
 def checked(value: Value, level: int = 1) -> dict[str, Any]:
-    """Return a copy of a value as DynamoDB stores it. Raises InvalidRequest for invalid values."""
+    """Return a copy of a value as DynamoDB stores it. Raises InvalidRequest for invalid values.
+
+    A list or map at the last level is refused even if it is empty. In conditions, levels are counted from 0.
+    """
     if len(value) != 1:
         raise InvalidRequest(f"an attribute value has exactly one type, not {list(value)}")
-    if level > LEVELS:
-        raise InvalidRequest("Nesting Levels have exceeded supported limits")
     if "S" in value:  # first, because most values are strings
         return _text_value(value["S"])
     ((kind, content),) = value.items()
     match kind:
-        case "BOOL" | "NULL" | "B":
+        case "BOOL":
             return {kind: content}
         case "N":
             return _number_value(content)
+        case "M" | "L" if level >= LEVELS:
+            raise InvalidRequest("Nesting Levels have exceeded supported limits")
         case "M":
-            return {kind: {name: checked(each, level + 1) for name, each in content.items()}}
+            return {kind: {checked_name(name): checked(each, level + 1) for name, each in content.items()}}
         case "L":
             return {kind: [checked(each, level + 1) for each in content]}
         case "NS":
             return {kind: sorted(_distinct([checked_number(text) for text in content]), key=Decimal)}
-        case "SS" | "BS":
+        case "SS":
             return {kind: sorted(_distinct(content))}
+        case "BS":
+            return {kind: sorted(_distinct([_binary(text) for text in content]))}
+        case "B":
+            return {kind: _binary(content)}
+        case "NULL":
+            if content is not True:
+                raise InvalidRequest("Null attribute value types must have the value of true")
+            return {kind: True}
     raise InvalidRequest(f"{kind!r} is not a type of attribute values")
+
+
+def checked_name(name: str) -> str:
+    """Return the name of an attribute or of an element of a map. Raises InvalidRequest if DynamoDB refuses it."""
+    if not name or (len(name) * 4 > NAME_BYTES and len(name.encode()) > NAME_BYTES):
+        raise InvalidRequest(f"a name must have 1 to {NAME_BYTES:,} bytes, this one has {len(name.encode()):,}")
+    return name
+
+
+def _binary(text: str) -> str:
+    try:
+        if b64encode(b64decode(text)).decode() == text:
+            return text
+    except ValueError:
+        pass
+    raise InvalidRequest(f"binary must be base64: {text[:40]!r}")
 
 
 def _distinct(elements: list[str]) -> list[str]:
@@ -187,6 +220,8 @@ def _key_part(name: str, kind: str, text: str, most: int) -> str:
     if kind == "N":
         number = checked_number(text)
         return text if number == text else number
+    if kind == "B":
+        _binary(text)
     if not text:
         raise InvalidRequest(
             f"The AttributeValue for a key attribute cannot contain an empty string value. Key: {name}"
@@ -234,18 +269,30 @@ class Checked(NamedTuple):
 
 def check_write(schema: Schema, write: Action) -> Checked:
     """Return a checked write. Raises InvalidRequest for what DynamoDB refuses before it reads an item."""
-    if write.condition is not None:
-        for value, ordered in operands(write.condition):
-            if ordered and not value.keys() <= ORDERED:
-                raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
-            checked(value)
-    values: dict[str, Value] = {}
-    total = _check_update(write, values) if isinstance(write, Update) else 0
-    return Checked(checked_key(schema, write.key), values, total)
+    try:
+        if write.condition is not None:
+            _check_condition(write.condition)
+        values: dict[str, Value] = {}
+        total = _check_update(write, values) if isinstance(write, Update) else 0
+        return Checked(checked_key(schema, write.key), values, total)
+    except UnicodeEncodeError:
+        raise InvalidRequest(HALF) from None
+
+
+def _check_condition(condition: Condition) -> None:
+    for value, ordered in operands(condition):
+        if ordered and not value.keys() <= ORDERED:
+            raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
+        checked(value, 0)
+    for path in paths(condition):
+        for name in path:
+            checked_name(name)
 
 
 def _check_update(update: Update, values: dict[str, Value]) -> int:
     names = (*update.set, *update.remove, *update.add, *update.discard)
+    for name in names:
+        checked_name(name)
     if len(set(names)) < len(names):
         raise InvalidRequest(f"Two document paths overlap with each other: {sorted(names)}")
     total = 0

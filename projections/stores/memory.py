@@ -41,6 +41,7 @@ from projections.errors import (
 from projections.language.values import number_text
 from projections.stores.conditions import comparable, holds
 from projections.stores.limits import (
+    HALF,
     ITEM_BYTES,
     PAGE_BYTES,
     TRANSACTION_ACTIONS,
@@ -52,6 +53,7 @@ from projections.stores.limits import (
     check_write,
     checked,
     checked_key,
+    checked_name,
     discarded,
     item_size,
     key_image,
@@ -342,8 +344,11 @@ class _Table:
             key = checked_key(self.schema, self.schema.key(self.name, image))
         except KeyError as error:
             raise InvalidRequest(f"the item lacks its key attribute {error} of the right type") from None
-        new: dict[str, Value] = {sys.intern(name): checked(value) for name, value in image.items()}
-        return key, self._fitting(new, item_size(new), new)
+        new: dict[str, Value] = {sys.intern(checked_name(name)): checked(value) for name, value in image.items()}
+        try:
+            return key, self._fitting(new, item_size(new), new)
+        except UnicodeEncodeError:
+            raise InvalidRequest(HALF) from None
 
     def after(self, right: Checked, old: _Stored | None, write: Write) -> _Stored | None:
         """Return the item after a write whose condition holds. Raises InvalidRequest."""

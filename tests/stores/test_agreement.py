@@ -34,21 +34,41 @@ from projections.stores.memory import MemoryStore
 _runs = count(1)
 
 # Few names and values, so that writes meet each other's traces; among them values at the edges of what is allowed.
-names = st.sampled_from(["a", "b", "tags", "~r"])
+names = st.sampled_from(["a", "b", "tags", "~r", "a", "b", "tags", "~r", "", "a.b"])
 strings = st.sampled_from(["", "x", "y", "0017", "ü"]).map(lambda text: {"S": text})
 numbers = st.sampled_from(["0", "1", "-1", "2.50", "1e1", "9" * 38, "0.1", "1e-37", "9e125", "1e-130", "1" * 39]).map(
     lambda text: {"N": text}
 )
-others = st.sampled_from([{"BOOL": True}, {"NULL": True}, {"B": "AAE="}, {"L": []}, {"M": {}}])
+others = st.sampled_from(
+    [
+        {"BOOL": True},
+        {"NULL": True},
+        {"NULL": False},
+        {"B": "AAE="},
+        {"B": ""},
+        {"L": []},
+        {"M": {}},
+        {"M": {"": {"S": "x"}}},
+    ]
+)
 sets = st.one_of(
     st.lists(st.sampled_from(["x", "y", ""]), max_size=3).map(lambda each: {"SS": each}),
     st.lists(st.sampled_from(["1", "1.0", "2"]), max_size=2).map(lambda each: {"NS": each}),
-    st.lists(st.sampled_from(["AA==", "AQ=="]), min_size=1, max_size=2, unique=True).map(lambda each: {"BS": each}),
+    st.lists(st.sampled_from(["AA==", "AQ==", ""]), max_size=2).map(lambda each: {"BS": each}),
 )
 flat = st.one_of(strings, numbers, sets, others)
 maps = st.fixed_dictionaries({"at": strings, "by": flat}).map(lambda content: {"M": content})
 lists = st.lists(flat, max_size=2).map(lambda content: {"L": content})
-values: st.SearchStrategy[Value] = st.one_of(flat, maps, lists)
+
+
+def nested(levels: int, value: Value, kind: str) -> Value:
+    for _ in range(levels):
+        value = {"L": [value]} if kind == "L" else {"M": {"a": value}}
+    return value
+
+
+deep = st.builds(nested, st.integers(29, 34), flat, st.sampled_from("LM"))
+values: st.SearchStrategy[Value] = st.one_of(flat, maps, lists, deep)
 
 paths = st.one_of(names.map(lambda name: (name,)), names.map(lambda name: (name, "at")), st.just(("~r", "by")))
 leaves: st.SearchStrategy[Condition] = st.one_of(

@@ -320,8 +320,8 @@ def test_discard(store: Store, p: str, example: tuple[Value | None, Value, Any])
     assert attribute(store, key(p), "x") == after
 
 
-def nested(levels: int) -> Value:
-    return s("x") if levels == 1 else {"M": {"a": nested(levels - 1)}}
+def nested(levels: int, value: Value | None = None) -> Value:
+    return (value or s("x")) if levels == 1 else {"M": {"a": nested(levels - 1, value)}}
 
 
 OLD = {"text": s("x"), "number": n(1), "tags": {"SS": ["a"]}, "top": n("9" * 38), "huge": n("9e125")}
@@ -351,6 +351,19 @@ REFUSED: dict[str, dict[str, Any]] = {
     "duplicates": {"set": {"x": {"SS": ["a", "a"]}}},
     "same-number-twice": {"set": {"x": {"NS": ["1", "1.0"]}}},
     "too-deep": {"set": {"x": nested(33)}},
+    "too-deep-and-empty": {"set": {"x": nested(32, {"L": []})}},
+    "too-deep-in-condition": {"condition": NotEqual(("text",), nested(34))},
+    "no-name": {"set": {"": s("x")}},
+    "no-name-removed": {"remove": [""]},
+    "no-name-in-condition": {"condition": Missing(("",))},
+    "no-name-in-path": {"condition": Missing(("text", ""))},
+    "no-name-in-map": {"set": {"x": {"M": {"": s("x")}}}},
+    "no-name-in-list": {"set": {"x": {"L": [{"M": {"": s("x")}}]}}},
+    "long-name": {"set": {"x" * 65_536: s("x")}},
+    "long-name-in-bytes": {"set": {"\u00e9" * 32_768: s("x")}},
+    "long-name-in-map": {"set": {"x": {"M": {"x" * 65_536: s("x")}}}},
+    "null-is-false": {"set": {"x": {"NULL": False}}},
+    "binary-twice": {"set": {"x": {"BS": ["AA==", "AA=="]}}},
     "key-partition": {"set": {"PK": s("x")}},
     "key-sort": {"remove": ["SK"]},
     "key-added": {"add": {"SK": n(1)}},
@@ -394,6 +407,26 @@ def test_invalid_writes_are_refused_before_the_condition(store: Store, p: str, n
     store.write(Update(key(p), set=OLD))
     with pytest.raises(InvalidRequest):
         store.write(Update(key(p), **REFUSED[name], condition=Exists(("none",))))
+
+
+ALLOWED: dict[str, Value] = {
+    "deep": nested(32),
+    "deep-set": nested(32, {"SS": ["a"]}),
+    "deep-list": nested(31, {"L": []}),
+    "empty-text": s(""),
+    "empty-binary": {"B": ""},
+    "empty-text-in-set": {"SS": ["", "a"]},
+    "empty-binary-in-set": {"BS": ["", "AA=="]},
+    "empty-map": {"M": {}},
+    "longest-name": {"M": {"x" * 65_535: s("x")}},
+    "odd-names": {"M": {"a.b": s("x"), " ": s("x"), "#a": s("x"), ":a": s("x"), "\x00": s("\x00")}},
+}
+
+
+@each(value=ALLOWED)
+def test_a_value_at_the_limits_comes_back_as_it_was_stored(store: Store, p: str, value: Value) -> None:
+    store.write(Update(key(p), set={"x": value}, condition=NotEqual(("x",), value)))
+    assert attribute(store, key(p), "x") == plain({"x": value})["x"]  # type: ignore[index]
 
 
 def test_an_item_may_have_400_kb_and_no_byte_more(store: Store, p: str) -> None:

@@ -171,3 +171,26 @@ def test_an_application_cannot_put_what_dynamodb_refuses(store: MemoryStore) -> 
 def test_an_unknown_table_is_a_misconfiguration(store: MemoryStore) -> None:
     with pytest.raises(Misconfigured, match="nowhere"):
         store.get(ItemKey("nowhere", "a", "b"))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"": {"S": "x"}},
+        {"x": {"M": {"": {"S": "x"}}}},
+        {"x": {"NULL": False}},
+        {"x": {"S": "\ud800"}},
+        {"\ud800": {"S": "x"}},
+        {"x": {"B": "AA"}},
+        {"x": {"BS": ["AA==", "AA=="]}},
+        {"SK": {"S": ""}},
+        {"SK": {"S": "\ud800"}},
+        {"G": {"S": ""}},
+    ],
+    ids=str,
+)
+def test_put_refuses_what_dynamodb_refuses(store: MemoryStore, image: Any) -> None:
+    """Texts that UTF-8 cannot express are refused, too: DynamoDB Local replaces them by question marks."""
+    with pytest.raises(InvalidRequest):
+        store.put("app", {"PK": {"S": "p"}, "SK": {"S": "s"}, **image})
+    assert store.items("app") == []
