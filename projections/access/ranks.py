@@ -119,14 +119,20 @@ class Ranking:
     def between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreCount:
         """Return the number of scores from `low` to `high`, both included; None is no bound. One request.
 
-        Raises UsageError for an invalid score.
+        A bound may have more digits than scores have. Raises UsageError if it is not a number.
         """
-        bounds = [self._parts(self._score(bound)) if bound is not None else None for bound in (low, high)]
+        bounds: list[tuple[str, ...] | None] = [None, None]
+        none = False
+        for place, bound in enumerate((low, high)):
+            if bound is not None:
+                within = self._rule.scale.bound(self._score(bound), low=place == 0)
+                bounds[place] = self._parts(within) if within is not None else None
+                none = none or within is None
         names = [name for parts in bounds if parts is not None for name in self._names(parts)]
         found = dict(zip(names, self._read(names), strict=True)) if names else {}
         first = found.get(self._name(())) or self._read([self._name(())])[0]
         total = first.totals.n
-        count = total
+        count = 0 if none else total
         for parts, above in zip(bounds, (False, True), strict=True):
             if parts is not None:
                 outside, _ = self._beyond(parts, [found[name] for name in self._names(parts)], greater=above)

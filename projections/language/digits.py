@@ -18,7 +18,7 @@ Pure. A reader needs only the names of the groups and their counters; it is inde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import NamedTuple
 
 from projections.errors import BadInput
@@ -58,6 +58,13 @@ class Scale(NamedTuple):
         text = f"{whole + 10**width if whole < 0 else whole:0{width}d}"
         first, *rest = (text[start : start + WIDTH] for start in range(0, width, WIDTH))
         return ("-" + first if whole < 0 else first, *rest)
+
+    def bound(self, bound: Decimal, *, low: bool) -> Decimal | None:
+        """Return the nearest score within a lower or upper bound, which may have more digits; None if there is none."""
+        most = Decimal(10**self.digits - 1).scaleb(-self.decimals)
+        if abs(bound) > most:
+            return None if (bound > 0) == low else -most if low else most
+        return bound.quantize(Decimal(1).scaleb(-self.decimals), ROUND_CEILING if low else ROUND_FLOOR)
 
     def _too_long(self, score: Decimal) -> str:
         before = self.digits - self.decimals

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,9 @@ def test_generated_functions_return_what_sorting_gives(
     assert said(ranking.at(len(scores) + 1)) is None
     assert said(ranking.between(Decimal("-0.1"), 5)) == sum(Decimal("-0.1") <= one <= 5 for one in scores)
     assert said(ranking.between(5, 4)) == 0
+    odd = Decimal("-1e9"), Decimal("0.44444"), Decimal("0.45"), Decimal("2.9999999"), 10**12
+    for low, high in product(odd, odd):  # with more digits than scores have
+        assert said(ranking.between(low, high)) == sum(low <= one <= high for one in scores)
     for wrong in (Decimal("0.01"), 10_000):
         with pytest.raises(ValueError, match="cannot have the score"):
             said(ranking.rank(wrong))

@@ -66,7 +66,8 @@ def agrees(
         due = [v for v in worst_first if 100 * (len(scores) - sum(o > v if descending else o < v for o in scores))
                >= percentile * len(scores)]  # fmt: skip
         assert (at.score if at is not None else None) == (due[0] if due else None)
-    bounds = [*scores[:5], *asked]
+    between = [value + Decimal(step) for value in (*scores[:3], *asked[:1]) for step in ("-0.0000001", "0.50000001")]
+    bounds = [*scores[:5], *asked, *between, Decimal("1e40"), Decimal("-1e40")]
     for low in bounds:
         for high in bounds:
             assert found.between(low, high).count == sum(low <= value <= high for value in scores)

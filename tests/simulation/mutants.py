@@ -29,6 +29,7 @@ from projections.engine import (
     guards,
     indexes,
     kinds,
+    ledger_items,
     plan,
     prediction,
     publishing,
@@ -1496,4 +1497,10 @@ def measures_of_one_order_show_only_the_first_of_them() -> Iterator[None]:
         held.update(before)
 
     with patch.object(AggregateRule, "_hold", hold):
+        yield
+
+
+@mutant("separators", seed=51)
+def ties_compare_escaped_keys() -> Iterator[None]:
+    with patch.object(ledger_items, "source_order", lambda source: source):
         yield

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -646,7 +646,13 @@ class Ranking:
         return Ranked(self._score(parts), 1 + better, equal, total, complete)
 
     async def between(self, low: Decimal | int, high: Decimal | int) -> int:
-        """Return the number of scores between two, both included."""
+        """Return the number of scores between two numbers, both included."""
+        step, most = Decimal(1).scaleb(-self._decimals), 10**self._digits - 1
+        limit = most * step
+        if low > limit or high < -limit:
+            return 0
+        low = max(Decimal(low), -limit).quantize(step, ROUND_CEILING)
+        high = min(Decimal(high), limit).quantize(step, ROUND_FLOOR)
         first, last = (high, low) if self._descending else (low, high)
         end, start = await self.rank(last), await self.rank(first)
         return max(0, end.rank + end.equal - start.rank)
@@ -702,6 +708,9 @@ def _board(start: str, key: Item, scale: str) -> str:
 def _ledger_key(text: str) -> str:
     """Return the key of an item of the ledger: a long one ends in a hash."""
     encoded = text.encode()
-    if len(encoded) <= 1500:
+    end = 1502
+    if len(encoded) <= end:
         return text
-    return f"{encoded[:1505].decode(errors='ignore')}#{hashlib.sha256(encoded).hexdigest()}"
+    while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
+        end += 1
+    return f"{encoded[:end].decode()}#{hashlib.sha256(encoded).hexdigest()}"

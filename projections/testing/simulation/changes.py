@@ -312,7 +312,10 @@ class _Draft:
     # Of targets
 
     def _target(self, name: str, rule: Document) -> str | None:
-        variable = self._any(self._variables(rule["into"]))
+        variables = self._variables(rule["into"])
+        if not variables:
+            return None
+        variable = self._any(variables)
         if variable in rule["bind"] and self._rng.random() < 0.3:
             del rule["bind"][variable]
             return f"{variable} is no longer bound"

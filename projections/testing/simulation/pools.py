@@ -32,8 +32,6 @@ FOREIGN = "remark"
 _KEYS = 40
 """Keys of one entity to choose from at most."""
 _VALUES = 6
-_KEY_TEXTS = ("1", "2", "|%7C")
-"""Ends of values of key variables. `|` and `%` are escaped where keys are encoded; unescaped they sort last."""
 _TIMES = ("2025-01-31T12:00:00Z", "2025-02-01T00:00:00Z", "2025-02-28")
 _ULIDS = ("01JJX9C5Z8000000000000000A", "01JKX9C5Z8000000000000000B")
 _WRONG: tuple[Value, ...] = ({"BOOL": True}, {"M": {"inner": {"S": "x"}}}, {"L": [{"BOOL": False}]}, {"S": "not so"})
@@ -258,8 +256,11 @@ class Pools:
         if kind == "N":
             pool = [key_text("N", text) for text in pool if _numeric(text)] or ["1", "2", "30"]
         else:
-            pool = [text for text in pool if text and "#" not in text]
-        return (pool or [f"{variable[:1]}{text}" for text in _KEY_TEXTS])[:3]
+            pool = [text for text in pool if text and not self._separates(text)]
+        return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
+
+    def _separates(self, text: str) -> bool:
+        return any(table.separator in text for table in self._program.typed.tables.values())
 
     def _kind(self, name: str) -> Kind:
         entity = self._program.entities[name]
