@@ -16,6 +16,9 @@ Functions may be deployed with rules that are not active, before the backfill th
 *provisional* (`tried` in the stored item): functions note them under the same names before they record contributions. If
 they are rolled back before they become active, the next backfill removes what they recorded.
 
+The prefix of guards cannot change while rules are active: guards and marks with another prefix would count as attributes of
+the application, so that nothing would remove them, and no item that has them.
+
 Every change of the active rules, or of the state of one of them, raises the epoch. Before and after it the leases of running
 commands are closed, because they would write by the earlier state.
 """
@@ -220,7 +223,7 @@ class Registry:
         for _ in range(_MOST_TRIES):
             item = self._store.get(REGISTRY)
             if item is not None:
-                return RegistrySnapshot.read(item)
+                return self._snapshot(item)
             first = self._first()
             if self._put(first, Missing(("pk",)), {name: self._defined(name) for name in self._program.rules}):
                 return first
@@ -249,7 +252,19 @@ class Registry:
     def read(self) -> RegistrySnapshot | None:
         """Return the registry; None if it does not exist. Raise Transient or Misconfigured."""
         item = self._store.get(REGISTRY)
-        return RegistrySnapshot.read(item) if item is not None else None
+        return self._snapshot(item) if item is not None else None
+
+    def _snapshot(self, item: Image) -> RegistrySnapshot:
+        now, prefix = RegistrySnapshot.read(item), self._program.guard_prefix
+        used = item["prefix"]["S"] if "prefix" in item else prefix
+        if now.rules and used != prefix:
+            fates = ", ".join(f"{name}: remove" for name in sorted(now.active))
+            raise Misconfigured(
+                f'guard_prefix is "{prefix}", and the active rules use "{used}". It cannot change while rules are active: '
+                f'their guards would stay on items. Set `guard_prefix: "{used}"` again; or remove all rules first, with '
+                f"`retired: {{{fates}}}` and a backfill."
+            )
+        return now
 
     def activate(self) -> RegistrySnapshot:
         """Activate this program: its new and changed rules are filling, those that it retires are retiring.
@@ -418,6 +433,7 @@ class Registry:
             "program": {"S": snapshot.program},
             "rules": _wire(snapshot),
             "ledger": {"S": snapshot.ledger},
+            "prefix": {"S": self._program.guard_prefix},
         }
         if snapshot.since:
             values["since"] = {"N": str(snapshot.since)}

@@ -222,6 +222,7 @@ KINDS: tuple[Kind, ...] = (
             "since": "the epoch in which these rules became active",
             "program": "the fingerprint of the active rules",
             "past": "the fingerprints of rules that were active before",
+            "prefix": "`guard_prefix` of the rules",
             "rules": "fingerprint (`f`) and state (`s`) of each rule",
             "ledger": "the id of this ledger, which digests of guards include",
         },

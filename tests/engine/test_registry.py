@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -661,3 +662,32 @@ def test_a_life_of_the_registry_on_dynamodb(dynamodb_local_url: str) -> None:
     assert (states(retiring.read_or_create()), retiring.definition("likes")) == ({"tags": LIVE}, None)
     with pytest.raises(Misconfigured):
         first.complete(["likes"])
+
+
+def test_guard_prefix_cannot_change_while_rules_are_active() -> None:
+    """Guards and marks with the former prefix would count as attributes of the application, and stay for good."""
+    world = World(COUNT + TAGS)
+    world.put("POST#1", "METADATA", tags=["a"])
+    world.settle()
+    head = HEAD + TAG + "projections:\n"
+    for rules in (head + COUNT + TAGS, head + TAGS):
+        other = Registry(loaded('guard_prefix: "_p."' + rules), world.store)
+        for refused in (other.read, other.read_or_create, other.admit, other.activate, other.preview):
+            text = 'guard_prefix is "_p.", and the active rules use "~". It cannot change'
+            with pytest.raises(Misconfigured, match=re.escape(text)):
+                refused()
+    gone = "retired: {likes: remove, tags: remove}\nprojections: {}\n"
+    last = Registry(loaded(HEAD + gone), world.store)
+    last.activate()
+    with pytest.raises(Misconfigured, match="guard_prefix"):  # a backfill has to remove the guards first
+        Registry(loaded('guard_prefix: "_p."' + HEAD + gone), world.store).activate()
+    last.forget(["likes", "tags"])
+    again = Registry(loaded('guard_prefix: "_p."' + HEAD + "projections:\n" + COUNT), world.store)
+    assert again.activate().rules["likes"].state == FILLING
+    assert again.read() == again.activate()
+    with pytest.raises(Misconfigured, match="guard_prefix"):
+        last.read()
+
+
+def loaded(text: str) -> Program:
+    return Program.from_document(loads(text).canonical())

@@ -432,3 +432,15 @@ def test_a_wrong_file_is_exit_code_2(run: Run, tmp_path: Path, text: str) -> Non
         assert str(path) in err
     assert run("diff", "social", str(tmp_path / "none.yaml"))[0] == 2
     assert run("diff", "social", str(tmp_path))[0] == 2
+
+
+def test_a_changed_prefix_of_guards_is_impossible_while_rules_are_active() -> None:
+    old = rules(META)
+    found = difference(old, {**old, "guard_prefix": "_p."})
+    assert found.impossible == (
+        'guard_prefix changes from "~" to "_p.", which is impossible while rules are active. Remove all rules first, with '
+        "`retired` and a backfill",
+    )
+    assert (found.rules, found.findings) == ((), True)
+    none = {**old, "projections": {}}
+    assert difference(none, {**none, "guard_prefix": "_p."}).impossible == ()

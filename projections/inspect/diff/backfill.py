@@ -44,7 +44,6 @@ _REASONS: Mapping[str, str] = {
     "mode": "it publishes now, or no longer",
     "listed": "children get another list or map",
     "on_delete": "children of deleted parents keep or lose embedded attributes",
-    "guard_prefix": "guards are renamed",
     "key": _READ,
     "separator": _READ,
     "partition": _READ,

@@ -108,8 +108,6 @@ def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -
     yield from _of_sources(before, after)
     for part in _different(_without_sources(before, after), _without_sources(after, before)):
         yield mode if part.name == "mode" else part
-    if old.guard_prefix != new.guard_prefix:
-        yield Part("guard_prefix", old.guard_prefix, new.guard_prefix, True)
     for one in dict.fromkeys((*before.sources, before.into)):
         if one in (*after.sources, after.into):  # another entity is reported as a part already
             fields = new.entities[one].to_document()

@@ -82,7 +82,7 @@ class Difference:
             names = ", ".join(f"{name}: keep" for name in gone)
             yield f"Keep the values of removed rules with `retired: {{{names}}}`; with `remove` instead, they are removed."
         if self.impossible:
-            yield "Undo the impossible changes: the key of a table or an index cannot be changed."
+            yield "Undo the impossible changes."
         if self.deployment:
             yield "Generate the template again (`projections template`), or edit it and run `projections check --template`."
         if len(self.indexes) > 1:
@@ -112,9 +112,17 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
         owners=tuple(_owners(old, new)),
         deployment=tuple(template_changes(before, after)),
         indexes=tuple(new_indexes(before, after)),
-        impossible=tuple(impossible(before, after)),
+        impossible=(*_prefix(old, new), *impossible(before, after)),
         unchanged=len(new.rules) - sum(change.status in ("new", "changed") for change in found),
     )
+
+
+def _prefix(old: Document, new: Document) -> Iterator[str]:
+    if old.rules and old.guard_prefix != new.guard_prefix:
+        yield (
+            f'guard_prefix changes from "{old.guard_prefix}" to "{new.guard_prefix}", which is impossible while rules are '
+            f"active. Remove all rules first, with `retired` and a backfill"
+        )
 
 
 def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) -> RuleDifference:

@@ -90,7 +90,8 @@ READS_GUARD = Kind(
     summary="A rule reads a guard.",
     why="Rules write guards beside derived values, to order their own writes. A guard changes at every write of its rule, "
     "also if the values stay the same. It depends on the order of changes, and not only on the items.",
-    fix="Read an attribute that the rule sets. If the attribute is the application's, set `guard_prefix` to another prefix.",
+    fix="Read an attribute that the rule sets. If the attribute is the application's, set `guard_prefix` to another prefix "
+    "before the first deployment.",
     example="""\
 projections:
   counted:

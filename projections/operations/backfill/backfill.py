@@ -30,6 +30,7 @@ from projections.engine.running import one_by_one
 from projections.engine.store import Store
 from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program
+from projections.language.ranks import RankRule
 from projections.operations.adoption import Adoption, compute
 from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
 from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
@@ -261,7 +262,9 @@ class Backfill:
             return (LEDGER,)
         into = self._program.ledger_rules_into
         if phase == "groups":
-            return (LEDGER,) if any(creates(rule) for rules in into.values() for rule in rules) else ()
+            made = any(creates(rule) for rules in into.values() for rule in rules)
+            ranks = {name for name, rule in self._program.rules.items() if isinstance(rule, RankRule)}
+            return (LEDGER,) if made or not ranks.isdisjoint(name.partition("@")[0] for name in run.retiring) else ()
         if phase == "targets":
             published = {self._program.entities[name].table for name in into}
             return tuple(name for name in run.tables if name in published or run.retiring)

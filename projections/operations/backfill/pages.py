@@ -19,19 +19,20 @@ from typing import Any
 
 from projections.engine import rebuild
 from projections.engine.deadline import Deadline
-from projections.engine.groups import Generations
+from projections.engine.groups import Generations, is_amount, parts_of, summed
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import CLOSED, LEDGER, Target, rule_of_link
+from projections.engine.ledger_items import CLOSED, LEDGER, Target, group_key, rule_of_link
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
 from projections.engine.running import Run as RunPieces
-from projections.engine.store import Delete, Image, ItemKey, Purpose, Store
-from projections.errors import Misconfigured, Transient
+from projections.engine.store import Delete, Equal, Image, ItemKey, Purpose, Store, Update
+from projections.errors import Misconfigured, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.ranks import RankRule
 from projections.language.rules import LedgerRule, Rule
 from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
@@ -200,6 +201,7 @@ class _Work:
             self._unlink(items)
             return self._refresh_sources(items)
         if segment.phase == "groups":
+            self._forget_scores(items)
             return self._create(items)
         schema = self._program.tables[segment.table]
         images = {schema.key(segment.table, image): image for image in items}
@@ -252,6 +254,37 @@ class _Work:
         keys = {target: decode_key(target[1]) for target in wanted}
         there = self._store.get_many(list(dict.fromkeys(keys.values())))
         self._publish_targets([target for target, key in keys.items() if not self._is_there(target, key, there)])
+
+    def _forget_scores(self, items: Sequence[Image]) -> None:
+        """Remove the settled scores of ranks whose digits changed: if they change back, these scores must not count again.
+
+        All entries have left such a group by now. One that has not keeps it as it is, and `verify` reports the entry.
+        """
+        for target in _groups(items) if not self._dry else ():
+            rule = self._program.rules.get(target[0])
+            if not isinstance(rule, RankRule) or rule.counts_in(target[1]):
+                continue
+            key = group_key(*target)
+            parts = [part for part in parts_of(self._store, key.partition) if CLOSED not in part]
+            group = summed(0, parts)
+            if group.damaged or any(group.live.values()):
+                continue
+            why = Purpose("rebuild", (rule.name,), target[1])
+            writes = [
+                Update(
+                    ItemKey(LEDGER, key.partition, part["sk"]["S"]),
+                    remove=tuple(name for name in part if is_amount(name) and name != "version"),
+                    condition=Equal(("version",), part["version"]),
+                    purpose=why,
+                )
+                for part in parts
+                if "version" in part and any(is_amount(name) and name != "version" for name in part)
+            ]
+            try:
+                if writes:
+                    self._deadline.retry(partial(self._store.transact, writes))
+            except (Transient, TransactionCancelled) as error:
+                self.refresher.failed[target[1]] = str(error)
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
         item = self._program.recognise(key, images[key]) if key in images else None

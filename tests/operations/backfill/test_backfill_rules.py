@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from projections.access.ranks import ranking_of
 from projections.engine.deadline import Deadline
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
@@ -30,6 +31,7 @@ from tests.operations.backfill.stage import (
     Stage,
     before,
 )
+from tests.operations.verify_scene import drifts
 
 STRICT = LIKES.replace("{from: Like,", "{from: Like, where: {stars: [{numeric: ['>=', 30]}]},")
 
@@ -651,3 +653,34 @@ def test_a_removed_rule_without_an_entry_in_retired_is_an_error() -> None:
 def test_a_rule_that_does_not_exist_is_named() -> None:
     with pytest.raises(UsageError, match='unknown rule "liks"; the rules are likes'):
         Stage(LIKES).backfill().begin(rules=["liks"])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_scores_that_expired_do_not_return_if_digits_change_back(shards: int) -> None:
+    def rules(digits: int) -> str:
+        return f"""# entities:
+table: {{key: [PK, SK], ttl: ttl}}
+entities:
+  Score: {{key: {{PK: "BOARD#{{board}}", SK: "PLAYER#{{p}}"}}, expires: true}}
+  Board: {{key: {{PK: "BOARD#{{board}}", SK: META}}}}
+projections:
+  r: {{from: Score, expired: keep, rank: {{into: Board, by: points, digits: {digits}, shards: {shards}}}}}
+"""
+
+    stage = Stage(rules(6))
+    for player in "abc":
+        stage.put("BOARD#x", f"PLAYER#{player}", points=5)
+    stage.settle()
+    stage.remove("BOARD#x", "PLAYER#a", by_ttl=True)
+    stage.settle()
+    found = []
+    for digits in (4, 6, 4, 6):
+        stage = stage.under(rules(digits))
+        stage.filled()
+        rank = ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5)
+        found.append((rank.rank, rank.equal, rank.total))
+        assert drifts(stage) == []
+    assert found == [(1, 2, 2)] * 4
+    stage.remove("BOARD#x", "PLAYER#b", by_ttl=True)
+    stage.settle()
+    assert ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5).total == 2
