@@ -15,6 +15,7 @@ from workloads import WORKLOADS, Workload, item, posts
 
 from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.errors import ProjectionsError, UsageError
+from projections.init.models.samples import sample_items
 from projections.inspect.cost.batch import BatchCost, expected, situations
 from projections.inspect.cost.by_hand import ByHand, by_hand
 from projections.inspect.cost.estimate import MILLION, Estimate, estimate
@@ -558,3 +559,33 @@ def test_index_attributes_that_follow_a_counter_cost_at_most_what_the_estimate_s
         rules, Assumptions(targets={"": 20.0}, matching=UNLISTED), Rates({LIKE: 100.0}), Delivery(batch=100)
     )
     assert 0.75 * found.ours.write_units < units < found.ours.write_units
+
+
+USES = """
+tables:
+  main: { key: [PK, SK], indexes: { GSI1: { partition: { G: S } } } }
+  by_time: { key: { PK: S, SK: N } }
+entities:
+  Booking: { table: main, key: { PK: "SCOPE#{scope}", SK: "AT#{start}#{booking}" } }
+  Scope: { table: main, key: { PK: "SCOPE#{scope}", SK: INFO } }
+  Site: { table: main, key: { PK: SITE, SK: STATS }, derived: true }
+  Month: { table: main, key: { PK: "MONTH#{month}", SK: M }, derived: true }
+  Tick: { table: by_time, key: { PK: "TICK#{tick}", SK: "{at}" } }
+  Card: { table: main, key: { PK: "CARD#{booking}", SK: C } }
+projections:
+  last: { from: Booking, aggregate: { into: Scope, set: { last: max(start), first: "min(text(start))", n: count } } }
+  months: { from: Booking, bind: { month: "{start|date(%Y-%m)}" }, aggregate: { into: Month, set: { n: count } } }
+  listed: { from: Booking, index: { G: "ON#{start|date(%Y-%m-%d)}" } }
+  ticks: { from: Tick, bind: { month: "{at|date(%Y)}" }, aggregate: { into: Month, set: { ticks: count, latest: max(at) } } }
+  site: { from: Booking, aggregate: { into: Site, set: { spent: sum(paid.sum), n: count } } }
+  card: { from: Booking, copy: { into: Card, attributes: { paid: paid, sum: paid.sum, currency: paid.currency } } }
+"""
+
+
+def test_generated_values_fit_every_use_of_a_name() -> None:
+    """A date that is also an extreme, dates in text and number keys, a target without variables, a map and its parts."""
+    program = Program.from_document(loads(USES).canonical())
+    assert batch(program, {Flow("Booking", INSERT): 10.0, Flow("Tick", INSERT): 10.0})
+    items = sample_items(program)
+    assert all(items.values())
+    assert items["Booking"][0]["paid"]["M"].keys() == {"sum", "currency"}

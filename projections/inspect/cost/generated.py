@@ -40,6 +40,8 @@ class Values:
         text = digits(number)
         if form == "date":
             text = _time(number)
+            if variable in self._shapes.numeric:
+                text = str(int(datetime.fromisoformat(text).timestamp()))
         elif form == "ulid":
             text = f"{number:026d}"
         elif form in ("pad", "invert", "ms"):

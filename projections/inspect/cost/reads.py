@@ -41,6 +41,11 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
     target: set[str] = set()
     values: set[str] = set()
     forms: dict[str, tuple[str, int]] = {}
+    variables = {name for pattern in program.entities[rule.source].patterns for name in pattern.names}
+
+    def formed(path: str, form: tuple[str, int]) -> None:
+        if path not in forms or _demand(form, path in variables) > _demand(forms[path], path in variables):
+            forms[path] = form
 
     def templates(texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
@@ -50,20 +55,23 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
                     continue
                 if field.pipes:
                     width = int(field.pipes[0].arguments[0]) if field.pipes[0].name in ("pad", "invert") else 0
-                    forms.setdefault(field.name, (field.pipes[0].name, width))
+                    formed(field.name, (field.pipes[0].name, width))
                 yield field.name
 
     def expression(text: str) -> Iterator[str]:
         for factor in Expression.parse(text, "value").factors:
-            forms[factor.path] = ("text" if factor.as_text else "number", 0)
+            formed(factor.path, ("text" if factor.as_text else "number", 0))
             yield factor.path
 
     def computed(text: str) -> Iterator[str]:
         yield from calculated(Expression.parse(text, "value"))
 
     def calculated(parsed: Expression) -> Iterator[str]:
-        forms.update(dict.fromkeys(parsed.calculated, ("number", 0)))
-        forms.update({factor.path: ("text", 0) for factor in parsed.factors if factor.as_text})
+        for path in parsed.calculated:
+            formed(path, ("number", 0))
+        for factor in parsed.factors:
+            if factor.as_text:
+                formed(factor.path, ("text", 0))
         yield from parsed.names
 
     def picked(sources: Mapping[str, str]) -> Iterator[str]:
@@ -82,7 +90,8 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
                 where.update(_names(case.where))
                 values.update(templates(case.set.values()))
                 single = [Template.parse(text).single for name, text in case.set.items() if types[name] == "N"]
-                forms.update({name: ("number", 0) for name in single if name})
+                for name in filter(None, single):
+                    formed(name, ("number", 0))
         case canonical.Aggregate():
             for measure in rule.set.values():
                 values.update(_names(measure.where))
@@ -113,6 +122,14 @@ def reads_of(program: Program, rule: canonical.Rule) -> Reads:
     return Reads(frozenset(where), frozenset(target), frozenset(values), forms)
 
 
+def _demand(form: tuple[str, int], variable: bool) -> int:
+    """Return how much a form asks of a value that has several uses: the more demanding form fits the others as well.
+
+    A number has a date. A variable of a key is a text, which cannot be calculated with.
+    """
+    return {"text": 0, "number": 0 if variable else 2}.get(form[0], 1)
+
+
 class Shapes:
     """What items look like for the rules of a program: the attributes and variables that rules read, and in which form."""
 
@@ -124,6 +141,7 @@ class Shapes:
         self.reads = {(name, rule.source): reads_of(program, rule) for name, rule in self.variants}
         self.variables = {name: [v for p in e.patterns for v in p.names] for name, e in program.entities.items()}
         self.everywhere = {v for names in self.variables.values() for v in names}
+        self.numeric = {v for entity in program.entities.values() for v in entity.numeric}
         self.forms = self._all_forms()
         self.rehearsed: dict[tuple[Any, ...], Rehearsal] = {}
         """Batches that were rehearsed already, by what is assumed of them."""
@@ -134,7 +152,9 @@ class Shapes:
         for name, rule in self.variants:
             for path, form in self.reads[name, rule.source].forms.items():
                 known = forms.get((rule.source, path))
-                if known is None or (form[1] and not 0 < known[1] <= form[1]):
+                variable = path in self.everywhere
+                more = known is not None and _demand(form, variable) > _demand(known, variable)
+                if known is None or more or (form[1] and not 0 < known[1] <= form[1]):
                     forms[rule.source, path] = form
         for _, rule in self.variants:
             for by in _orders(rule):  # whatever comes later is in front

@@ -85,7 +85,8 @@ def _not_indexed(facts: Facts) -> Iterator[Remark]:
             templates = other.cases[0].set
             if any(templates.get(attribute) != text for attribute, text in children.partition.items()):
                 continue
-            names = {one for key in keys.names for one in Template.parse(templates.get(key, "")).names}
+            fields = [field for key in keys.names for field in Template.parse(templates.get(key, "")).fields]
+            names = {one for field in fields for one in field.needs}
             lacking = sorted(names - present - rule.match.keys())
             if lacking:
                 them = " and ".join(lacking)

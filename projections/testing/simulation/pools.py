@@ -12,7 +12,7 @@ from itertools import islice, product
 from typing import Any
 
 from projections.errors import BadInput
-from projections.inspect.cost.examples import compared
+from projections.inspect.cost.examples import compared, put
 from projections.language import canonical
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
@@ -359,11 +359,7 @@ def _nested(fields: Mapping[str, Value]) -> dict[str, Any]:
     """Paths and values as the contents of a map."""
     image: dict[str, Any] = {}
     for path, value in fields.items():
-        *steps, last = path.split(".")
-        place = image
-        for step in steps:
-            place = place.setdefault(step, {"M": {}}).setdefault("M", {})
-        place[last] = value
+        put(image, path, value)
     return image
 
 
