@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from projections.init.inference.proposal import Proposal, Rule
     from projections.init.models.model import Model
+    from projections.init.project import File
     from projections.init.reading import Reading
 
 __all__ = ["command"]
@@ -70,7 +71,7 @@ def command(
 
     \b
     Examples:
-      projections init shop && cd shop && make test
+      projections init shop
       projections init shop --table app --sample-size 5000
       projections init shop --from model.json
     """
@@ -108,7 +109,7 @@ def _proposed(
     endpoint_url: str | None,
     region: str | None,
     quiet: bool,
-) -> tuple[dict[str, str], dict[str, Any]]:
+) -> tuple[dict[str, File], dict[str, Any]]:
     import time
 
     from botocore.exceptions import BotoCoreError
@@ -147,7 +148,7 @@ def _proposed(
 
 def _modelled(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
-) -> tuple[dict[str, str], dict[str, Any]]:
+) -> tuple[dict[str, File], dict[str, Any]]:
     from projections.init.models.read import read_model
     from projections.init.project import PROPOSED, modelled
     from projections.init.writing import refuse_existing
@@ -284,10 +285,8 @@ def _print_entities(proposal: Proposal) -> None:
         out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
 
 
-def _print_end(directory: Path, files: dict[str, str]) -> None:
+def _print_end(directory: Path, files: dict[str, File]) -> None:
     names = sorted(files, key=lambda name: ("/" in name, name))
     print_line(f"Wrote {len(names)} files to {directory}: {', '.join(names)}.")
-    print_line(
-        f"Next: cd {shlex.quote(str(directory))} && projections check && projections replay events/*.json "
-        "&& python -m pytest"
-    )
+    install = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"
+    print_line(f"Next: cd {shlex.quote(str(directory))} && {install} && make test")

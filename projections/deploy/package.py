@@ -1,17 +1,22 @@
-"""Build the package of the functions: `python -m projections.deploy.package RULES DIRECTORY`."""
+"""Build the functions' package (`python -m projections.deploy.package RULES DIRECTORY`), and the wheel of this version."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import shutil
 import sys
+import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import projections
 from projections.errors import ProjectionsError
 from projections.language.loader import load
 
-__all__ = ["HANDLERS", "MAKEFILE", "package"]
+__all__ = ["HANDLERS", "MAKEFILE", "package", "wheel"]
 
 MAKEFILE = Path(__file__).with_name("build.mk")
 """The makefile whose targets `sam build` calls."""
@@ -40,6 +45,43 @@ def _library_only(directory: str, names: list[str]) -> set[str]:
     """Return the names in a directory that are not copied."""
     others = set(names) - _DEPLOYED if Path(directory) == _LIBRARY else set()
     return {*_NOT_DEPLOYED(directory, names), *others}
+
+
+_METADATA = ("METADATA", "WHEEL", "entry_points.txt")
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def wheel(installed: Distribution) -> tuple[str, bytes]:
+    """Return the name and the content of a wheel of this version, from its installed files or its source tree.
+
+    A directory from which it was installed may be gone, and building it would need its build backend. Two wheels of the same
+    files have the same bytes.
+    """
+    stem = f"{installed.name.replace('-', '_')}-{installed.version}"
+    information = f"{stem}.dist-info"
+    files = {f"{information}/{name}": installed.read_text(name) or "" for name in _METADATA}
+    contents = {name: text.encode() for name, text in files.items() if text}
+    licences = [path for path in installed.files or () if path.parts[:2] == (information, "licenses")]
+    contents |= {path.as_posix(): path.read_binary() for path in licences}
+    for root, place in ((_LIBRARY, "projections"), (HANDLERS, "projections/deploy/handlers")):
+        for path in root.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                contents[f"{place}/{path.relative_to(root).as_posix()}"] = path.read_bytes()
+    record = f"{information}/RECORD"
+    lines = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in sorted(contents.items())]
+    contents[record] = "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode()
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(contents.items()):
+            member = zipfile.ZipInfo(name, _ZIP_TIME)
+            member.external_attr = 0o100644 << 16
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, content)
+    return f"{stem}-py3-none-any.whl", written.getvalue()
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 if __name__ == "__main__":

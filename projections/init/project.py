@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.deploy.needs import Deployment
+from projections.deploy.package import wheel
 from projections.deploy.template import sam_template
 from projections.init.events import event_file, record
 from projections.init.inference.proposal import Proposal
@@ -24,7 +25,7 @@ from projections.language.program import Program
 from projections.language.schema import json_schema
 from projections.language.values import Image
 
-__all__ = ["PROPOSED", "Existing", "example", "modelled", "proposed"]
+__all__ = ["PROPOSED", "Existing", "File", "example", "modelled", "proposed"]
 
 RULES = "rules.yaml"
 SCHEMA = "rules.schema.json"
@@ -58,7 +59,11 @@ class Existing:
     stream_arns: Mapping[str, str | None]
 
 
-def example(project: str) -> dict[str, str]:
+File = str | bytes
+"""The content of a file."""
+
+
+def example(project: str) -> dict[str, File]:
     """Return path → text of each file of a project with the example."""
     rules = _read("example/rules.yaml")
     files = _common(
@@ -71,12 +76,12 @@ def example(project: str) -> dict[str, str]:
     return {**files, **{f"events/{name}": _read(f"example/{name}") for name in ("items.json", "later-changes.json")}}
 
 
-def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, str]:
+def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, File]:
     """Return path → text of each file of a project for an existing table."""
     return _of_proposals(project, [proposal], rule_file(proposal), f"the table {proposal.table.name}", existing)
 
 
-def modelled(project: str, model: Model) -> dict[str, str]:
+def modelled(project: str, model: Model) -> dict[str, File]:
     """Return path → text of each file of a project for the tables of a data model."""
     what = f"the table{'s' * (len(model.tables) > 1)} {', '.join(model.tables)}"
     existing = Existing(dict.fromkeys(model.tables)) if model.existing else None
@@ -85,7 +90,7 @@ def modelled(project: str, model: Model) -> dict[str, str]:
 
 def _of_proposals(
     project: str, proposals: Sequence[Proposal], rules: str, what: str, existing: Existing | None
-) -> dict[str, str]:
+) -> dict[str, File]:
     program = Program.from_document(loads(rules, RULES).canonical())
     invented = [(proposal, invent(proposal, program)) for proposal in proposals]
     items = [one for _, some in invented for one in some]
@@ -96,7 +101,7 @@ def _of_proposals(
     return {**files, "events/items.json": appear, "events/later-changes.json": later}
 
 
-def _common(project: str, rules: str, what: str, existing: Existing | None) -> dict[str, str]:
+def _common(project: str, rules: str, what: str, existing: Existing | None) -> dict[str, File]:
     program = Program.from_document(loads(rules, RULES).canonical())
     deployment = Deployment(RULES, program, existing is not None)
     flags = "--existing-table " if existing else ""
@@ -109,22 +114,32 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
         "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
         "Makefile": _filled(_read("files/Makefile"), values),
         "pyproject.toml": _read("files/pyproject.toml"),
-        "requirements.txt": f"{requirement()}\n",
+        **_requirement(),
         "README.md": _filled(_read("files/README.md"), values),
         ".gitignore": _read("files/gitignore"),
     }
 
 
-def requirement() -> str:
-    """Return the requirement that installs this version again, for tests: by number, or by where it was installed from
+def _requirement() -> dict[str, File]:
+    """Return `requirements.txt`, which installs this version again, for tests: by number, or from where it was installed
     (https://packaging.python.org/en/latest/specifications/direct-url/).
+
+    An address of this machine means nothing on another one, so a wheel of a version from here becomes part of the project.
     """
     package = distribution("dynamodb-projections")
     origin = json.loads(package.read_text("direct_url.json") or "{}")
+    name = f"{package.name}[test]"
     if not origin:
-        return f"{package.name}[test]=={package.version}"
+        return {"requirements.txt": f"{name}=={package.version}\n"}
     url, vcs = origin["url"], origin.get("vcs_info")
-    return f"{package.name}[test] @ {vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else f"{package.name}[test] @ {url}"
+    if not url.startswith("file:"):
+        return {"requirements.txt": f"{name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}\n" if vcs else f"{name} @ {url}\n"}
+    file, content = wheel(package)
+    text = (
+        "# The version that wrote this project. Install it in this directory. To update: replace the wheel and this line.\n"
+        f"./vendor/{file}[test]\n"
+    )
+    return {"requirements.txt": text, f"vendor/{file}": content}
 
 
 def _overrides(existing: Existing | None, deployment: Deployment) -> str:

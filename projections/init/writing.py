@@ -24,13 +24,13 @@ def refuse_existing(directory: Path, names: Collection[str], *, force: bool = Fa
         )
 
 
-def write(directory: Path, files: Mapping[str, str], *, force: bool = False) -> None:
+def write(directory: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> None:
     """Write all files. Raises UsageError without writing anything if one exists and `force` is not set."""
     refuse_existing(directory, files, force=force)
     try:
-        for name, text in files.items():
+        for name, content in files.items():
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UsageError(f"{error.filename or directory}: cannot be written: {error.strerror}") from None

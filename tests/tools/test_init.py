@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ def test_a_new_project_passes_all_that_it_has(tmp_path: Path, call: Call) -> Non
     replayed = json.loads(all_passes(tmp_path / "shop").stdout)
     assert "quarantined" not in replayed or not replayed["quarantined"]
     assert "orderCount" in json.dumps(replayed)
-    assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 5
+    assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 6
 
 
 def test_sam_builds_the_functions_from_this_package(tmp_path: Path, call: Call) -> None:
@@ -313,7 +315,7 @@ def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: 
     assert said["readUnits"]["consumed"] > 0
     assert said["readUnits"]["requests"] >= 16
     assert [(one["name"], one["active"]) for one in said["rules"]] == [("projectsOfUser", True)]
-    assert set(said["files"]) == set(PROPOSED)
+    assert {name for name in said["files"] if not name.startswith("vendor/")} == set(PROPOSED)
 
 
 def test_a_small_sample_is_small_and_from_all_over_the_table(tables: Any, dynamodb_local_url: str) -> None:
@@ -407,7 +409,7 @@ def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: p
             "dynamodb-projections[test] @ git+https://example.org/p.git@ab12",
         ),
     ],
-    ids=["an index", "a file", "a repository"],
+    ids=["an index", "an address", "a repository"],
 )
 def test_a_project_requires_what_made_it(
     origin: object, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -419,3 +421,23 @@ def test_a_project_requires_what_made_it(
         (information / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
     assert example("shop")["requirements.txt"] == f"{requirement}\n"
+
+
+def test_a_project_of_a_version_from_this_machine_contains_its_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    information = tmp_path / "dynamodb_projections-7.8.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
+    (information / "direct_url.json").write_text(json.dumps({"url": "file:///gone", "dir_info": {"editable": True}}))
+    monkeypatch.syspath_prepend(tmp_path)
+    files = example("shop")
+    assert str(files["requirements.txt"]).splitlines()[1:] == [
+        "./vendor/dynamodb_projections-7.8-py3-none-any.whl[test]"
+    ]
+    content = files["vendor/dynamodb_projections-7.8-py3-none-any.whl"]
+    assert isinstance(content, bytes)
+    with zipfile.ZipFile(io.BytesIO(content)) as wheel:
+        names = set(wheel.namelist())
+    assert {"projections/deploy/build.mk", "projections/deploy/handlers/stream.py", "projections/py.typed"} < names
+    assert content == example("shop")["vendor/dynamodb_projections-7.8-py3-none-any.whl"]
