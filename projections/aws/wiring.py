@@ -239,7 +239,8 @@ def worker_from_environment(
     """Return the handler of tasks. `throttled` and errors are as above."""
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
         _required(environ, name)
-    from projections.operations.worker import WorkerHandler  # not above: the stream function does not need it
+    from projections.operations.redrive.dismissal import among  # not above: the stream function does not need these
+    from projections.operations.worker import WorkerHandler
 
     parts = _parts(environ, throttled)
     assert parts.tasks is not None
@@ -250,6 +251,7 @@ def worker_from_environment(
         send=parts.tasks,
         quarantine=parts.quarantine,
         pacer=parts.pacer,
+        dismissed=partial(among, parts.store),
         observe=parts.redacted(observe, lambda redaction: redaction.work),
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,

@@ -59,8 +59,8 @@ class Work:
 class WorkerHandler:
     """Processes events of the task queue; returns the messages that SQS has to deliver again.
 
-    `quarantine` takes the children that can never be written. `observe` is called with the outcome of each event. `run`
-    runs the requests of a page. `named` returns unique names of leases.
+    `quarantine` takes the children that can never be written, and `dismissed` is that of a backfill. `observe` is called
+    with the outcome of each event. `run` runs the requests of a page. `named` returns unique names of leases.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class WorkerHandler:
         send: Tasks,
         quarantine: Callable[[Sequence[Rejected]], None],
         pacer: Pacer,
+        dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: (),
         observe: Callable[[Work], None] | None = None,
         run: Run[list[StoreError | None]] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
@@ -86,6 +87,7 @@ class WorkerHandler:
         self._store = store
         self._tasks = send
         self._quarantine = quarantine
+        self._dismissed = dismissed
         self._pacer = pacer
         self._observe = observe
         self._run = run
@@ -110,6 +112,7 @@ class WorkerHandler:
             page=self._items_per_page or PAGE,
             pace=self._pacer,
             quarantine=self._reject,
+            dismissed=self._dismissed,
             chance=self._chance,
             sleep=self._sleep,
             named=self._named,

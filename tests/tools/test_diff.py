@@ -96,6 +96,31 @@ def test_a_retired_rule_is_no_error(fate: str, note: str) -> None:
     assert any("projections backfill" in step for step in found.steps()) == (fate == "remove")
 
 
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        ("first: {from: Post, compute: {set: {x: title}, once: true}}", "its values stay, because it has `once`"),
+        ("first: {from: Post, enabled: false, compute: {set: {x: title}}}", "its values stay, because it was disabled"),
+        (
+            "first: {from: Post, mode: shadow, compute: {set: {x: title}}}",
+            "it wrote none, because it was in shadow mode",
+        ),
+    ],
+    ids=["once", "disabled", "shadow"],
+)
+def test_values_that_no_backfill_removes_stay_whatever_retired_sets(rule: str, note: str) -> None:
+    found = between(f"  {rule}\n", "retired: {first: remove}\n")
+    assert [hand.note for hand in found.owners] == [note]
+    one = the_rule(between(f"  {rule}\n", "  other: {from: Post, compute: {set: {y: title}}}\n"), "first")
+    assert note in one.advice
+
+
+def test_nothing_is_deleted_for_a_rule_in_shadow_mode() -> None:
+    shadow = META.replace("{from: Post,", "{from: Post, mode: shadow,")
+    assert shadow != META
+    assert the_rule(between(shadow, "retired: {meta: remove}\n"), "meta").deletions == ()
+
+
 def test_copies_go_with_a_rule_that_is_removed_and_stay_with_one_that_is_kept() -> None:
     gone = between(META, "retired: {meta: remove}\n")
     assert the_rule(gone, "meta").deletions == ("all `Meta META#{postId} · META`",)

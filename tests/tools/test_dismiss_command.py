@@ -129,3 +129,22 @@ def test_invalid_selection_is_an_error_with_a_solution(place: Place, arguments: 
     assert code == 2, err
     assert message in err
     assert place.depth(place.quarantine) == 4
+
+
+def test_backfills_respect_a_dismissal_and_list_it_apart(place: Place) -> None:
+    """Other bad items still count: the exit code and `status` are about those only."""
+    fill(place)
+    assert place.say("redrive", "--dismiss", "likes", "--because", "test data")[0] == 1, "a foreign message is left"
+    code, said = place.run("backfill", "--wait", "0")
+    assert (code, said["rejected"]) == (0, [])
+    assert {one["key"] for one in said["dismissed"]} == {f"main|USER#{user}|LIKE#1" for user in "bcd"}
+    assert said["phases"]["items"]["dismissed"] == 3
+    (found,) = [one for one in place.run("status")[1]["findings"] if one["subject"] == "backfill"]
+    assert found["level"] == "ok"
+    place.put("USER#e", "LIKE#1", weight="heavy")
+    code, out, err = place.say("backfill", "--wait", "0")
+    assert (code, "1 rejected, 3 rejected before and dismissed" in out) == (1, True)
+    assert "rejected: main|USER#e|LIKE#1: likes: " in err
+    assert "dismissed: main|USER#b|LIKE#1: likes: " in err
+    code, said = place.run("backfill", "--dry-run")
+    assert (code, len(said["rejected"]), len(said["dismissed"])) == (1, 1, 3)

@@ -128,3 +128,20 @@ def test_a_repair_that_left_no_difference_asks_to_be_repeated_if_a_rule_reads_wh
     out = capsys.readouterr().out
     assert f"{1 if follows else 2} difference{'' if follows else 's'} found, 0 left." in out
     assert out.endswith(FOLLOWS) == follows
+
+
+def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = RULES.replace("arrivals: {from: Visit,", "arrivals: {from: Visit, mode: shadow,")
+    program = Program.from_document(loads(rules).canonical())
+    scenario = Scenario(projections.loads(rules))
+    scenario.given({"PK": "HARBOUR#oban", "SK": "VISIT#1", "at": "2026-05-01"}).settle()
+    scenario.given({"PK": "HARBOUR#oban", "SK": "INFO", "name": "Oban", "arrivals": []}).settle()
+    for repair in (False, True):
+        with verified(program, scenario.store, repair=repair, patience=0.01) as done:
+            (drift,) = done.verification.drifts()
+            assert drift.document()["repair"].startswith("changes nothing: a rule in shadow mode")
+            print_table(done.verification, done.repair, done.withheld, None, done.found, 20)
+        out = capsys.readouterr().out
+        assert "--repair changes nothing: a rule in shadow mode writes nothing to items." in out
+        assert "--repair writes" not in out
+    assert "1 difference found, 1 left, 1 of them in shadow mode." in out

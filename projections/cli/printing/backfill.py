@@ -35,6 +35,7 @@ WORDS = {
     "members": ("member written", "members written"),
     "targets": ("target compared", "targets compared"),
     "rejected": ("rejected", "rejected"),
+    "dismissed": ("rejected before and dismissed", "rejected before and dismissed"),
 }
 """What is counted in a phase: of one, and of several."""
 
@@ -196,7 +197,10 @@ def _common(states: Mapping[str, str], phases: Mapping[str, Counter[str]], runne
         "rules": states,
         "phases": {phase: _document(counts) for phase, counts in phases.items()},
         "failed": runner.failed,
-        "rejected": [{"rule": one.rule, "key": one.key, "reason": one.reason} for one in runner.rejected],
+        **{
+            name: [{"rule": one.rule, "key": one.key, "reason": one.reason} for one in found]
+            for name, found in (("rejected", runner.rejected), ("dismissed", runner.dismissed))
+        },
     }
 
 
@@ -222,8 +226,9 @@ def _print_application_values(backfill: Backfill) -> None:
 
 
 def _print_rejected(runner: Runner) -> None:
-    for one in runner.rejected:
-        print_line(f"rejected: {one.key}: {one.rule or 'all rules'}: {one.reason}", err=True)
+    for word, found in (("rejected", runner.rejected), ("dismissed", runner.dismissed)):
+        for one in found:
+            print_line(f"{word}: {one.key}: {one.rule or 'all rules'}: {one.reason}", err=True)
 
 
 def _print_failed(runner: Runner) -> None:

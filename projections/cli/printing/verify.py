@@ -86,13 +86,13 @@ def print_table(
     from projections.language.selection import readers
 
     out = console()
-    kinds: Counter[str] = Counter()
+    kinds: Counter[tuple[str, str]] = Counter()
     several = len(one.scope.program.tables) > 1
     for rule, drifts in groupby(one.drifts(), key=lambda drift: drift.rule):
         rows: list[list[tuple[str, str]]] = []
         more = 0
         for drift in drifts:
-            kinds[drift.kind] += 1
+            kinds[drift.kind, drift.repair] += 1
             if len(rows) < most:
                 rows.append(_row(drift, several, one.scope.offline))
             else:
@@ -105,8 +105,8 @@ def print_table(
         if more:
             rows.append([("…", ""), (f"and {more:,} more: raise --show, or use --json", "dim")])
         print_grid(out, rows)
-    for kind, number in kinds.most_common():
-        said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {REPAIRS[kind]}."
+    for (kind, repairs), number in kinds.most_common():
+        said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
         print_line(f"{number:>7,} × {kind}: {said}")
     for line in [*_notes(one, repair, share), *_busy(one), *_left_over(one)]:
         print_line(line)
@@ -117,7 +117,9 @@ def print_table(
     read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
     left = one.candidates.count()
     if repair is not None:
-        text = f"{count(found, 'difference')} found, {left:,} left."
+        shadow = one.candidates.count(shadow=True)
+        of_these = f", {shadow:,} of them in shadow mode" if shadow else ""
+        text = f"{count(found, 'difference')} found, {left:,} left{of_these}."
     elif left:
         text = f"{count(left, 'difference')}."
     else:

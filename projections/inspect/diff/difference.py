@@ -10,7 +10,7 @@ from projections.deploy.needs import Deployment
 from projections.inspect.diff.backfill import Cost, cost, reasons
 from projections.inspect.diff.changes import Change, changes, renamed
 from projections.inspect.diff.redeployment import impossible, new_indexes, template_changes
-from projections.inspect.diff.traces import deletions, left_behind
+from projections.inspect.diff.traces import deletions, left_behind, untouched
 from projections.language.canonical import Document
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
@@ -130,7 +130,9 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
     advice = ""
     if change.status == "removed":
         name = change.rule
-        if renamed_to:
+        if stays := untouched(old, name):
+            advice = f"A removed rule must be retired: `retired: {{{name}: keep}}`. With `remove`, too, {stays}."
+        elif renamed_to:
             advice = (
                 f"If it was renamed to `{renamed_to}`, keep the old name, and no action is needed. With the new name it is "
                 f"a new rule, and `retired: {{{name}: remove}}` removes the values that `{renamed_to}` does not write."
@@ -164,14 +166,16 @@ def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
                 continue
             shown = "all attributes" if attribute == EVERY else attribute
             made = entity in creators(old) or entity in creators(new)
-            yield OwnerChange(entity, shown, one, other, _note(new, one, other, made), made)
+            yield OwnerChange(entity, shown, one, other, _note(old, new, one, other, made), made)
 
 
-def _note(new: Document, before: str | None, after: str | None, made: bool) -> str:
+def _note(old: Document, new: Document, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
         return "" if made else "if the application writes it, its values are overwritten"
     if after is not None:
         return ""
+    if stays := untouched(old, before):
+        return stays
     fate = new.retired.get(before)
     if fate == "remove":
         return "its values are removed"

@@ -8,12 +8,24 @@ from projections.inspect.diff.changes import Change
 from projections.language.canonical import Compute, Copy, Document, Index
 from projections.language.facts import creates
 
-__all__ = ["deletions", "left_behind"]
+__all__ = ["deletions", "left_behind", "untouched"]
+
+
+def untouched(old: Document, name: str) -> str:
+    """Return why a backfill removes no value of a rule, whatever `retired` sets; an empty text if it does."""
+    rule = old.rules[name]
+    if isinstance(rule, Compute) and rule.once:
+        return "its values stay, because it has `once`"
+    if old.mode(name) == "disabled":
+        return "its values stay, because it was disabled"
+    return "it wrote none, because it was in shadow mode" if rule.mode == "shadow" else ""
 
 
 def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
     """Yield the items of a rule that a backfill deletes."""
     if change.before is None or change.target_before is None or not creates(old, change.before):
+        return
+    if untouched(old, change.rule):
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
     others = any(

@@ -55,7 +55,7 @@ class Overtaken(Replaced):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a page: the segment after it, failed, rejected and withheld keys.
+    """The outcome of a page: the segment after it, failed, rejected and withheld keys, and rejections that were `dismissed`.
 
     If any key failed, the segment has not advanced. `ours` if this page advanced the segment; otherwise another process
     works on the segment, and has advanced it.
@@ -66,6 +66,7 @@ class Done:
     rejected: Sequence[Rejected]
     withheld: Sequence[str]
     ours: bool = True
+    dismissed: Sequence[Rejected] = ()
 
 
 class Backfill:
@@ -73,7 +74,8 @@ class Backfill:
 
     `now` gives the time with its zone. `run` runs the requests of a page, `page` is the number of items that it reads.
     `pace` is called before writes with their number, and may wait. `quarantine` gets rejected records before the page is
-    done. A `dry` backfill writes nothing. `named` returns unique names of runs.
+    done. `dismissed` returns those that nobody needs to see again: they are counted apart. A `dry` backfill writes nothing.
+    `named` returns unique names of runs.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Backfill:
         page: int = PAGE,
         pace: Callable[[int], None] = lambda writes: None,
         quarantine: Callable[[Sequence[Rejected]], None] | None = None,
+        dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: (),
         dry: bool = False,
         named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
         chance: Callable[[], float] = random.random,
@@ -111,6 +114,7 @@ class Backfill:
             size=page,
             pace=pace,
             dry=dry,
+            dismissed=dismissed,
             clock=self._clock,
             chance=chance,
         )
@@ -327,9 +331,9 @@ class Backfill:
             self._quarantine(page.rejected)
         after = segment.advanced(page.after, page.counts)
         if fenced is None or Progress(fenced).keep(run, segment, after):
-            return Done(after, {}, page.rejected, page.withheld)
+            return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
-        return Done(after, {}, page.rejected, page.withheld, ours=False)
+        return Done(after, {}, page.rejected, page.withheld, ours=False, dismissed=page.dismissed)
 
     def _snapshot(self, run: Run) -> RegistrySnapshot:
         """Return the current registry. Rules that are not live in it publish nothing."""

@@ -56,7 +56,7 @@ def creates(rule: Rule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The outcome of a page: where the scan continues, counts, failed keys, rejected records.
+    """The outcome of a page: where the scan continues, counts, failed keys, rejected and dismissed records.
 
     If any key failed, the page is not done. `withheld` has the keys of the first few items that were not deleted.
     """
@@ -66,6 +66,7 @@ class Page:
     failed: Mapping[str, str]
     rejected: Sequence[Rejected]
     withheld: Sequence[str]
+    dismissed: Sequence[Rejected] = ()
 
 
 class Pages:
@@ -81,6 +82,7 @@ class Pages:
         size: int = PAGE,
         pace: Callable[[int], None] = lambda writes: None,
         dry: bool = False,
+        dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: (),
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -91,6 +93,7 @@ class Pages:
         self._size = size
         self._pace = pace
         self._dry = dry
+        self._dismissed = dismissed
         self._clock = clock
         self._chance = chance
         self._generations = Generations()
@@ -125,13 +128,17 @@ class Pages:
         work.do(segment, page.items)
         # rejections of an entry's item were reported when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
+        skipped = self._dismissed(rejected)
+        rejected = [one for one in rejected if one not in skipped]
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
+        if skipped:
+            counts["dismissed"] = len(skipped)
         counts.update(work.counts)
         counts.update(store.done)
         told = self._told(segment)
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
         examples = [key for key, rule in store.examples.items() if told(rule)]
-        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
+        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped)
 
     def _learn(self, run: Run) -> None:
         """Set the generations of groups whose rebuild this run ends: each page moves the entries that it reads into them."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from projections.engine.deadline import Deadline
@@ -22,6 +23,7 @@ from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.caution import MOST_EXAMPLES
 from projections.operations.pacing import Pacer
+from projections.operations.redrive.dismissal import among
 
 __all__ = ["Runner", "backfill_with_threads"]
 
@@ -43,6 +45,7 @@ def backfill_with_threads(
         run=at_once(3 * segments),
         page=min(PAGE, 12 * rate) if rate else PAGE,  # a page should take a minute at most
         pace=Pacer(rate) if rate else (lambda writes: None),
+        dismissed=partial(among, store),
         dry=dry,
     )
 
@@ -51,8 +54,8 @@ class Runner:
     """Runs a backfill. `report` is called with every page, `report_wait` with the seconds of a wait, `report_read` with
     pages that a dry backfill reads to compute totals.
 
-    It can be stopped at any point, and another runner continues. `failed` and `rejected` have the first few items that could
-    not be done, by key, and `withheld` those that were not deleted; the counts of segments have all.
+    It can be stopped at any point, and another runner continues. `failed`, `rejected` and `dismissed` have the first few
+    items that could not be done, and `withheld` those that were not deleted; the counts of segments have all.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Runner:
         self._sleep = sleep
         self.failed: dict[str, str] = {}
         self.rejected: dict[Rejected, None] = {}
+        self.dismissed: dict[Rejected, None] = {}
         self.withheld: dict[str, None] = {}
 
     def work(self, run: Run) -> Run:
@@ -138,6 +142,8 @@ class Runner:
                 failed, segment = dict(done.failed), done.segment
                 for one in done.rejected:
                     _keep(self.rejected, one, None)
+                for one in done.dismissed:
+                    _keep(self.dismissed, one, None)
                 for key in done.withheld:
                     _keep(self.withheld, key, None)
                 if not failed:

@@ -18,14 +18,14 @@ from functools import partial
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.rejections import GROUP
+from projections.engine.rejections import GROUP, Rejected
 from projections.engine.store import Image, ItemKey, Purpose, Store, Update, Value, all_items
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key
 from projections.operations.quarantine import complaint
 from projections.operations.redrive.sources import HELD_SECONDS, MessageQueue
 
-__all__ = ["Decision", "Dismissed", "Quarantined", "Wanted", "age", "dismiss", "dismissed", "quarantined"]
+__all__ = ["Decision", "Dismissed", "Quarantined", "Wanted", "age", "among", "dismiss", "dismissed", "quarantined"]
 
 _PARTITION = "D"
 _KEPT = timedelta(days=90)
@@ -180,6 +180,21 @@ def dismissed(store: Store) -> list[Dismissed]:
     """Return the messages dismissed in the last 90 days, the newest first. Raise what a read raises."""
     found = map(_read, all_items(partial(store.query, LEDGER, [{"S": _PARTITION}])))
     return sorted(found, key=lambda one: one.decision.at, reverse=True)
+
+
+def among(store: Store, rejected: Sequence[Rejected]) -> list[Rejected]:
+    """Return the rejections of items and rules of which messages were dismissed in the last 90 days, for any reason."""
+    if not rejected:
+        return []
+    rules: dict[str | None, set[str]] = {}
+    for one in dismissed(store):
+        rules.setdefault(one.message.key, set()).update(_rules(one.message.rule))
+    return [one for one in rejected if one.key is not None and _rules(one.rule) <= rules.get(one.key, set())]
+
+
+def _rules(names: str | None) -> set[str]:
+    """Return the names of rules in a rejection; an empty one if no rule could use the item."""
+    return set((names or "").split(", "))
 
 
 def _record(message: Quarantined, decision: Decision) -> Update:

@@ -125,9 +125,9 @@ class Candidates:
         for (text,) in self._scratch.rows(f"SELECT DISTINCT subject FROM {table} WHERE NOT shadow ORDER BY subject"):
             yield Subject.read(text)
 
-    def count(self, table: str = DRIFTS) -> int:
-        """Return the number of differences."""
-        return int(self._scratch.one(f"SELECT count(*) FROM {table}"))
+    def count(self, table: str = DRIFTS, *, shadow: bool = False) -> int:
+        """Return the number of differences, with `shadow` of those of rules in shadow mode."""
+        return int(self._scratch.one(f"SELECT count(*) FROM {table}{' WHERE shadow' if shadow else ''}"))
 
     def replace(self, subject: Subject) -> None:
         """Forget the drift of a subject with other sources, and examine this one instead."""

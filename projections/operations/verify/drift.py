@@ -89,6 +89,9 @@ REPAIRS = {
 }
 """What `verify --repair` does, by kind. The text follows "--repair"."""
 
+IN_SHADOW = "changes nothing: a rule in shadow mode writes nothing to items"
+"""What it does with a value of a rule in shadow mode."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drift:
@@ -127,7 +130,12 @@ class Drift:
         """Return the drift for programs, with what a repair does."""
         found = asdict(self)
         del found["raw"]
-        return {**found, "repair": REPAIRS[self.kind]}
+        return {**found, "repair": self.repair}
+
+    @property
+    def repair(self) -> str:
+        """What `verify --repair` does. The text follows "--repair"."""
+        return IN_SHADOW if self.shadow else REPAIRS[self.kind]
 
     @classmethod
     def read(cls, text: str) -> Drift:
