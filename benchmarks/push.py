@@ -39,7 +39,7 @@ from projections.aws.wiring import THREADS
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, Identity
 from projections.engine.records import version_of
 from projections.engine.running import at_once, one_by_one
 from projections.engine.store import ItemKey
@@ -147,7 +147,9 @@ class Pushes:
         """
         counters, deadline = Counters(), Deadline(lambda: float("inf"))
         run = at_once(threads) if threads > 1 else one_by_one
-        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""), counters=counters, run=run)
+        embedder = Embedder(
+            self._rules, self._store, Guards(self._rules, Identity("test", (b"secret",))), counters=counters, run=run
+        )
         push: Push | None = self._renamed()
         before = (sum(self.meter.calls.values()), self.meter.statements, self.meter.write_units)
         seconds = loop_seconds = 0.0
@@ -206,7 +208,7 @@ class Pushes:
     def _made(self) -> list[AWSPreparedRequest]:
         """The writing requests of the first page of a push, which are not sent."""
         push = self._renamed()
-        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""))
+        embedder = Embedder(self._rules, self._store, Guards(self._rules, Identity("test", (b"secret",))))
         embedder.raise_fence(push)
         made: list[AWSPreparedRequest] = []
 

@@ -183,7 +183,7 @@ def _set_later(
     if item is None or registry is None:
         return {}
     found: dict[str, str] = {}
-    guards = Guards(program, registry.ledger)
+    guards = Guards(program, registry.identity)
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
             found |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
@@ -226,7 +226,7 @@ def _first_values(
     """Return the other rules that publish to an item as soon as they see it, and have not done so."""
     if registry is None:
         return []
-    guards = Guards(program, registry.ledger)
+    guards = Guards(program, registry.identity)
     item = program.recognise(key, image) if image is not None else None
     into = program.entities_at(key) if image is None else [item.entity] if item is not None else []
     return [
@@ -356,7 +356,7 @@ def _is_emptied(
     """
     if registry is None or not numbers or any(numbers.values()):
         return False
-    guards = Guards(program, registry.ledger)
+    guards = Guards(program, registry.identity)
     item = program.recognise(key, image)
     if item is None or not item.entity.created_by_publishes:
         return False

@@ -78,7 +78,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         found.quarantined[f"{name}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, found)
-    guards = Guards(program, registry.ledger)
+    guards = Guards(program, registry.identity)
     if item is not None:
         _compare_item(program, item, found)
         _compare_received(program, registry, guards, item, found)

@@ -44,6 +44,11 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 )
 @click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
 @click.option(
+    "--new-secret",
+    is_flag=True,
+    help="Replace the secret that signs guards, and sign all guards again. The former secret is valid until the end.",
+)
+@click.option(
     "--dry-run", is_flag=True, help="Write nothing; print what would be written, and an estimate of its cost."
 )
 @click.option(
@@ -62,6 +67,7 @@ def command(
     wait: float,
     allow_delete: bool,
     restart: bool,
+    new_secret: bool,
     dry_run: bool,
     queue: str | None,
 ) -> int:
@@ -82,6 +88,8 @@ def command(
     from projections.cli.printing.backfill import Reporter, report, report_dry
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
+    if new_secret and dry_run:
+        raise UsageError("--new-secret cannot be combined with --dry-run")
     if queue is not None and (dry_run or rate):
         raise UsageError(
             "--queue cannot be combined with --dry-run or --rate: the worker function has a rate of its own"
@@ -104,7 +112,14 @@ def command(
             reporter.bar.end()
             return report_dry(backfill, counted, runner, as_json=as_json)
         known = backfill.progress.run()
-        run = backfill.begin(rules=only, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
+        run = backfill.begin(
+            rules=only,
+            segments=segments,
+            wait=wait,
+            allow_delete=allow_delete,
+            restart=restart,
+            new_secret=new_secret,
+        )
         reporter.begin(run, resumed=known is not None and known.name == run.name)
         if queue_url:
             from projections.operations.backfill.queued import start

@@ -153,6 +153,7 @@ class ApplicationItems:
         image: Image,
     ) -> Update:
         """Return the update of an item that exists and whose attributes that `match` reads are as in `image`."""
+        values = {**values, **self.guards.renewed_mark(key, image)}
         return self._update(key, values, (*kind_as_read((entity,), image), condition), why)
 
     def _update(
@@ -231,6 +232,12 @@ class ApplicationItems:
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
         with suppress(ConditionFailed):
             self.store.write(Update(key, set=added, condition=condition, purpose=why))
+
+    def unmark(self, key: ItemKey, mark: Value, records: Records) -> None:
+        """Remove a mark from an item, if it is as it was read. Raise ConditionFailed."""
+        condition = AllOf((self.exists(key), as_read(self.guards.mark, mark)))
+        why = Purpose("release", (), "", records)
+        self.store.write(Update(key, remove=(self.guards.mark,), condition=condition, purpose=why))
 
     def remove(
         self,

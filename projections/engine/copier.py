@@ -66,7 +66,7 @@ class Copier:
         If its condition fails, the store returns the item, and the next attempt decides by it.
         """
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
-        stamp = self._guards.stamp(target, copy.version, by=copy.source)
+        stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
         item: Image | None = None
@@ -188,7 +188,7 @@ class Copier:
         return None
 
     def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
-        stamp = self._guards.stamp(heal.target, heal.sources.get(source, ""), by=source)
+        stamp = self._guards.stamp(heal.rule.name, heal.target, heal.sources.get(source, ""), by=source)
         self._items.create(
             heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, purpose_of(heal.rule, heal.sequences)
         )
@@ -201,7 +201,7 @@ class Copier:
         self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
         owned = self._guards.owned(rule, target, item, image)
-        stamp = self._guards.stamp(target, at, by=source)
+        stamp = self._guards.stamp(rule.name, target, at, by=source)
         desired: dict[str, Value | None] = {
             **dict.fromkeys(sorted(owned)),
             **wanted,
@@ -253,7 +253,7 @@ class Copier:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
             created = self._items.created(target, item)
-            stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0) if created else None
+            stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0) if created else None
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
 
     def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image) -> bool:

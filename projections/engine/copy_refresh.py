@@ -82,7 +82,7 @@ class CopyRefresher:
         """Whether an item is this copy of this source, with these attributes."""
         rule = self._program.guarded_copies[name]
         guard = self._items.guard(rule, target, item)
-        if item is None or guard is None or guard.by != encode_key(source):
+        if item is None or guard is None or guard.former or guard.by != encode_key(source):
             return False
         owned = self._guards.owned(rule, target, item)
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
@@ -116,7 +116,7 @@ class CopyRefresher:
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
-            stamp = self._guards.stamp(target, guard.at if guard is not None else "", by=by)
+            stamp = self._guards.stamp(rule.name, target, guard.at if guard is not None else "", by=by)
             wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
                 if item is None:

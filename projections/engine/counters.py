@@ -18,6 +18,7 @@ COUNTS = (
     "copies",
     "indexed",
     "healed",
+    "rival",
     "released",
     "embedded",
     "pulled",

@@ -147,9 +147,9 @@ class ListEmbedder:
         value, cut = rule.listed(references, given)
         cut = cut or rule.has_more_references(child)
         guard = self._guards.read(rule.name, child.key, child.image)
-        right = guard is not None and not differing(child.image, {rule.list_name: value})
+        right = guard is not None and not guard.former and not differing(child.image, {rule.list_name: value})
         count = int(guard.at.partition(".")[0]) if guard is not None and _is_counted(guard.at) else 0
-        stamp = self._guards.stamp(child.key, f"{count + 1:09d}.{token}")
+        stamp = self._guards.stamp(rule.name, child.key, f"{count + 1:09d}.{token}")
         return Wanted({rule.list_name: value, name: stamp}, cut, right)
 
     def _parent(self, rule: ListEmbedRule, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:

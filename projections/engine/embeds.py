@@ -185,7 +185,7 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
         return "reference changed"
     held = guards.read(rule.name, new.key, new.image)
     if held is None and guards.name(rule.name) in new.image:
-        return "guard invalid"
+        return guards.replaced(rule.name, new.key, old.image, new.image)
     if held is not None and (parent is None or held.by != encode_key(parent)):
         return "other parent"
     if parent is None:
@@ -208,7 +208,7 @@ def _list_needs_pull(rule: ListEmbedRule, guards: Guards, old: Item | None, new:
     if not _same_references(rule, old, new):
         return "reference changed"
     if name in new.image and guards.read(rule.name, new.key, new.image) is None:
-        return "guard invalid"
+        return guards.replaced(rule.name, new.key, old.image, new.image)
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
         return "kind changed"  # a push does not write to a child whose kind changed after the push read it
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
@@ -360,7 +360,7 @@ class Embedder:
                 if rule.children.index is not None:  # the index may not show the guard
                     unsure.append(child.key)
                 continue
-            stamp = self._guards.stamp(child.key, fence, by=by)
+            stamp = self._guards.stamp(rule.name, child.key, fence, by=by)
             wanted = {**nothing, **_given(rule, child, offer), name: stamp}
             older = self._guards.older_or_foreign(rule.name, child.key, by, fence)
             condition = AllOf((*_references(rule, child), older))
@@ -481,7 +481,7 @@ class Embedder:
                 return {}  # the rule has no value for it
             return {**dict.fromkeys(rule.owned()), name: None}
         by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
-        stamp = self._guards.stamp(child.key, fence.version, by=by)
+        stamp = self._guards.stamp(rule.name, child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image) if image is not None else None
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if guard is None:  # the rule has no value for it

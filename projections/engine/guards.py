@@ -2,25 +2,29 @@
 
 A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
 
-    d    digest of the ledger's id and the item's key: different in a guard that was cloned to another item, or that another
-         ledger wrote
+    d    id of the ledger, 4 characters, and a digest of it, the rule and the item's key, 4 characters: different in a guard
+         that was cloned to another item or rule, or that another ledger wrote. Conditions of writes compare it
     at   version of the source, or of the group, that the item shows
     by   encoded key of the source or parent (copies and embeds)
     n    number of contributions (rules that publish from the ledger), or 0 for a copy that is gone
-    s    checksum of the other fields: different in a guard that was edited
+    s    signature of the other fields, the rule and the item's key: a digest with the secret of the ledger as its key
 
-An item that a rule created also has a mark, the attribute `~`: another digest of the ledger's id and the item's key. An item
+An item that a rule created also has a mark, the attribute `~`: a signature of the item's key. An item
 that existed before has no mark: rules adopted it. Updates do not change the mark.
 
-Guards are stored on items that anybody may write, so they are untrusted input. A guard that does not parse is invalid: it
-may be overwritten, and nothing is concluded from it.
+Guards are stored on items that anybody may write, so they are untrusted input. Only who has the secret can write a valid
+guard, so all that others can do is to repeat a guard that this ledger wrote for the same item and rule; the record of that
+write shows it. A guard that does not parse is invalid: it may be overwritten, and nothing is concluded from it.
 """
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Mapping
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from hmac import compare_digest
+from secrets import token_bytes
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from projections.engine.store import (
@@ -39,12 +43,13 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.values import EXACT, number_text, same
 
-__all__ = ["Guard", "Guards", "Healing", "as_read", "at_of", "by_of", "needs_healing"]
+__all__ = ["Guard", "Guards", "Healing", "Identity", "as_read", "at_of", "by_of", "needs_healing"]
 
 Healing: TypeAlias = Literal[
     "created",  # the item appeared
     "gone",  # it was removed, or left its entity, and the rule creates it
     "guard invalid",
+    "another ledger",  # the guard is that of another ledger
     "guard removed",
     "guard not advanced",  # it went backwards: an old state of the item was written
     "values changed",  # while the guard did not
@@ -61,28 +66,66 @@ Healing: TypeAlias = Literal[
 """Why a record of a target shows that its values may be wrong. `explain` puts it into words."""
 
 
+class Identity(NamedTuple):
+    """A ledger's id, which is public, and its secrets: the present one, and the one that a rotation replaces."""
+
+    ledger: str
+    secrets: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"Identity({self.ledger!r})"  # secrets are never printed
+
+    @classmethod
+    def read(cls, item: Image) -> Identity:
+        """Return the identity in the registry's item."""
+        texts = [item[name]["S"] for name in ("secret", "formerSecret") if name in item]
+        return cls(item["ledger"]["S"], tuple(map(urlsafe_b64decode, texts)))
+
+    def wire(self) -> dict[str, Value]:
+        """Return it as attributes of the registry's item."""
+        texts = ({"S": urlsafe_b64encode(secret).decode()} for secret in self.secrets)
+        return {"ledger": {"S": self.ledger}, **dict(zip(("secret", "formerSecret"), texts, strict=False))}
+
+    def rotated(self) -> Identity:
+        """Return it with a new secret. The present one is accepted until the guards are written again."""
+        return Identity(self.ledger, (new_secret(), *self.secrets[:1]))
+
+
+def new_secret() -> bytes:
+    """Return a secret of 256 bits."""
+    return token_bytes(32)
+
+
 class Guard(NamedTuple):
     """A valid guard. `by` is empty if it names no source or parent, `n` is None if it has no number of contributions."""
 
     at: str
     by: str = ""
     n: int | None = None
+    former: bool = False
+    """Whether it is signed with a secret that is being replaced."""
 
 
 class Guards:
     """Reads and writes the guards of one program's rules on the items of one ledger.
 
-    `ledger` is the id of the ledger (`RegistrySnapshot.ledger`). None accepts the guards of any ledger and of any key: for
+    `identity` is that of the ledger (`RegistrySnapshot.identity`). None accepts the guards of any ledger and of any key: for
     commands that read items without access to a ledger.
     """
 
-    def __init__(self, program: Program, ledger: str | None) -> None:
+    def __init__(self, program: Program, identity: Identity | None) -> None:
         self._program = program
-        self._ledger = ledger
+        self._identity = identity
+        self._ledger, secrets = identity or _NOBODY
+        self._signers = [blake2b(key=secret, digest_size=6) for secret in secrets]
         self._schemas = program.tables
-        self._digests: dict[ItemKey, str] = {}
+        self._digests: dict[tuple[str, ItemKey], str] = {}
         self.mark: str = program.guard_prefix
         """The attribute that marks an item as created by a rule."""
+        self.rivals: Counter[tuple[str, bool]] = Counter()
+        """How many records showed a guard of another ledger, by its id, and whether it replaced one of ours (`replaced`)."""
+        self.leaves: frozenset[str] = frozenset()
+        """The ledgers whose guards stay where they replaced those of this one (`engine.rivals`)."""
 
     def name(self, rule: str) -> str:
         """The attribute that holds a rule's guard."""
@@ -96,24 +139,49 @@ class Guards:
         """Whether an attribute's name is that of a guard or of the mark."""
         return attribute.startswith(self._program.guard_prefix)
 
-    def _digest(self, *parts: object) -> str:
-        text = "|".join(map(str, (self._ledger, *parts)))
-        return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()).decode()
-
-    def digest(self, key: ItemKey) -> str:
-        """Return 8 characters that differ for each item and ledger (48 bits of BLAKE2b)."""
-        known = self._digests.get(key)
+    def digest(self, rule: str, key: ItemKey) -> str:
+        """Return 8 characters that differ for each ledger, rule and item."""
+        known = self._digests.get((rule, key))
         if known is None:
-            known = self._digests[key] = self._digest(encode_key(key))
+            known = self._digests[rule, key] = self._ledger + _digest(self._ledger, rule, key)
         return known
+
+    def _signatures(self, *parts: object) -> Iterator[str]:
+        """The signatures of these parts with each secret, the present one first: 8 characters (48 bits of BLAKE2b)."""
+        texts = [str(part).encode("utf-8", "surrogatepass") for part in parts]
+        message = b"".join([b"%d|" % len(text) for text in texts] + texts)  # no other parts have the same message
+        for keyed in self._signers:
+            signer = keyed.copy()
+            signer.update(message)
+            yield urlsafe_b64encode(signer.digest()).decode()
+
+    def _signed_with(self, held: str | None, *parts: object) -> int | None:
+        """Return the number of the secret that a signature of these parts was made with, or None."""
+        if held is None:
+            return None
+        signature = held.encode("utf-8", "surrogatepass")
+        for number, one in enumerate(self._signatures(*parts)):
+            if compare_digest(signature, one.encode()):
+                return number
+        return None
 
     def created(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item has the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
-        return held is not None and (self._ledger is None or self._is_mark_of(key, held))
+        return held is not None and (self._identity is None or self._is_mark_of(key, held))
 
     def _is_mark_of(self, key: ItemKey, held: Value) -> bool:
-        return held == self.mark_of(key)
+        return self._mark_secret(key, held) is not None
+
+    def _mark_secret(self, key: ItemKey, held: Value) -> int | None:
+        """Return the number of the secret with which a mark was made, or None if it is invalid."""
+        return self._signed_with(_text({"mark": held}, "mark"), "", encode_key(key))
+
+    def renewed_mark(self, key: ItemKey, image: Image) -> dict[str, Value]:
+        """Return the mark to write with an update of an item: its mark was made with a secret that is being replaced."""
+        held = image.get(self.mark)
+        former = held is not None and len(self._signers) > 1 and self._mark_secret(key, held) == 1
+        return {self.mark: self.mark_of(key)} if former else {}
 
     def owned(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
         """The attributes of an item that belong to a rule.
@@ -125,31 +193,30 @@ class Guards:
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""
-        return {"S": self._digest(encode_key(key), "created")}
+        return {"S": next(self._signatures("", encode_key(key)))}
 
-    def stamp(self, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
-        """Return a guard in wire form."""
-        digest = self.digest(key)
-        fields: dict[str, Value] = {"d": {"S": digest}, "at": {"S": at}}
+    def stamp(self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
+        """Return a guard of a rule in wire form."""
+        fields: dict[str, Value] = {"d": {"S": self.digest(rule, key)}, "at": {"S": at}}
         if by is not None:
             fields["by"] = {"S": by}
         if n is not None:
             fields["n"] = {"N": str(n)}
-        fields["s"] = {"S": self._digest(digest, at, by or "", n)}
+        fields["s"] = {"S": next(self._signatures(rule, encode_key(key), at, by or "", n))}
         return {"M": fields}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
         """Return the guard of a rule on an item; None if there is no guard, or an invalid one."""
         value = image.get(self.name(rule)) if image is not None else None
-        return self.parse(value, key) if value is not None else None
+        return self.parse(rule, key, value) if value is not None else None
 
-    def parse(self, value: Value, key: ItemKey) -> Guard | None:
-        """Return the guard in an attribute of an item; None if it is invalid. Never raise."""
+    def parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
+        """Return the guard of a rule in an attribute of an item; None if it is invalid. Never raise."""
         fields = value.get("M")
         if not isinstance(fields, Mapping):
             return None
         at, by, digest = _text(fields, "at"), _text(fields, "by"), _text(fields, "d")
-        if not _is_version(at) or digest is None or not self._is_of(key, digest):
+        if not _is_version(at) or digest is None or not self._is_of(rule, key, digest):
             return None
         if "by" in fields and not self._names_item(by):
             return None
@@ -160,15 +227,45 @@ class Guards:
                 return None
             n = int(number)
         guard = Guard(at, by or "", n)
-        return guard if self._is_intact(guard, digest, _text(fields, "s")) else None
+        secret = self._secret_of(rule, key, guard, _text(fields, "s"))
+        return None if secret is None else guard._replace(former=secret > 0)
 
-    def _is_of(self, key: ItemKey, digest: str) -> bool:
-        """Whether this ledger wrote the guard for this item."""
-        return self._ledger is None or digest == self.digest(key)
+    def _is_of(self, rule: str, key: ItemKey, digest: str) -> bool:
+        """Whether the guard says that this ledger wrote it for this rule and item."""
+        return self._identity is None or digest == self.digest(rule, key)
 
-    def _is_intact(self, guard: Guard, digest: str, checksum: str | None) -> bool:
-        """Whether the guard is as this ledger wrote it."""
-        return self._ledger is None or checksum == self._digest(digest, guard.at, guard.by, guard.n)
+    def _secret_of(self, rule: str, key: ItemKey, guard: Guard, signature: str | None) -> int | None:
+        """Return the number of the secret with which this ledger signed the guard, or None if it did not."""
+        if self._identity is None:
+            return 0
+        return self._signed_with(signature, rule, encode_key(key), guard.at, guard.by, guard.n)
+
+    def other_ledger(self, rule: str, key: ItemKey, image: Image | None) -> str:
+        """Return the id of the other ledger that wrote the guard of a rule on an item; the empty text if none did.
+
+        Its signature cannot be verified, so anybody who may write the attribute can pretend to be another ledger.
+        """
+        value = image.get(self.name(rule)) if image is not None else None
+        fields = value.get("M") if value is not None else None
+        digest = _text(fields, "d") if isinstance(fields, Mapping) else None
+        if digest is None or self._identity is None or len(digest) != 8 or digest.startswith(self._ledger):
+            return ""
+        return digest[:4] if digest[4:] == _digest(digest[:4], rule, key) else ""
+
+    def replaced(self, rule: str, key: ItemKey, old: Image | None, new: Image | None) -> Healing | None:
+        """Return whether to heal an item on which no valid guard of the rule is left, as its record shows.
+
+        A guard of another ledger shows that the item was imported or restored. But if it took the place of ours, that ledger
+        is a rival: to leave its guards ends what both would write for ever.
+        """
+        name = self.name(rule)
+        if new is None or name not in new:
+            return "guard removed" if old is not None and name in old else None
+        other = self.other_ledger(rule, key, new)
+        if not other:
+            return "guard invalid"
+        self.rivals[other, self.read(rule, key, old) is not None] += 1
+        return None if other in self.leaves else "another ledger"
 
     def adopted(self, key: ItemKey, image: Image) -> Image:
         """Return the image with its guards as this ledger would have written them, for events of another ledger."""
@@ -178,9 +275,9 @@ class Guards:
             if name == self.mark:
                 found[name] = self.mark_of(key)
             elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
-                guard = anywhere.parse({"M": {"d": {"S": ""}, **value["M"]}}, key)
+                guard = anywhere.parse(self.rule(name), key, {"M": {"d": {"S": ""}, **value["M"]}})
                 if guard is not None:
-                    found[name] = self.stamp(key, guard.at, by=guard.by or None, n=guard.n)
+                    found[name] = self.stamp(self.rule(name), key, guard.at, by=guard.by or None, n=guard.n)
         return found
 
     def _names_item(self, text: str | None) -> bool:
@@ -204,8 +301,7 @@ class Guards:
 
     def older(self, rule: str, key: ItemKey, at: str) -> Condition:
         """The condition that the item has no guard of the rule, an invalid one or an older one."""
-        guard = self.name(rule)
-        return AnyOf((self._invalid(guard, key), Below((guard, "at"), {"S": at})))
+        return AnyOf((self._invalid(rule, key), Below((self.name(rule), "at"), {"S": at})))
 
     def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str) -> Condition:
         """The condition that the item has no valid guard of the rule, that of another source or an older one.
@@ -213,16 +309,25 @@ class Guards:
         Versions of different sources are never compared.
         """
         guard = self.name(rule)
-        return AnyOf((self._invalid(guard, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+        return AnyOf((self._invalid(rule, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
 
-    def _invalid(self, guard: str, key: ItemKey) -> Condition:
-        """The condition that the item has no such guard, or that of another item or ledger."""
-        return NotEqual((guard, "d"), {"S": self.digest(key)})
+    def _invalid(self, rule: str, key: ItemKey) -> Condition:
+        """The condition that the item has no guard of the rule, or that of another item, rule or ledger."""
+        return NotEqual((self.name(rule), "d"), {"S": self.digest(rule, key)})
 
     def as_read(self, rule: str, image: Image | None) -> Condition:
         """The condition that the guard attribute is as in the image, whether valid or not."""
         guard = self.name(rule)
         return as_read(guard, image.get(guard) if image is not None else None)
+
+
+_NOBODY = Identity("", (b"",))
+
+
+def _digest(ledger: str, rule: str, key: ItemKey) -> str:
+    """Return 4 characters, which differ for most ledgers, rules and items: no secret is needed to compute them."""
+    text = f"{ledger}|{rule}|{encode_key(key)}"
+    return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=3).digest()).decode()
 
 
 def _text(fields: Mapping[str, object], name: str) -> str | None:
@@ -285,7 +390,7 @@ def needs_healing(
     name = guards.name(rule)
     after = guards.read(rule, key, new)
     if after is None:
-        return "guard invalid" if name in new else "guard removed" if name in old else None
+        return guards.replaced(rule, key, old, new)
     before = guards.read(rule, key, old)
     names = set(ours)
     if same(old.get(name), new.get(name)):

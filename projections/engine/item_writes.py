@@ -6,6 +6,7 @@ Each is one conditional write that is right whatever the others do, so they need
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 from projections.engine.aggregation import PART
@@ -20,7 +21,8 @@ from projections.engine.plan import ListPull, Plan
 from projections.engine.rejections import of_child
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import one_by_one, slices
-from projections.engine.store import ItemKey, Records
+from projections.engine.store import ItemKey, Records, Value
+from projections.errors import ConditionFailed
 from projections.language.embeds import ListEmbedRule
 from projections.language.keys import encode_key
 
@@ -44,6 +46,7 @@ class ItemWrites:
 
     def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
         """Yield the steps of a plan."""
+        yield partial(self._run, [partial(self._unmark, *mark) for mark in plan.unmarked])
         yield partial(self._run, [partial(self._release, release) for release in plan.releases])
         pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
         pieces += [partial(self._index, write) for write in plan.indexes]
@@ -59,6 +62,15 @@ class ItemWrites:
                 self._report.counters.add("released")
 
         self._batch.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
+
+    def _unmark(self, key: ItemKey, mark: Value, sequence: str) -> None:
+        """Remove a mark that an update added, so that no rule deletes an item that the application has."""
+
+        def apply() -> None:
+            with suppress(ConditionFailed):
+                self._items.unmark(key, mark, (sequence,))
+
+        self._batch.attempt(apply, sequence, "", encode_key(key))
 
     def _copy(self, copy: CopyWrite) -> None:
         self._batch.attempt(

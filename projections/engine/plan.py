@@ -86,11 +86,15 @@ class Plan:
     ignored: int = 0
     times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By entity: when the oldest and the newest change of its items was made, as far as records show it."""
+    rivals: Mapping[tuple[str, bool], int] = field(default_factory=dict)
+    """How many guards of other ledgers the records show: `Guards.rivals`."""
+    unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
+    """Marks that an update added, with the sequence number of its record: rules only create items with one."""
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
+        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases, self.unmarked)
         return not any(asked) and not self.pushes and not self.pulled and not self.rejected
 
     @property
@@ -114,6 +118,8 @@ def plan(
     whether other versions of it may have recorded contributions (`RegistrySnapshot.mixed`). Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
+    guards.rivals.clear()
+    unmarked: list[tuple[ItemKey, Value, str]] = []
     recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
     copy_heals: list[CopyHeal] = []
     heals: dict[Target, str] = {}
@@ -131,6 +137,8 @@ def plan(
         new = program.recognise(record.key, record.new) if record.new is not None else None
         if record.new is not None:
             last[record.key] = (record.new, new)
+            if guards.mark in record.new and record.old is not None and not guards.created(record.key, record.old):
+                unmarked.append((record.key, record.new[guards.mark], record.sequence))
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
                 copy_heals.extend(freed_by(program, record, old, new))
@@ -168,7 +176,20 @@ def plan(
                 releases.append(release)
     indexes = _indexes(program, recognised, reject) if program.item_rules else ()
     return Plan(
-        changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored, times
+        changes,
+        copies,
+        copy_heals,
+        heals,
+        indexes,
+        releases,
+        pushes,
+        pulls,
+        list_pulls,
+        rejected,
+        ignored,
+        times,
+        dict(guards.rivals),
+        unmarked,
     )
 
 

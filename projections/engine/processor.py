@@ -38,6 +38,7 @@ from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.report import Outcome, Report
+from projections.engine.rivals import left_to
 from projections.engine.running import Run, in_few_pieces, one_by_one
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError
@@ -171,7 +172,7 @@ class _Batch:
             snapshot = self._deadline.retry(setup.registry.admit)
             if not snapshot.outdated(setup.program):
                 self._snapshot = snapshot
-                guards = Guards(setup.program, snapshot.ledger)
+                guards = Guards(setup.program, snapshot.identity)
                 return Admitted(setup, snapshot, guards, self._deadline, self.report)
         except Misconfigured:
             raise
@@ -183,6 +184,12 @@ class _Batch:
     def _plan(self, admitted: Admitted, records: Sequence[Record], deadline: Deadline) -> Plan:
         snapshot = admitted.snapshot
         made = plan(self._setup.program, records, admitted.guards, snapshot.settles, deadline, snapshot.mixed)
+        if made.rivals:
+            self.report.counters.add("rival", sum(n for (_, replaced), n in made.rivals.items() if replaced))
+            left = left_to(self._setup.store, made.rivals, self._setup.clock())
+            if not left <= admitted.guards.leaves:
+                admitted.guards.leaves |= left
+                made = plan(self._setup.program, records, admitted.guards, snapshot.settles, deadline, snapshot.mixed)
         self.report.rejected.extend(made.rejected)
         self.report.saw(made.times)
         return made

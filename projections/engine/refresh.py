@@ -74,7 +74,7 @@ class Refresher:
         self._program = program
         self._store = store
         self._run = run
-        self.guards = guards = Guards(program, snapshot.ledger)
+        self.guards = guards = Guards(program, snapshot.identity)
         self.generations = generations or Generations()
         self.counters = counters = counters or Counters()
         self._failures = Failures()

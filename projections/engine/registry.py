@@ -26,11 +26,13 @@ commands are closed, because they would write by the earlier state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from string import ascii_lowercase, digits
 from typing import Any, Literal, NamedTuple
-from uuid import uuid4
 
+from projections.engine.guards import Identity, new_secret
 from projections.engine.leases import close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import (
@@ -100,9 +102,9 @@ def former(rule: str, fingerprint: str) -> str:
     return f"{rule}@{fingerprint}"
 
 
-def new_ledger_id() -> str:
-    """Return an id for a new ledger: 8 hexadecimal characters."""
-    return uuid4().hex[:8]
+def new_identity() -> Identity:
+    """Return the identity of a new ledger: an id of 4 lower-case letters and digits, and a secret."""
+    return Identity("".join(secrets.choice(ascii_lowercase + digits) for _ in range(4)), (new_secret(),))
 
 
 class Replaced(Misconfigured):
@@ -127,9 +129,14 @@ class RegistrySnapshot(NamedTuple):
     program: str
     past: frozenset[str]
     rules: Mapping[str, Registered]
-    ledger: str = ""
-    """The ledger's id, which the digests of guards include. It is made with the registry, and never changes."""
+    identity: Identity = Identity("", ())
+    """The ledger's id, which guards name, and the secrets that sign them. The id never changes."""
     since: int = 0
+
+    @property
+    def ledger(self) -> str:
+        """The ledger's id."""
+        return self.identity.ledger
 
     @property
     def active_since(self) -> int:
@@ -145,7 +152,7 @@ class RegistrySnapshot(NamedTuple):
             rules={
                 name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
             },
-            ledger=item["ledger"]["S"] if "ledger" in item else "",
+            identity=Identity.read(item),
             since=int(Decimal(item["since"]["N"])) if "since" in item else 0,
         )
 
@@ -336,7 +343,7 @@ class Registry:
 
     def _first(self) -> RegistrySnapshot:
         rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return RegistrySnapshot(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
+        return RegistrySnapshot(1, self._program.fingerprint, frozenset(), rules, new_identity(), since=1)
 
     def complete(self, rules: Iterable[str]) -> RegistrySnapshot:
         """Make filling rules live, after their backfill. Raise Replaced if other rules are active now."""
@@ -353,6 +360,27 @@ class Registry:
                 return now
             close_leases(self._store)
             then = now._replace(epoch=now.epoch + 1, rules=after, since=now.active_since)
+            if self._put(then, _as_read(now)):
+                close_leases(self._store, before_epoch=then.epoch)
+                return then
+        raise Transient("the registry keeps changing")
+
+    def rotate(self) -> RegistrySnapshot:
+        """Sign guards with a new secret from now on. The one before is accepted until `drop_former_secret`."""
+        return self._identify(lambda now: now if len(now.secrets) > 1 else now.rotated())
+
+    def drop_former_secret(self) -> RegistrySnapshot:
+        """End a rotation, after a backfill has signed all guards again."""
+        return self._identify(lambda now: now._replace(secrets=now.secrets[:1]))
+
+    def _identify(self, change: Callable[[Identity], Identity]) -> RegistrySnapshot:
+        for _ in range(_MOST_TRIES):
+            now = self.read_or_create()
+            after = change(now.identity)
+            if after == now.identity:
+                return now
+            close_leases(self._store)
+            then = now._replace(epoch=now.epoch + 1, identity=after, since=now.active_since)
             if self._put(then, _as_read(now)):
                 close_leases(self._store, before_epoch=then.epoch)
                 return then
@@ -432,14 +460,14 @@ class Registry:
             "epoch": {"N": str(snapshot.epoch)},
             "program": {"S": snapshot.program},
             "rules": _wire(snapshot),
-            "ledger": {"S": snapshot.ledger},
+            **snapshot.identity.wire(),
             "prefix": {"S": self._program.guard_prefix},
         }
         if snapshot.since:
             values["since"] = {"N": str(snapshot.since)}
         if snapshot.past:
             values["past"] = {"SS": sorted(snapshot.past)}
-        remove = () if snapshot.past else ("past",)
+        remove = tuple(name for name in ("past", "formerSecret") if name not in values)
         update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_ALL_RULES)
         try:
             while len(definitions) > _AT_ONCE:

@@ -88,7 +88,7 @@ class TargetWriter:
         if not self._may_write(rule, key, item):
             return self._leave(publication, item)
         guard = self._items.guard(rule, key, item)
-        published = guard is not None and guard.at >= group.at and not heals
+        published = guard is not None and guard.at >= group.at and not heals and not guard.former
         if rule.claimed and not contributed(rule, group, members):
             return not published and self._retract_claim(publication, item, guard)
         if published:  # the function that published zeros may have stopped before it deleted the item
@@ -127,7 +127,7 @@ class TargetWriter:
     def _wanted(self, publication: Publication) -> dict[str, Value | None]:
         """The attributes that a group gives its target, including the guard."""
         rule, key, group, members, _ = publication
-        stamp = self._guards.stamp(key, group.at, by=rule.claimant(members), n=group.totals.n)
+        stamp = self._guards.stamp(rule.name, key, group.at, by=rule.claimant(members), n=group.totals.n)
         if rule.cut(members):
             self._counters.add("cut")
         return {**rule.published(group.totals, members), self._guards.name(rule.name): stamp}
@@ -201,7 +201,7 @@ class TargetWriter:
             return True
         if entity is None or not _all_are(entities, lambda one: one.created_by_publishes):
             return False
-        stamp = self._guards.stamp(key, group.at, n=n)
+        stamp = self._guards.stamp(rule.name, key, group.at, n=n)
         wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
         if not rule.claimed:
             others = set(self._store.schema(key.table).key_attributes)
@@ -249,7 +249,7 @@ class TargetWriter:
         if guard is None:
             return False
         owned = set(rule.owned()) - rule.into.constants.keys()
-        stamp = self._guards.stamp(key, group.at, n=0)
+        stamp = self._guards.stamp(rule.name, key, group.at, n=0)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if not differing(item, wanted):
             return False

@@ -53,6 +53,10 @@ METRICS: dict[str, Metric] = {
         "does not return to 0: another process writes attributes that a rule owns ([find "
         "it](runbooks/cost.md#find-the-rule))",
     ),
+    "rival": Metric(
+        "guards that another ledger replaced by its own",
+        "above 0: two stacks maintain this table. See [RivalAlarm](operations.md#rivalalarm)",
+    ),
     "embedded": Metric("children updated by a push"),
     "pulled": Metric("children that fetched their parent's attributes"),
     "rejected": Metric(

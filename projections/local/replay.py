@@ -96,7 +96,8 @@ def replay(
     for table, schema in program.tables.items():
         if table != LEDGER:
             result.after |= {schema.key(table, image): image for image in tables.items(table)}
-    result.ledger = sorted(tables.items(LEDGER), key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+    shown = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
+    result.ledger = sorted(shown, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
     return result
 
 

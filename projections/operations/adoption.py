@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, Identity
 from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Store
 from projections.language.keys import decode_key, encode_key
@@ -49,7 +49,7 @@ class Adoption:
 
     def __init__(self, program: Program, before: RegistrySnapshot | None) -> None:
         self._program = program
-        self._guards = Guards(program, before.ledger if before is not None else "")
+        self._guards = Guards(program, before.identity if before is not None else Identity("", (b"",)))
         rules = before.rules if before is not None else {}
         self._known = {name.partition("@")[0] for name, one in rules.items() if one.state in (LIVE, RETIRING)}
         self._lock = threading.Lock()

@@ -192,7 +192,7 @@ class _Invocation:
         return Embedder(
             handler._program,
             handler._store,
-            Guards(handler._program, snapshot.ledger),
+            Guards(handler._program, snapshot.identity),
             pace=handler._pacer,
             counters=self._counters,
             children_per_page=handler._children_per_page,

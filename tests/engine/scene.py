@@ -95,7 +95,10 @@ class Scene(World):
         guards = self.guards()
         return self.oracle.compare(
             {"main": self.store.items("main")},
-            genuine=lambda key, held: guards.parse(held, key) is not None or held == guards.mark_of(key),
+            genuine=lambda key, held: (
+                held == guards.mark_of(key)
+                or any(guards.parse(rule, key, held) is not None for rule in self.program.rules)
+            ),
         )
 
     def entry(self, source: str) -> dict[str, Any] | None:

@@ -595,7 +595,7 @@ GUARDED = {"loans": BOOK, "longest": BOOK, "spine": SPINE, "mail": MAIL, "shelve
 def with_guard(w: Scene, rule: str, guard: Any) -> None:
     """The application gives an item a guard; {digest} in it stands for the valid one."""
     at = GUARDED[rule]
-    digest = w.guards().digest(ItemKey("main", *at))
+    digest = w.guards().digest(rule, ItemKey("main", *at))
     fields = guard.get("M")
     if fields is not None and fields.get("d") == {"S": "{digest}"}:
         guard = {"M": {**fields, "d": {"S": digest}}}

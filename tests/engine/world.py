@@ -85,7 +85,7 @@ class World:
         return other
 
     def guards(self) -> Guards:
-        return Guards(self.program, self.registry().read_or_create().ledger)
+        return Guards(self.program, self.registry().read_or_create().identity)
 
     def registry(self) -> Registry:
         return Registry(self.program, self.store, self.settings.get("new_rules", LIVE))

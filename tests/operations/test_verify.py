@@ -10,7 +10,7 @@ import pytest
 from projections.engine import rebuild
 from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, Identity
 from projections.engine.store import ItemKey
 from projections.operations.verify.repair import Repair
 from tests.engine.world import World
@@ -328,7 +328,7 @@ def _(world: World) -> None:
 @plant("a guard of another ledger", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
 def _(world: World) -> None:
     key = ItemKey("main", "SEEN#3#1", "X")
-    foreign = Guards(world.program, "another ledger").stamp(key, "2999/1", by=f"main|{LIKE}")
+    foreign = Guards(world.program, Identity("else", (b"another",))).stamp("seen", key, "2999/1", by=f"main|{LIKE}")
     world.store.seed("main", {**(world.store.get(key) or {}), "~seen": foreign})
 
 
@@ -478,7 +478,9 @@ def edit_guard(world: World, partition: str, sort: str, name: str, *, created: b
     """Gives an item a valid guard, and the mark of items that a rule created if it is to be one."""
     key, guards = ItemKey("main", partition, sort), world.guards()
     mark = {guards.mark: guards.mark_of(key)} if created else {}
-    world.store.seed("main", {**(world.store.get(key) or {}), **mark, name: guards.stamp(key, **fields)})
+    world.store.seed(
+        "main", {**(world.store.get(key) or {}), **mark, name: guards.stamp(guards.rule(name), key, **fields)}
+    )
 
 
 @pytest.mark.parametrize("name", PLANTS)

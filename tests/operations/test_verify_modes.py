@@ -277,8 +277,8 @@ def test_repair_of_a_sample_keeps_a_copy_whose_valid_guard_names_another_source(
         image, standing = world.store.get(key), Registry(world.program, world.store).read()
         assert image is not None
         assert standing is not None
-        guards = Guards(world.program, standing.ledger)
-        stamp = guards.stamp(key, at_of(image["~seen"]), by=f"main|{former}")
+        guards = Guards(world.program, standing.identity)
+        stamp = guards.stamp("seen", key, at_of(image["~seen"]), by=f"main|{former}")
         world.store.seed("main", {**image, "~seen": stamp})
         deleted = spy_deletions(world)
         one = sampled(world, 0.5, seed)

@@ -1128,7 +1128,7 @@ def last_values_are_not_kept() -> Iterator[None]:
 @contextmanager
 def unchecked() -> Iterator[None]:
     """The checksums of guards are not compared."""
-    with patch.object(guards.Guards, "_is_intact", lambda *_: True):
+    with patch.object(guards.Guards, "_secret_of", lambda *_: 0):
         yield
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from table import each
 from test_contract import attribute, key, n, s, stored
 
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, Identity
 from projections.engine.kinds import kind_as_read, kind_condition
 from projections.engine.store import AllOf, Condition, Delete, Equal, Exists, Store, Update, Value
 from projections.errors import ConditionFailed
@@ -24,7 +24,7 @@ from projections.stores.conditions import holds
 from tests.engine.test_kinds import KEY, MATCHES, entity, image, items
 
 EXISTS = Exists(("PK",))
-GUARDS = Guards(entity({"type": "x"})[0], "ledger")
+GUARDS = Guards(entity({"type": "x"})[0], Identity("test", (b"secret",)))
 BY, AT = "main|DOC#2|D", "0001.000000000000007"
 _runs = count(1)
 
@@ -33,7 +33,7 @@ _runs = count(1)
 
 
 def test_a_deletion_returns_the_item_that_it_removed(store: Store, p: str) -> None:
-    guarded = {GUARDS.mark: GUARDS.mark_of(KEY), "~r": GUARDS.stamp(KEY, AT)}
+    guarded = {GUARDS.mark: GUARDS.mark_of(KEY), "~r": GUARDS.stamp("r", KEY, AT)}
     held = {"text": s("m"), "number": n("1.50"), **guarded, "tags": {"SS": ["a", "b"]}}
     assert store.write(Update(key(p), set=held)) is None
     removed = store.write(Delete(key(p), AllOf((EXISTS, Equal(("text",), s("m"))))))
@@ -63,8 +63,8 @@ def test_a_deletion_that_is_refused_returns_the_item_with_the_error(store: Store
 
 # Guards
 
-DIGEST = GUARDS.digest(KEY)
-STAMPED = GUARDS.stamp(KEY, "9", by=BY)
+DIGEST = GUARDS.digest("r", KEY)
+STAMPED = GUARDS.stamp("r", KEY, "9", by=BY)
 SHAPES: dict[str, Value | None] = {
     "missing": None,
     "text": s("0001"),
@@ -84,17 +84,17 @@ SHAPES: dict[str, Value | None] = {
     "edited": {"M": {**STAMPED["M"], "at": s("0")}},
     "no checksum": {"M": {name: value for name, value in STAMPED["M"].items() if name != "s"}},
     "checksum as map": {"M": {**STAMPED["M"], "s": {"M": {}}}},
-    "older": GUARDS.stamp(KEY, "0001.000000000000006", by=BY, n=3),
-    "equal": GUARDS.stamp(KEY, AT, by=BY, n=3),
-    "newer": GUARDS.stamp(KEY, "0001.000000000000010", by=BY, n=3),
-    "older, of another source": GUARDS.stamp(KEY, "0", by="main|DOC#3|D"),
-    "least": GUARDS.stamp(KEY, "0", by=BY),
-    "newer, of another source": GUARDS.stamp(KEY, "9", by="main|DOC#3|D"),
+    "older": GUARDS.stamp("r", KEY, "0001.000000000000006", by=BY, n=3),
+    "equal": GUARDS.stamp("r", KEY, AT, by=BY, n=3),
+    "newer": GUARDS.stamp("r", KEY, "0001.000000000000010", by=BY, n=3),
+    "older, of another source": GUARDS.stamp("r", KEY, "0", by="main|DOC#3|D"),
+    "least": GUARDS.stamp("r", KEY, "0", by=BY),
+    "newer, of another source": GUARDS.stamp("r", KEY, "9", by="main|DOC#3|D"),
 }
 CONDITIONS: dict[str, Condition] = {
     "older": GUARDS.older("r", KEY, AT),
     "older or foreign": GUARDS.older_or_foreign("r", KEY, BY, AT),
-    "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp(KEY, "0", by=BY)}),
+    "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp("r", KEY, "0", by=BY)}),
     "missing as read": GUARDS.as_read("r", {}),
     "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older("r", KEY, AT),)),)))),
 }
@@ -140,7 +140,7 @@ def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: Val
     """The condition compares the value as it was read, whatever it is."""
     store.write(Update(key(p), set=holding(shape)))
     condition = AllOf((EXISTS, GUARDS.as_read("r", store.get(key(p)))))
-    store.write(Update(key(p), set={"~r": GUARDS.stamp(KEY, AT)}, condition=condition))
+    store.write(Update(key(p), set={"~r": GUARDS.stamp("r", KEY, AT)}, condition=condition))
     with pytest.raises(ConditionFailed):
         store.write(Update(key(p), set={"~r": s("again")}, condition=condition))
 

@@ -12,7 +12,7 @@ from histories import RULES, compiled, random_records
 
 from projections.engine import registry
 from projections.engine.copies import heals_of
-from projections.engine.guards import Guards, Healing
+from projections.engine.guards import Guards, Healing, Identity
 from projections.engine.plan import plan, target_healing
 from projections.engine.processor import Processor
 from projections.engine.records import decode
@@ -111,7 +111,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
     names = [name for name in schemas(program) if name != "ledger"]
     spy = Spy(schemas(program), streams=names, on_record=lambda _, r: tables._records.append(r))
     tables._memory = tables.store = spy
-    guards = Guards(program, Registry(program, spy).read_or_create().ledger)
+    guards = Guards(program, Registry(program, spy).read_or_create().identity)
     records = [_adopted(program, guards, r, {name: name for name in names}) for r in records]
     known = [decode(r, {name: name for name in names}, program.tables) for r in records]
     set_stage(program, tables, guards, known, plan(program, known, guards))
@@ -134,7 +134,9 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_explained_writes_are_those_of_the_processor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Request by request, on random histories with every kind of meddling, from their beginning and from the middle."""
-    monkeypatch.setattr(registry, "new_ledger_id", lambda: "1edcafe5")  # or the guards of two runs would differ
+    monkeypatch.setattr(
+        registry, "new_identity", lambda: Identity("test", (b"secret",))
+    )  # or the guards of two runs would differ
     program = compiled(path)
     actions = 0
     for seed in range(12):

@@ -108,7 +108,7 @@ def test_copy_whose_source_was_deleted_or_has_no_copy(social: Program, tables: M
     assert "its source was deleted" in rules_of(told)["postById"].problem
     snapshot = Registry(social, tables.store).read()
     assert snapshot is not None
-    guard = Guards(social, snapshot.ledger).stamp(META, "x", by="main|USER#ben|PROFILE")
+    guard = Guards(social, snapshot.identity).stamp("postById", META, "x", by="main|USER#ben|PROFILE")
     tables.store.write(Update(META, set={"~postById": guard}))
     assert "of another kind" in rules_of(item_explanation(social, tables.store, META))["postById"].problem
     tables.store.write(Update(META, remove=("~postById",)))

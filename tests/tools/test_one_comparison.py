@@ -86,7 +86,7 @@ def from_source(program: Program, store: MemoryStore, drift: Shown, key: ItemKey
     """Whether only its source tells that something is wrong: of a copy that is not there, or that has no valid guard."""
     kind, rule, *_ = drift
     snapshot = Registry(program, store).read()
-    guard = Guards(program, snapshot.ledger if snapshot else None).read(rule, key, store.get(key))
+    guard = Guards(program, snapshot.identity if snapshot else None).read(rule, key, store.get(key))
     return kind == "copy missing" or (kind == "occupied" and guard is None and rule in program.rules)
 
 

@@ -91,7 +91,7 @@ def rehearse(
     logical = logical_names(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
-    guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
+    guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
     records = [_adopted(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in records]
     known = in_order([one.record for one in decoded if one.record is not None])
@@ -124,7 +124,7 @@ def play(
     Raises ProjectionsError if the rules never settle.
     """
     names = names if names is not None else {name: name for name in program.tables}
-    guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
+    guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store)
     rejected: list[Rejected] = []

@@ -146,7 +146,7 @@ def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mappi
             for target, attributes in copies_of(rule, old).items():
                 if target not in shown:
                     schema = program.tables[target.table]
-                    stamp = guards.stamp(target, _before(item.first.version), by=encode_key(key))
+                    stamp = guards.stamp(rule.name, target, _before(item.first.version), by=encode_key(key))
                     _put(tables, target.table, {**attributes, **schema.wire(target), program.guard(rule.name): stamp})
 
 

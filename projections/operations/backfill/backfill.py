@@ -137,8 +137,11 @@ class Backfill:
         wait: float = 60.0,
         allow_delete: bool = False,
         restart: bool = False,
+        new_secret: bool = False,
     ) -> Run:
         """Activate the rules and start a run, or continue an equal one that has not ended and is less than 24 hours old.
+
+        With `new_secret`, the run begins again and signs all guards with a new secret of the ledger.
 
         Its first page may begin at `ready`. Raises UsageError and Misconfigured.
         """
@@ -150,6 +153,11 @@ class Backfill:
                 "of all rules. Run the backfill of all rules first"
             )
         snapshot = self.registry.activate()
+        if new_secret:
+            if names:
+                raise UsageError("--new-secret concerns the guards of all rules. Run it without --select")
+            restart = restart or len(snapshot.identity.secrets) == 1
+            snapshot = self.registry.rotate()
         wanted = (self.fingerprint, snapshot.active_since, names, allow_delete)
         going = known if known is not None and not known.done and not restart and not self._expired(known) else None
         if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
@@ -157,7 +165,7 @@ class Backfill:
         # In the first epoch no function had other rules. Later a function may still have them, also if the epoch was raised
         # by a backfill that died before it recorded its run.
         others = snapshot.active_since > 1 and any(one.state in (FILLING, RETIRING) for one in snapshot.rules.values())
-        ready = self.now().timestamp() + wait if others else 0.0
+        ready = self.now().timestamp() + wait if others or new_secret else 0.0
         run = self._run(
             self._named_next(), snapshot, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
@@ -297,6 +305,8 @@ class Backfill:
             self._pages.rebuilt(run, snapshot, self._deadline(), self._fenced(run, snapshot))
         if following == DONE:
             self.registry.forget(self._retired(run))
+            if not run.rules:
+                self.registry.drop_former_secret()
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)
 

@@ -340,7 +340,7 @@ class _Work:
         past = self._pages.past(self._run.retiring)
         if not past:
             return
-        guards = Guards(self._program, self._snapshot.ledger)
+        guards = Guards(self._program, self._snapshot.identity)
         withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
             work = partial(retire, past, {key: image}, self._program, self._store, guards, withhold)

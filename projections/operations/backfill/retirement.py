@@ -62,7 +62,9 @@ class Past:
         """Return whether an item may have traces of the rule. A cloned or edited guard does not count."""
         if self._idle or key.table != self._table:
             return False
-        if self._guarded and (self.guard not in image or guards.parse(image[self.guard], key) is None):
+        if self._guarded and (
+            self.guard not in image or guards.parse(guards.rule(self.guard), key, image[self.guard]) is None
+        ):
             return False
         # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
         # that change removes what the rule had set, if the guard is there.

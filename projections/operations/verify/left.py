@@ -33,7 +33,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
     kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
     for name in names:
         rule = program.rules.get(name.removeprefix(prefix))
-        guard = scope.guards.parse(image[name], key) if name != prefix else None
+        guard = scope.guards.parse(scope.guards.rule(name), key, image[name]) if name != prefix else None
         guarded = guarded or guard is not None
         if guard is None or rule is None or not rule.has_guard or not scope.writes(rule):
             continue

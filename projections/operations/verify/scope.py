@@ -32,7 +32,7 @@ class Scope:
         self.program = program
         self.snapshot = snapshot
         self.offline = snapshot is None
-        self.guards = Guards(program, snapshot.ledger if snapshot is not None else None)
+        self.guards = Guards(program, snapshot.identity if snapshot is not None else None)
         chosen = set(names)
         for name in sorted(chosen - program.rules.keys()):
             raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(program.rules)}')
@@ -98,7 +98,7 @@ class Scope:
     def empty(self, entity: str, key: ItemKey, image: Image) -> bool:
         """Return whether all guards on an item of an entity that rules create record 0 contributions."""
         names = self.guards_of_created.get(entity, ())
-        guards = [self.guards.parse(image[name], key) for name in names if name in image]
+        guards = [self.guards.parse(self.guards.rule(name), key, image[name]) for name in names if name in image]
         return bool(names) and all(one is None or one.n == 0 for one in guards)
 
     def sided(self, drift: Drift) -> Drift:

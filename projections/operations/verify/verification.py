@@ -195,7 +195,7 @@ class Verification:
         if self.scope.offline and not self.guarded:
             guards, schema = self.scope.guards, self.scope.program.tables[table]
             self.guarded = any(
-                guards.parse(value, schema.key(table, image)) is not None
+                guards.parse(guards.rule(name), schema.key(table, image), value) is not None
                 for image in images
                 for name, value in image.items()
                 if guards.is_guard(name)

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from projections.engine import ledger, registry
+from projections.engine.guards import Identity
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
 from projections.local.event_source import Batch
@@ -276,10 +277,10 @@ def _finish(mapping: EventSourceMapping, batch: Batch, answer: Any, error: Excep
 
 @contextmanager
 def _engine_of(actions: int) -> Iterator[None]:
-    """Let the ledger put at most so many actions into a transaction, and give new ledgers an id that is not random."""
-    usual, new_id = ledger.MOST_ACTIONS, registry.new_ledger_id
-    ledger.MOST_ACTIONS, registry.new_ledger_id = actions, lambda: "simulated"
+    """Let the ledger put at most so many actions into a transaction, and give new ledgers an identity that is not random."""
+    usual, new_identity = ledger.MOST_ACTIONS, registry.new_identity
+    ledger.MOST_ACTIONS, registry.new_identity = actions, lambda: Identity("test", (b"secret of the simulation",))
     try:
         yield
     finally:
-        ledger.MOST_ACTIONS, registry.new_ledger_id = usual, new_id
+        ledger.MOST_ACTIONS, registry.new_identity = usual, new_identity

@@ -1,0 +1,98 @@
+"""Rivals: other ledgers that maintain the same table, as when a stack is deployed twice.
+
+Each heals what the other writes. Without an end, both would write each item for ever. So a ledger heals `BUDGET` guards of a
+rival, or none if one batch shows more. Then the rival's guards stay, until no record has shown one in place of its own for
+`QUIET` seconds. Publishes of later changes are written all the same: their condition takes such a guard as absent.
+
+    pk   sk             what
+    R    rival|<id>     when a record last showed this rival, and how many heals are left
+
+Only a batch whose records show a rival reads this item. A backfill corrects everything, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from projections.engine.guards import as_read
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Store, Update, all_items
+from projections.errors import ConditionFailed
+
+__all__ = ["BUDGET", "QUIET", "Rival", "left_to", "rivals"]
+
+BUDGET = 60
+"""How many guards that one rival replaced are healed, until it is quiet."""
+
+QUIET = 3600.0
+"""Seconds without such a record after which heals begin again."""
+
+_NOTED = 60.0
+"""Seconds between two writes of the item while the rival's guards stay."""
+
+_KEPT = 7 * 86400
+_PREFIX = "rival|"
+_MOST_TRIES = 20
+
+
+class Rival(NamedTuple):
+    """Another ledger that replaced guards of this one: its id, since when, when it was last seen, and the heals left."""
+
+    ledger: str
+    since: float
+    seen: float
+    left: int
+
+    @classmethod
+    def read(cls, item: Image) -> Rival:
+        since, seen, left = (float(item[name]["N"]) for name in ("since", "seen", "left"))
+        return cls(item["sk"]["S"].removeprefix(_PREFIX), since, seen, int(left))
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether no record has shown it for so long that it seems to be gone."""
+        return now - self.seen > QUIET
+
+
+def rivals(store: Store) -> Iterator[Rival]:
+    """Yield the rivals of the last 7 days."""
+    return map(Rival.read, all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX)))
+
+
+def left_to(store: Store, shown: Mapping[tuple[str, bool], int], now: float) -> frozenset[str]:
+    """Note which ledgers replaced guards of this one (`Guards.rivals`). Return those whose guards are not healed now."""
+    ledgers = dict.fromkeys(ledger for ledger, _ in shown)
+    return frozenset(
+        one for one in ledgers if not _may_heal(store, one, shown.get((one, True), 0), shown.get((one, False), 0), now)
+    )
+
+
+def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float) -> bool:
+    key = ItemKey(LEDGER, "R", _PREFIX + ledger)
+    item = store.get(key)
+    for _ in range(_MOST_TRIES):
+        known = Rival.read(item) if item is not None else None
+        if known is None or known.is_quiet(now):
+            if not replaced:
+                return True  # imported, restored, or of a rival that is gone
+            known = Rival(ledger, now, 0.0, BUDGET)
+        if known.left == 0 and now - known.seen < _NOTED:
+            return False
+        heals = replaced + others <= known.left
+        left = known.left - replaced - others if heals else 0
+        values = {"since": known.since, "seen": max(known.seen, now), "left": left, "ttl": int(now + _KEPT)}
+        unchanged = AllOf(tuple(as_read(name, item[name] if item is not None else None) for name in ("seen", "left")))
+        update = Update(
+            key,
+            set={name: {"N": f"{value:.15g}"} for name, value in values.items()},
+            condition=unchanged,
+            purpose=Purpose("registry", (), ledger),
+        )
+        try:
+            store.write(update)
+        except ConditionFailed as failed:
+            item = failed.item
+            continue
+        return heals
+    return False

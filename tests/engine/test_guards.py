@@ -1,0 +1,313 @@
+"""Guards against somebody who may write any attribute of any item, and who knows every guard in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from projections.engine.guards import Guards, Identity, new_secret
+from projections.engine.registry import Registry
+from projections.engine.rivals import BUDGET, QUIET, rivals
+from projections.engine.store import Action, Image, ItemKey, Schema, Update, Value, Write
+from projections.errors import StoreError
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.runner import Runner
+from projections.stores.memory import MemoryStore
+from tests.engine.world import World
+
+HEAD = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: M}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Note: {key: {PK: "USER#{userId}", SK: "NOTE#{noteId}"}}
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  ById: {key: {PK: "NOTE#{noteId}", SK: COPY}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+projections:
+"""
+RULES = """
+  likes: {from: Like, aggregate: {into: Post, set: {likes: count}}}
+  stars: {from: Note, bind: {postId: "{on}"}, aggregate: {into: Post, set: {stars: count}}}
+  tags: {from: Note, bind: {tag: "{tag}"}, aggregate: {into: Tag, set: {uses: count}}}
+  byId: {from: Note, copy: {into: ById, attributes: all}}
+  author: {from: User, embed: {into: Note, match: {userId: "{userId}"}, attributes: {role: role}}}
+  voters: {from: User, embed: {into: Like, match: {voters: "{userId}"}, as: names, attributes: [role]}}
+"""
+POST, NOTE = ItemKey("main", "POST#1", "M"), ItemKey("main", "USER#1", "NOTE#n")
+COPY, TAG, LIKE = (
+    ItemKey("main", "NOTE#n", "COPY"),
+    ItemKey("main", "TAG#t", "STATS"),
+    ItemKey("main", "USER#1", "LIKE#1"),
+)
+
+
+def deployed() -> World:
+    w = World(RULES, HEAD)
+    w.put("POST#1", "M", title="x")
+    w.put("USER#1", "PROFILE", role="reader")
+    w.put("USER#2", "PROFILE", role="writer")
+    w.put("USER#1", "NOTE#n", on="1", tag="t", text="hello")
+    for user in (1, 2, 3):
+        w.put(f"USER#{user}", "LIKE#1", voters=["1", "2"])
+    w.settle()
+    return w
+
+
+def image(w: World, key: ItemKey) -> Image:
+    return w.store.get(key) or {}
+
+
+def items(w: World) -> dict[ItemKey, Image]:
+    """All items, without guards."""
+    prefix = w.program.guard_prefix
+    return {
+        w.store.schema("main").key("main", item): {n: v for n, v in item.items() if not n.startswith(prefix)}
+        for item in w.store.items("main")
+    }
+
+
+def overwrite(w: World, key: ItemKey, **attributes: Value) -> None:
+    w.store.write(Update(key, set=attributes))
+
+
+MILLION: Value = {"N": "1000000"}
+OWNED = [
+    (POST, "~likes", "likes"),
+    (NOTE, "~author", "role"),
+    (COPY, "~byId", "text"),
+    (TAG, "~tags", "uses"),
+    (LIKE, "~voters", "names"),
+]
+Attack = Callable[[World], None]
+
+
+def with_the_id_of_the_ledger(w: World) -> None:
+    """Sign with any secret but that of the ledger."""
+    for secret in (b"", b"guess", new_secret()):
+        guards = Guards(w.program, Identity(w.registry().read_or_create().ledger, (secret,)))
+        overwrite(w, POST, likes=MILLION, **{"~likes": guards.stamp("likes", POST, "~", n=1_000_000)})
+    guards = Guards(w.program, Identity(w.registry().read_or_create().ledger, (b"guess",)))
+    by = "main|USER#1|PROFILE"
+    overwrite(w, NOTE, role={"S": "ADMIN"}, **{"~author": guards.stamp("author", NOTE, "~", by=by)})
+    overwrite(w, COPY, text={"S": "forged"}, **{"~byId": guards.stamp("byId", COPY, "~", by="main|USER#1|NOTE#n")})
+
+
+def with_the_guard_of_another_rule(w: World) -> None:
+    """A guard of the same item, with the number and the version of another rule."""
+    overwrite(w, POST, stars=MILLION, **{"~stars": image(w, POST)["~likes"]})
+
+
+def with_the_guard_of_another_item(w: World) -> None:
+    overwrite(w, NOTE, role={"S": "ADMIN"}, **{"~author": image(w, COPY)["~byId"]})
+
+
+@pytest.mark.parametrize("field", ["d", "at", "by", "n", "s"])
+def test_an_edited_field_makes_a_guard_invalid(field: str) -> None:
+    w = deployed()
+    before = items(w)
+    for key, name, attribute in OWNED:
+        guard = image(w, key)[name]["M"]
+        other: Value = {"N": "999"} if field == "n" else {"S": "main|USER#2|PROFILE" if field == "by" else "~" * 8}
+        overwrite(w, key, **{attribute: MILLION, name: {"M": {**guard, field: other}}})
+    w.settle()
+    assert items(w) == before
+
+
+@pytest.mark.parametrize(
+    "attack", [with_the_id_of_the_ledger, with_the_guard_of_another_rule, with_the_guard_of_another_item]
+)
+def test_a_forged_guard_is_healed(attack: Attack) -> None:
+    w = deployed()
+    before = items(w)
+    attack(w)
+    w.settle()
+    assert items(w) == before
+
+
+def test_a_guard_that_is_repeated_is_healed() -> None:
+    """Each guard that the ledger ever wrote, with other values, on the item itself; also after the item lost its guard."""
+    w = World(RULES, HEAD)
+    w.put("POST#1", "M", title="x")
+    seen: list[Value] = []
+    for user in range(5):
+        w.put(f"USER#{user}", "LIKE#1")
+        w.settle()
+        seen.append(image(w, POST)["~likes"])
+    before = items(w)
+    for guard in seen:
+        for first in (False, True):
+            if first:
+                w.store.write(Update(POST, remove=("~likes",)))
+            overwrite(w, POST, likes=MILLION, **{"~likes": guard})
+            w.settle()
+            assert items(w) == before
+            for one in (guard, seen[-1]):  # two writes in one batch
+                overwrite(w, POST, likes=MILLION, **{"~likes": one})
+            w.settle()
+            assert items(w) == before
+
+
+def test_a_mark_that_is_repeated_is_removed_and_no_attribute_of_the_application_is_lost() -> None:
+    w = World(RULES, HEAD)
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.settle()
+    marks = {key: image(w, key)["~"] for key in (COPY, TAG)}
+    w.remove("USER#1", "NOTE#n")
+    w.settle()
+    assert not image(w, COPY)
+    w.put("NOTE#n", "COPY", secret="of the application")
+    w.put("TAG#t", "STATS", secret="of the application")
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.settle()
+    for key in (COPY, TAG):
+        overwrite(w, key, **{"~": marks[key]})
+    w.settle()
+    assert "~" not in image(w, COPY)
+    w.remove("USER#1", "NOTE#n")
+    w.settle()
+    for key in (COPY, TAG):
+        assert image(w, key)["secret"] == {"S": "of the application"}
+
+
+# The secret
+
+
+def test_the_secret_is_not_printed() -> None:
+    w = deployed()
+    snapshot = w.registry().read_or_create()
+    (secret,) = snapshot.identity.secrets
+    assert len(secret) == 32
+    for text in (repr(snapshot), str(snapshot.identity), f"{snapshot}"):
+        assert repr(secret)[2:10] not in text
+
+
+def test_a_new_secret_signs_all_guards_again_and_the_former_one_is_accepted_until_then() -> None:
+    w = deployed()
+    before, first = items(w), Registry(w.program, w.store).read_or_create()
+    backfill = Backfill(
+        w.program, w.store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC), sleep=lambda s: None
+    )
+    run = backfill.begin(new_secret=True, wait=0.0)
+    both = Registry(w.program, w.store).read_or_create()
+    assert (both.ledger, both.identity.secrets[1:]) == (first.ledger, first.identity.secrets)
+    overwrite(w, TAG, uses=MILLION)
+    w.settle()
+    assert items(w) == before
+    assert image(w, TAG)["~"] == Guards(w.program, both.identity).mark_of(TAG)
+    Runner(backfill).work(run)
+    w.settle()
+    after = Registry(w.program, w.store).read_or_create()
+    assert after.identity.secrets == both.identity.secrets[:1]
+    assert items(w) == before
+    guards = Guards(w.program, after.identity)
+    held = [
+        (name, w.store.schema("main").key("main", item), value)
+        for item in w.store.items("main")
+        for name, value in item.items()
+        if guards.is_guard(name)
+    ]
+    assert len(held) > 8
+    for name, key, value in held:
+        valid = value == guards.mark_of(key) if name == "~" else guards.parse(guards.rule(name), key, value)
+        assert valid, (name, key)
+
+
+# Other ledgers
+
+
+def test_imported_items_are_no_rival() -> None:
+    """Items with guards of another ledger get the values and guards of this one."""
+    other, w = deployed(), World(RULES, HEAD)
+    for item in other.store.items("main"):
+        w.store.put("main", {**item, "likes": MILLION} if "likes" in item else item)
+    w.settle()
+    assert items(w) == items(other)
+    assert list(rivals(w.store)) == []
+    assert w.guards().read("likes", POST, image(w, POST))
+
+
+class Beside:
+    """The application's table of one store, with a ledger of its own."""
+
+    def __init__(self, first: MemoryStore, own: MemoryStore) -> None:
+        self._first, self._own = first, own
+
+    def _of(self, table: str) -> MemoryStore:
+        return self._own if table == "ledger" else self._first
+
+    def schema(self, table: str) -> Schema:
+        return self._of(table).schema(table)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        return self._of(key.table).get(key, attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        return {key: found for key in keys if (found := self.get(key)) is not None}
+
+    def write(self, write: Write) -> Image | None:
+        return self._of(write.key.table).write(write)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        return [self._of(write.key.table).write_each([write])[0] for write in writes]
+
+    def transact(self, writes: Sequence[Action]) -> None:
+        self._own.transact(writes)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda table, *given, **named: getattr(self._of(table), name)(table, *given, **named)
+
+
+class Two:
+    """Two stacks with the same rules on one table. The second was deployed when the items were there already."""
+
+    def __init__(self, posts: int) -> None:
+        self.now = 1_700_000_000.0
+        self.first = World(RULES, HEAD, clock=lambda: self.now)
+        for post in range(posts):
+            self.first.put(f"POST#{post}", "M")
+            self.first.put("USER#1", f"LIKE#{post}")
+        self.first.settle()
+        self.second = World(RULES, HEAD, clock=lambda: self.now)
+        self.second.store = Beside(self.first.store, self.second.store)  # type: ignore[assignment]
+        self.second.processor = self.second.worker()
+        self.second.position = self.first.position
+
+    def rounds(self, most: int = 400) -> int:
+        """Deliver what is new to both, in turn, until nothing is. Return how many records there were."""
+        start = len(self.first.store.stream("main", 0))
+        for _ in range(most):
+            for stack in (self.first, self.second):
+                outcome = stack.deliver()
+                assert outcome.failed is None, outcome.failed_reason
+            if not self.first.records() and not self.first.store.stream("main", self.second.position):
+                return len(self.first.store.stream("main", 0)) - start
+        raise AssertionError("they do not come to rest")
+
+
+@pytest.mark.parametrize("posts", [1, 10, 200])
+def test_two_ledgers_on_one_table_come_to_rest(posts: int) -> None:
+    """The second does not know the likes of before, so that it would publish 1 where the first publishes 2."""
+    both = Two(posts)
+    for post in range(posts):
+        both.first.put("USER#2", f"LIKE#{post}")
+    assert both.rounds() <= posts * 3 + 2 * BUDGET
+    # each write of the application leads to one publish of each; no heals
+    for post in range(posts):
+        both.first.put("USER#3", f"LIKE#{post}")
+    assert both.rounds() <= posts * 3
+    for stack, other in ((both.first, both.second), (both.second, both.first)):
+        (rival,) = rivals(stack.store)
+        assert rival.ledger == other.registry().read_or_create().ledger
+    # the other is gone
+    both.now += QUIET + 1
+    for post in range(min(posts, BUDGET)):
+        both.first.put("USER#4", f"LIKE#{post}")
+    both.first.settle()
+    for post in range(min(posts, BUDGET)):
+        item = both.first.item(f"POST#{post}", "M")
+        assert item is not None
+        assert item["likes"] == 4
