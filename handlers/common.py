@@ -29,6 +29,7 @@ def tell(
     failed: Mapping[str, str],
     internal: Iterable[str] = (),
     freshness: Mapping[str, Iterable[float]] = MappingProxyType({}),
+    healing: Mapping[str, tuple[int, str]] = MappingProxyType({}),
 ) -> None:
     """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Internal errors have their traces.
 
@@ -46,6 +47,8 @@ def tell(
         logger.warning("rejected: %s", one.reason, extra={**where, "triggeredBy": one.triggered_by[:MOST_TRIGGERS]})
         if one.trace:
             logger.error("internal error at an item, which is not the cause", extra={**where, "trace": one.trace})
+    for what, (times, key) in healing.items():
+        logger.warning("healed: %s", what, extra={"times": times, "key": key})
     for trace in internal:
         logger.error("internal error in a batch, which was then applied record by record", extra={"trace": trace})
     for reason, requests in throttled.items():

@@ -9,7 +9,7 @@ from projections.engine.processor import Outcome
 
 def observe(outcome: Outcome) -> None:
     failed = {} if outcome.failed is None else {outcome.failed: outcome.failed_reason or ""}
-    tell(outcome.counts, outcome.rejected, failed, outcome.internal, outcome.freshness)
+    tell(outcome.counts, outcome.rejected, failed, outcome.internal, outcome.freshness, outcome.healing)
 
 
 # At import, for which Lambda lends a whole core.

@@ -16,7 +16,7 @@ from botocore.utils import get_environ_proxies
 
 from projections.errors import Misconfigured, Transient
 
-__all__ = ["event_source_mappings", "packaged_file", "pages_of_mappings"]
+__all__ = ["event_source_mappings", "other_functions", "packaged_file", "pages_of_mappings"]
 
 _ROOT = "/var/task"
 """The directory into which Lambda unpacks the package."""
@@ -79,6 +79,15 @@ def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
     return list(found.values())
+
+
+def other_functions(aws_lambda: Any, function: str, streams: Iterable[str]) -> list[str]:
+    """Return the other functions that mappings feed from these streams. Raises Transient if Lambda does not answer."""
+    try:
+        found = {_name(one["FunctionArn"]) for arn in streams for one in _pages(aws_lambda, {"EventSourceArn": arn})}
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
+    return sorted(found - {_name(function)})
 
 
 def pages_of_mappings(aws_lambda: Any, function: str) -> Iterator[Sequence[Mapping[str, Any]]]:

@@ -25,6 +25,7 @@ from projections.language.entity import Entity, Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.values import same
 
 __all__ = ["Plan", "PushReason", "freed_targets", "offered", "plan", "push_reason", "release_of", "target_healing"]
 
@@ -88,6 +89,8 @@ class Plan:
     """By entity: when the oldest and the newest change of its items was made, as far as records show it."""
     rivals: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """How many guards of other ledgers the records show: `Guards.rivals`."""
+    healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of the heals, by rule, reason and attributes: how many there are, and the encoded key of one target."""
     unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
 
@@ -165,11 +168,15 @@ def plan(
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
     list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
+    why: list[tuple[Record, Rule, Healing]] = []
     for record, old, new in recognised:
         if program.copy_rule_into:
-            copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
-        for target in _heals(program, guards, record, old, new):
+            found = heals_of(program, guards, record.key, old, new, record.sequence)
+            copy_heals.extend(found)
+            why += [(record, heal.rule, heal.why) for heal in found if heal.why is not None]
+        for target, reason in _heals(program, guards, record, old, new):
             heals.setdefault(target, record.sequence)
+            why.append((record, program.recorded[target[0]], reason))
         if old is not None and (new is None or new.entity is not old.entity):
             release = release_of(program, guards, record, old, new)
             if release is not None:
@@ -189,6 +196,7 @@ def plan(
         ignored,
         times,
         dict(guards.rivals),
+        _reasons(why),
         unmarked,
     )
 
@@ -382,10 +390,33 @@ def freed_targets(program: Program, record: Record, old: Item | None, new: Item 
     ]
 
 
-def _heals(program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None) -> list[Target]:
-    """Return the groups to be published again because of the record of a target, whatever version its guard has."""
+def _reasons(why: Sequence[tuple[Record, Rule, Healing]]) -> dict[str, tuple[int, str]]:
+    """Count the heals whose records show that another process wrote what a rule owns, by rule, reason and attributes.
+
+    The record shows no more of that process: a stream record does not name who wrote.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    for record, rule, reason in why:
+        if reason not in _BY_OTHERS:
+            continue
+        old, new = record.old or {}, record.new or {}
+        names = [name for name in sorted(rule.owned(old, new)) if not same(old.get(name), new.get(name))]
+        text = f"{rule.name}, {reason}" + (f": {', '.join(names)}" if names else "")
+        found[text] = (found[text][0] + 1 if text in found else 1, encode_key(record.key))
+    return found
+
+
+_BY_OTHERS: frozenset[Healing] = frozenset(
+    ("guard invalid", "another ledger", "guard removed", "guard not advanced", "values changed", "put back")
+)
+
+
+def _heals(
+    program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None
+) -> list[tuple[Target, Healing]]:
+    """Return the groups to be published again because of the record of a target, whatever version its guard has; and why."""
     target: str | None = None
-    found: list[Target] = []
+    found: list[tuple[Target, Healing]] = []
     into = program.ledger_rules_into
     entity: Entity | None = None
     for item in (old, new):
@@ -395,9 +426,10 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
         for rule in into.get(entity.name, ()):
             before = old.image if old is not None and old.entity is entity else None
             after = new.image if new is not None and new.entity is entity else None
-            if target_healing(guards, rule, record.key, before, after) is not None:
+            reason = target_healing(guards, rule, record.key, before, after)
+            if reason is not None:
                 target = target or encode_key(record.key)
-                found.append((rule.name, target))
+                found.append(((rule.name, target), reason))
     return found
 
 

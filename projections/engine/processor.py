@@ -192,6 +192,7 @@ class _Batch:
                 made = plan(self._setup.program, records, admitted.guards, snapshot.settles, deadline, snapshot.mixed)
         self.report.rejected.extend(made.rejected)
         self.report.saw(made.times)
+        self.report.healing.update(made.healing)
         return made
 
     def _steps(self, admitted: Admitted, made: Plan) -> Iterator[Callable[[], object]]:

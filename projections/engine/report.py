@@ -41,6 +41,8 @@ class Outcome:
     counts: Mapping[str, int]
     internal: tuple[str, ...] = ()
     freshness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of heals, by rule, reason and attributes: how many there were, and the encoded key of one target."""
 
 
 class Report:
@@ -53,6 +55,7 @@ class Report:
         self._internal: list[str] = []
         self.times: dict[str, tuple[float, float]] = {}
         """By entity: when the oldest and the newest change of its items was made."""
+        self.healing: dict[str, tuple[int, str]] = {}
 
     def give_up(self, records: Sequence[Any], reason: str) -> None:
         """Report all records, as Lambda passed them, as failed and none as rejected: they are delivered again."""
@@ -139,6 +142,7 @@ class Report:
             counts=self.counters.counts,
             internal=traces,
             freshness=freshness or {},
+            healing=self.healing,
         )
 
     def _first_failure(self) -> str | None:

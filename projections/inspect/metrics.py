@@ -50,8 +50,8 @@ METRICS: dict[str, Metric] = {
     "released": Metric("items that left their entity and lost the values that rules had set on them"),
     "healed": Metric(
         "targets corrected after another process wrote them",
-        "does not return to 0: another process writes attributes that a rule owns ([find "
-        "it](runbooks/cost.md#find-the-rule))",
+        "does not return to 0: another process writes attributes that a rule owns. See "
+        "[HealedAlarm](operations.md#healedalarm)",
     ),
     "rival": Metric(
         "guards that another ledger replaced by its own",

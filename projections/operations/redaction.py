@@ -175,7 +175,9 @@ class Redaction:
     def outcome(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a batch as it may be logged."""
         reason = self.text(outcome.failed_reason) if outcome.failed_reason is not None else None
-        return replace(outcome, failed_reason=reason, rejected=tuple(map(self.rejected, outcome.rejected)))
+        healing = {self.text(what): (times, self.key(key)) for what, (times, key) in outcome.healing.items()}
+        rejected = tuple(map(self.rejected, outcome.rejected))
+        return replace(outcome, failed_reason=reason, rejected=rejected, healing=healing)
 
     def work(self, work: Work) -> Work:
         """Return the outcome of tasks as it may be logged."""

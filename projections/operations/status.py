@@ -28,6 +28,7 @@ from projections.engine.registry import (
     Registry,
     RegistrySnapshot,
 )
+from projections.engine.rivals import QUIET, Rival, rivals
 from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -49,6 +50,7 @@ __all__ = [
     "lag",
     "ledger",
     "noted",
+    "others",
     "queue",
     "rebuilds",
     "rules",
@@ -56,6 +58,9 @@ __all__ = [
     "stream",
     "throttling",
 ]
+
+RIVAL = "other ledger"
+"""The subject of findings about rivals."""
 
 FINE, LOOK, ACT, UNKNOWN = "ok", "warn", "action", "unknown"
 """Levels: nothing to do; look at it, or wait and look again; act, because something fails until you do; not known."""
@@ -110,6 +115,7 @@ def ledger(
         *rules(program, snapshot, found, deployed=deployed, stack=stack),
         backfill(run, noted(store, run) if run is not None else None, snapshot, now, stack=stack),
         *rebuilds(list(notes(store)), now, stack=stack),
+        *others(snapshot.ledger if snapshot is not None else "", list(rivals(store)), now, stack=stack),
         audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
     ]
     return LedgerStatus(snapshot.epoch if snapshot is not None else None, found, tuple(findings))
@@ -330,6 +336,21 @@ def rebuilds(found: Sequence[Note], now: datetime, *, stack: str | None = None) 
         f"Wait if a repair or a backfill runs. Otherwise run {command('verify --repair', stack)}.",
         oldest,
     )
+
+
+def others(ours: str, found: Sequence[Rival], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
+    """Yield a finding for each other ledger that replaced guards of ours within the last 7 days."""
+    for one in found:
+        seen, gone = max(0.0, now.timestamp() - one.seen), one.is_quiet(now.timestamp())
+        does = f"guards stay until it was not seen for {_duration(QUIET)}" if one.left == 0 else "guards are replaced"
+        verb = "replaced" if gone else "replaces"
+        says = f"ledger {one.ledger} {verb} guards of this ledger ({ours}), last {_duration(seen)} ago"
+        correct = f"run {_command('backfill --restart', stack)}"
+        if gone:
+            yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct what it wrote.", seen)
+        else:
+            todo = f"Two stacks maintain one table. Delete one of them, or give it a table of its own, then {correct} here."
+            yield Finding(RIVAL, ACT, f"{says}; its {does}", todo, seen)
 
 
 def _left(counts: Mapping[str, int]) -> str:

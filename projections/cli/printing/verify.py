@@ -143,6 +143,13 @@ def _row(drift: Drift, several: bool, offline: bool) -> list[tuple[str, str]]:
 
 def difference(drift: Drift) -> str:
     """Return a drift in one line: the value of each side, the expected value if it is known, and which sides are wrong."""
+    if not drift.ledger:
+        return _difference(drift)
+    other = f"maintained by another ledger, {drift.ledger}"
+    return other if drift.kind == "guard" else f"{_difference(drift)} ({other})"
+
+
+def _difference(drift: Drift) -> str:
     if drift.kind == "rebuilding":
         return "nothing is published until the rebuild is complete: run --repair"
     if drift.kind == "error":

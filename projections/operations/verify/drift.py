@@ -46,7 +46,7 @@ KINDS = {
     "embed": "a child has other values than its parent",
     "link": "the ledger has no link from a parent to a child that references several, so changes of the parent miss it",
     "value": "an item does not have the value of its group in the ledger",
-    "guard": "a guard is missing, names another source, or has a future version, which blocks updates",
+    "guard": "a guard is missing or of another ledger, names another source, or has a future version, which blocks updates",
     "target missing": "an item that a rule creates does not exist, although it has contributions",
     "target extra": "an item that a rule creates exists, although it has no contributions",
     "occupied": "an item of another kind is under the key of an item that a rule creates",
@@ -118,6 +118,8 @@ class Drift:
     """Whether the rule is in shadow mode: the value is the application's."""
     sides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     wrong: tuple[str, ...] | None = None
+    ledger: str = ""
+    """The id of the other ledger whose guard the item has, if it has one."""
     raw: Any = field(default=None, hash=False)
     """In the ledger's slots: for an entry its actual and expected contributions, for a published value the group's amounts.
     """

@@ -78,6 +78,7 @@ class ChildExaminer:
             drifts += [
                 replace(common, kind="link", source=parent) for parent in lists.unlinked(rule, child.key, references)
             ]
+        drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         return Finding(
             state_text(child.image.get(name), [drift.text() for drift in drifts], ""),
             tuple(drifts),
@@ -112,6 +113,7 @@ class ChildExaminer:
                 drifts.append(replace(common, actual=at, expected=fence.version))
             elif not own and not drifts and name in wanted:
                 drifts.append(replace(common, actual=guard.by if guard is not None else None, expected=by))
+        drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         if late:
             return Finding(state, tuple(drifts), image_digest(child.image), at, fence.version, f"{rule.name}|{by}")
         return Finding(state, tuple(drifts), image_digest(child.image))

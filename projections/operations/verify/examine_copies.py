@@ -77,4 +77,5 @@ class CopyExaminer:
             by = guard.by if guard is not None else None
             if not drifts and not shadow and by != source:
                 drifts = [replace(common, kind="guard", attribute=name, actual=by, expected=source)]
+        drifts = self._scope.attributed(rule, key, item, drifts)
         return Finding(state_text(held, showing.item(item or {}, names), made), tuple(drifts), image_digest(item))

@@ -56,7 +56,7 @@ def differences(
     found = wrong_values(replace(common, kind="value", raw=raw), item, values)
     if not shadow:
         found += _guard(rule, scope.program.guard(rule.name), common, guard, group, members, bool(found))
-    return found
+    return scope.attributed(rule, key, item, found)
 
 
 def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from projections.engine.guards import Guards
 from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
@@ -100,6 +101,11 @@ class Scope:
         names = self.guards_of_created.get(entity, ())
         guards = [self.guards.parse(self.guards.rule(name), key, image[name]) for name in names if name in image]
         return bool(names) and all(one is None or one.n == 0 for one in guards)
+
+    def attributed(self, rule: Rule, key: ItemKey, item: Image | None, drifts: Iterable[Drift]) -> list[Drift]:
+        """Return the drifts of a rule on an item with the other ledger that maintains it, if there is one."""
+        other = self.guards.other_ledger(rule.name, key, item)
+        return [replace(drift, ledger=other) for drift in drifts]
 
     def sided(self, drift: Drift) -> Drift:
         """Return a drift of these rules with its sides."""
