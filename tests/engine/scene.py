@@ -95,9 +95,8 @@ class Scene(World):
         guards = self.guards()
         return self.oracle.compare(
             {"main": self.store.items("main")},
-            genuine=lambda key, held: (
-                held == guards.mark_of(key)
-                or any(guards.parse(rule, key, held) is not None for rule in self.program.rules)
+            genuine=lambda key, name, held: (
+                held == guards.mark_of(key) or guards.parse(guards.rule(name), key, held) is not None
             ),
         )
 

@@ -34,7 +34,7 @@ tables, add the item's table."""
 Known: TypeAlias = tuple[Entity, Mapping[str, Value]]
 """An item's entity and key variables."""
 
-Genuine: TypeAlias = Callable[[ItemKey, Value], bool]
+Genuine: TypeAlias = Callable[[ItemKey, str, Value], bool]
 """Whether a guard was written for the item with this key, and not copied from another one by the application."""
 
 _State: TypeAlias = dict[ItemKey, Image]
@@ -92,12 +92,14 @@ class Oracle:
             self.owners[entity.name].update(dict.fromkeys(entity.constants, one.name))
         return found
 
-    def expected(self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True) -> Expected:
+    def expected(
+        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
+    ) -> Expected:
         """Return the expected content of the tables, from their content."""
         return _Run(self, self.read(items), self._guards(items, genuine), settled).expected()
 
     def compare(
-        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True
+        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
     ) -> list[differences.Difference]:
         """Return the differences between the content of the tables and the expected content."""
         return self.differences(items, self.expected(items, settled, genuine))
@@ -116,7 +118,7 @@ class Oracle:
                         continue
                     if "S" in value if name == self._prefix else isinstance(value.get("M"), Mapping):
                         key = self.tables[table].key_of(image)
-                        if genuine(key, value):
+                        if genuine(key, name, value):
                             found.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
         return found
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest
 from projections.testing.simulation import external_writes, kind_changes, ordinary_writes
+from projections.testing.simulation.adversary import Adversary
 from projections.testing.simulation.item_writer import ItemWriter
 
 __all__ = ["OPERATIONS", "Application"]
@@ -46,7 +47,10 @@ OPERATIONS = {operation.__name__: weight for operation, weight in _WEIGHTS.items
 class Application:
     """Random writes to the tables of a program. `without` are names of operations."""
 
-    def __init__(self, writer: ItemWriter, without: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, writer: ItemWriter, without: frozenset[str] = frozenset(), adversary: Adversary | None = None
+    ) -> None:
+        self._adversary = adversary
         rng = writer.rng
         self._random = rng.random
         self.writer = writer
@@ -66,6 +70,10 @@ class Application:
             with suppress(InvalidRequest):
                 writer.store.put(key.table, writer.new(kind, key, variables))
             return "put"
+        if self._adversary is not None:
+            with suppress(InvalidRequest):
+                if attack := self._adversary.write():
+                    return attack
         for _ in range(8):
             operation = self._operations[int(self._random() * len(self._operations))]
             try:

@@ -52,7 +52,7 @@ class Ended:
     """Rejections of jobs."""
     programs: Sequence[Program]
     """All rules that were deployed."""
-    genuine: Callable[[ItemKey, Value], bool]
+    genuine: Callable[[ItemKey, str, Value], bool]
     """Whether the engine wrote a guard on the item where it is."""
     unsettled: Collection[str] = ()
     """Items that expired while provisional rules were deployed: their entries may keep their contributions."""
@@ -239,7 +239,12 @@ class Checks:
             child = self._oracle.recognise(key, image) if key not in ended.touched else None
             for rule in rules if child is not None else ():
                 guard = image.get(self._program.guard(rule.name))
-                if child is None or child[0] is not rule.into or guard is None or not ended.genuine(key, guard):
+                if (
+                    child is None
+                    or child[0] is not rule.into
+                    or guard is None
+                    or not ended.genuine(key, self._program.guard(rule.name), guard)
+                ):
                     continue
                 parent = decode_key(by_of(guard))
                 there = self._oracle.recognise(parent, ended.items[parent]) if parent in ended.items else None

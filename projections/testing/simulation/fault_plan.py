@@ -112,6 +112,8 @@ class FaultPlan:
     """Probability that the application writes to an item right before the engine does."""
     actions: int
     """Most actions of a transaction, beyond which the ledger divides a change."""
+    adversary: float = 0.0
+    """Probability, at each write of the application, that the adversary makes one instead. It is never drawn."""
 
     @property
     def new_rules(self) -> RuleState:

@@ -131,7 +131,7 @@ class Harm:
         self._programs = programs = ownership.programs
         self._prefix = programs[0].guard_prefix
         self._shadows: dict[ItemKey, _Shadow] = {}
-        self._genuine: dict[ItemKey, list[Value]] = {}
+        self._genuine: dict[tuple[ItemKey, str], list[Value]] = {}
         """The guards and marks that the engine wrote on each item."""
         self._deleted: dict[ItemKey, tuple[Any, dict[str, Value], dict[str, Value]]] = {}
         """By deleted item: who deleted it, what may be put back of it, and what has to be, until that process has done so.
@@ -151,16 +151,16 @@ class Harm:
 
     # Guards
 
-    def genuine(self, key: ItemKey, guard: Value) -> bool:
+    def genuine(self, key: ItemKey, name: str, guard: Value) -> bool:
         """Return whether the engine wrote such a guard or mark on this item, rather than the application."""
-        return guard in self._genuine.get(key, ())
+        return guard in self._genuine.get((key, name), ())
 
     def _guards(self, key: ItemKey, image: Image) -> set[str]:
-        return {name for name in image if name.startswith(self._prefix) and self.genuine(key, image[name])}
+        return {name for name in image if name.startswith(self._prefix) and self.genuine(key, name, image[name])}
 
     def _marked(self, key: ItemKey, image: Image) -> bool:
         """Whether the item is marked as created by a rule."""
-        return self._prefix in image and self.genuine(key, image[self._prefix])
+        return self._prefix in image and self.genuine(key, self._prefix, image[self._prefix])
 
     # The application's writes
 
@@ -224,7 +224,7 @@ class Harm:
                 if before is None or before.get(name) != value:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
-                self._genuine.setdefault(key, []).append(value)
+                self._genuine.setdefault((key, name), []).append(value)
         if after is not None:
             self._note_source(key, after)  # what rules set on a source is copied too
         if before is None:
@@ -374,7 +374,7 @@ class Harm:
                 name
                 for name, value in image.items()
                 if (
-                    name not in guards and self.genuine(key, value)
+                    name not in guards and self.genuine(key, name, value)
                     if name.startswith(self._prefix)
                     else key not in self._stripped
                     and name not in shadow.wrote

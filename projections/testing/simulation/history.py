@@ -18,6 +18,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
 from projections.local.event_source import Batch
 from projections.local.event_source import Mapping as EventSourceMapping
+from projections.testing.simulation.adversary import Adversary
 from projections.testing.simulation.application import Application
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
@@ -85,7 +86,8 @@ class History:
             versions.application, versions.rules, versions.pools, database.store, rng, database.items, database.made
         )
         without = setup.without | plan.without | (frozenset() if self._expires() else {"expire"})
-        self._application = Application(writer, without)
+        adversary = Adversary(writer, seed, plan.adversary) if plan.adversary else None
+        self._application = Application(writer, without, adversary)
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)
         self._operators = Operators(

@@ -53,7 +53,7 @@ def problems(
     program: Program,
     items: Mapping[ItemKey, Image],
     ledger: Sequence[Image],
-    genuine: Callable[[ItemKey, Value], bool] = lambda key, guard: True,
+    genuine: Callable[[ItemKey, str, Value], bool] = lambda key, name, guard: True,
     unsettled: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield a description of everything that is wrong."""
@@ -209,7 +209,7 @@ def _guards(
     program: Program,
     items: Mapping[ItemKey, Image],
     groups: Mapping[Target, _Group],
-    genuine: Callable[[ItemKey, Value], bool],
+    genuine: Callable[[ItemKey, str, Value], bool],
 ) -> Iterator[str]:
     """Yield guards that are ahead of their group, which would prevent later publishes.
 
@@ -221,7 +221,7 @@ def _guards(
             continue
         for rule in program.ledger_rules_into.get(item.entity.name, ()):
             guard = image.get(program.guard(rule.name))
-            at = at_of(guard) if guard is not None and genuine(key, guard) else ""
+            at = at_of(guard) if guard is not None and genuine(key, program.guard(rule.name), guard) else ""
             group = groups.get((rule.name, encode_key(key)), _NONE)
             version = group_at(group.open, group.versions.get(group.open, 0))
             if at > version:
