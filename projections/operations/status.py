@@ -345,7 +345,7 @@ def others(ours: str, found: Sequence[Rival], now: datetime, *, stack: str | Non
         does = f"guards stay until it was not seen for {_duration(QUIET)}" if one.left == 0 else "guards are replaced"
         verb = "replaced" if gone else "replaces"
         says = f"ledger {one.ledger} {verb} guards of this ledger ({ours}), last {_duration(seen)} ago"
-        correct = f"run {_command('backfill --restart', stack)}"
+        correct = f"run {command('backfill --restart', stack)}"
         if gone:
             yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct what it wrote.", seen)
         else:
