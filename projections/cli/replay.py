@@ -46,6 +46,11 @@ __all__ = ["command"]
 @click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @batch_size_option
+@click.option(
+    "--settle",
+    is_flag=True,
+    help="Write the items of each batch, and let the functions finish, before those of the next; with `once`, this decides.",
+)
 def command(
     events: tuple[str, ...],
     rules: str | None,
@@ -57,6 +62,7 @@ def command(
     brief: bool,
     endpoint_url: str | None,
     batch_size: int,
+    settle: bool,
 ) -> int:
     """Run recorded stream events through the real handler, and print the derived items.
 
@@ -67,7 +73,9 @@ def command(
 
     First, puts the newest version of each recorded item of the application into temporary tables, in memory
     or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
-    nothing changes.
+    nothing changes. So a rule with `once` reads the newest values. With --settle, it reads those at the time: the items of
+    each batch are written as they are recorded, and the functions finish before the next batch (--batch-size 1: before the
+    next record).
 
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
@@ -89,6 +97,8 @@ def command(
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 
+    if settle and endpoint_url is not None:
+        raise UsageError("--settle replays on tables in memory; omit --endpoint-url")
     whole = load(find_rules(rules))
     note_missing(whole.program, selected_rules(whole.program, select))
     loaded = whole.only(select)
@@ -101,7 +111,7 @@ def command(
             tables = MemoryTables(schemas(program), records)
         else:
             tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
-        result = replay(program, records, tables, batch_size=batch_size)
+        result = replay(program, records, tables, batch_size=batch_size, settle=settle)
         answers = [
             Asked(query, parameters, ask(tables.store, loaded, query.name, parameters).page().items)
             for query, parameters in asked

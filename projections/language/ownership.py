@@ -105,7 +105,15 @@ def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
         way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
         first = next(name for name in rules.projections if name in names)
         others = tuple(("projections", name) for name in names)
-        yield Mistake(("projections", first), f"circular dependency: {way}", at_key=True, others=others)
+        advice = _repeated(rules.projections[first].index, start[1]) if len(steps) == 1 else ""
+        yield Mistake(("projections", first), f"circular dependency: {way}{advice}", at_key=True, others=others)
+
+
+def _repeated(index: object, attribute: str) -> str:
+    """Return the way out for an index rule that sets an attribute to its own value; empty for others."""
+    if not isinstance(index, dict) or index.get(attribute) != f"{{{attribute}}}":
+        return ""
+    return f". Omit `{attribute}` from the rule: items have it already, so it is a key of the index without a rule"
 
 
 def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:

@@ -34,6 +34,7 @@ STEP = {
     "remove": "with `update`: a list of attributes that are removed",
     "add": "with `update`: attributes with numbers or sets that are added",
     "table": "the table, if the rules have several",
+    "settle": "this word alone, without a value: the functions run before the next step",
 }
 """The names in a step, with their meaning."""
 
@@ -47,6 +48,11 @@ def step_mistakes(step: object, path: Location, program: Program | None = None) 
     """Yield the mistakes in the form of a step. Messages show keys as those of a program."""
     if not isinstance(step, Mapping):
         yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, such as `put: {{…}}`")
+        return
+    if "settle" in step:
+        yield Mistake(
+            (*path, "settle"), "is a step without a value, and only of case files: write `- settle`", at_key=True
+        )
         return
     if unknown := [name for name in step if name not in STEP]:
         for name in unknown:

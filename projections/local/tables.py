@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from projections.engine.store import Image, Schema, Store, Update, all_items
+from projections.engine.store import Image, ItemKey, Schema, Store, Update, all_items
 from projections.errors import InvalidRequest, StoreError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source.stream import Record, sequence_number, source_arn
@@ -88,6 +88,18 @@ class MemoryTables:
         except InvalidRequest:
             return False
         return True
+
+    def overwrite(self, key: ItemKey, own: Image, program: Program) -> None:
+        """Write the application's attributes of an item, and keep those that rules wrote."""
+        kept = self._memory.get(key) or {}
+        recognised = program.recognise(key, own)
+        derived = program.derived_attributes(recognised.entity.name) if recognised is not None else frozenset()
+        kept = {n: value for n, value in kept.items() if n in derived or n.startswith(program.guard_prefix)}
+        self._memory.put(key.table, {**kept, **own})
+
+    def remove(self, key: ItemKey, *, by_ttl: bool) -> None:
+        """Delete an item as the application does, or as DynamoDB's TTL does."""
+        self._memory.remove(key, by_ttl)
 
     def drain(self, seeds: int) -> None:
         pass  # seeds have no stream records

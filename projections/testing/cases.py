@@ -12,6 +12,7 @@
             remove: [draft]
             add: {views: 1}
           - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
+          - settle                                                # the functions run before the next step
           - expire: {PK: USER#eve, SK: "LIKE#POST#p1"}            # deleted by TTL
         then: [{PK: "POST#p1", SK: METADATA, title: New, views: 1, likeCount: 0}]
         partial: true            # compare only the attributes in `then`; may be left out
@@ -60,8 +61,8 @@ FILE = {
 
 CASE = {
     "about": "a sentence, the test's name",
-    "given": "items that the application puts first",
-    "when": "steps, one after the other",
+    "given": "items that the application puts first; then the functions run",
+    "when": "steps, one after the other; the functions run after the last one, and at each `settle`",
     "then": "the items with derived values; all others should be as the application wrote them. `any` accepts all items",
     "partial": "`true`: only the attributes in `then` are compared, and no other items",
     "rules": "a list of rules: the attributes in `then` and those that these rules write are compared, on all items",
@@ -242,7 +243,8 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
         yield Mistake((*path, "when"), f"expected a list of steps: {', '.join(STEPS)}")
         return
     for number, step in enumerate(steps or ()):
-        yield from step_mistakes(step, (*path, "when", number))
+        if step != "settle":
+            yield from step_mistakes(step, (*path, "when", number))
 
 
 def _names(data: Mapping[str, Any], path: Location, known: Collection[str]) -> Iterator[Mistake]:

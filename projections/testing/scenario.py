@@ -142,12 +142,15 @@ class Scenario:
                 self._application.put(record.new if own is None else own, record.key.table)
         return self
 
-    def do(self, step: Mapping[str, Any]) -> Scenario:
-        """Do a step as case files have it, such as `{"put": {…}}`.
+    def do(self, step: Mapping[str, Any] | Literal["settle"]) -> Scenario:
+        """Do a step as case files have it, such as `{"put": {…}}` or `"settle"`.
 
         >>> projections.do({"put": {"PK": "POST#p1", "SK": "METADATA"}}).item(["POST#p1", "METADATA"])["likeCount"]
         0
         """
+        if step == "settle":
+            self.settle()
+            return self
         if mistakes := list(step_mistakes(step, (), self.program)):
             raise UsageError(*(": ".join(["do", *map(str, one.path), one.message]) for one in mistakes))
         self._application.step(step)

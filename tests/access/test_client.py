@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ClientError
 from emulators import ROOT
 from generated import module_of, table_of
@@ -24,11 +26,17 @@ from hypothesis import strategies as st
 from projections.api import load, loads
 from projections.cli.main import main
 from projections.deploy.checksum import with_checksum
-from projections.errors import BadInput
+from projections.errors import BadInput, RulesError
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.fragments import helpers
 from projections.inspect.client.naming import docstring, inside, literal, pascal, snake
+from projections.language.measures import FUNCTIONS, PICKED
+from projections.language.patterns import Alternative, Either, Pattern, Test
+from projections.language.pipes import PIPES
+from projections.language.templates import Template
+from projections.language.values import lookup
 from projections.local.items import wire_item
+from projections.testing import Scenario
 
 HERE = Path(__file__).parent / "client"
 EVIL = '\x1b]0;o\x07\r\n\u2028\u202e"""\'\\{x}{}%s#!\\N{DASH}'
@@ -112,8 +120,28 @@ writes:
       - {put: Order, if: {unchanged: version}}
 """
 
+MEASURES = {
+    name: f"{name}(x, at)" if name in PICKED else "count" if name == "count" else f"{name}(number(x))"
+    for name in FUNCTIONS
+}
+"""Each measure, by an attribute of its name."""
+
+EVERY_MEASURE = {
+    "table": {"key": ["PK", "SK"]},
+    "entities": {
+        "Part": {"key": {"PK": "P#{p}", "SK": "PART#{part}"}},
+        "Stats": {"key": {"PK": "P#{p}", "SK": "STATS"}},
+    },
+    "projections": {"stats": {"from": "Part", "aggregate": {"into": "Stats", "set": MEASURES}}},
+    "queries": {
+        "stats": {"get": "Stats", "by": ["p"], "attributes": [*MEASURES]},
+        **{f"with_{name}": {"find": "Stats", "by": ["p"], "where": {name: [{"exists": True}]}} for name in MEASURES},
+    },
+}
+
 RULE_FILES = {
     "social": SOCIAL,
+    "measures": loads(json.dumps(EVERY_MEASURE)),
     "hostile": loads(json.dumps(HOSTILE)),
     "unchanged": loads(UNCHANGED),
     **{f"shipped_{path.stem}": load(path) for path in sorted((ROOT / "projections/rules").glob("*.yaml"))},
@@ -299,6 +327,93 @@ def test_a_missing_attribute_makes_no_index_key(module: ModuleType, attributes: 
 def test_a_number_in_an_index_key_has_no_exponent(module: ModuleType) -> None:
     item = module.comment_item("p", "2026", "c", {"userId": Decimal("1.50E+3")})
     assert item["GSI1PK"] == "AUTHOR#1500"
+
+
+# --- pipes, patterns and measures: the cases of the language run in generated modules ---
+
+CASES = ROOT / "tests/language/cases"
+READ = TypeDeserializer().deserialize
+
+
+def cases_of(name: str, field: str) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Return the cases of a file whose rules are valid: each with its item, and an entity with it in a field."""
+    found = []
+    for group in json.loads((CASES / f"{name}.json").read_text()):
+        item = {one: value for one, value in group["given"].items() if one not in ("PK", "SK", "T", "zz")}
+        for case in group["cases"]:
+            if name == "templates" and isinstance(case["template"], str):
+                entity = {"index_key": {"T": case["template"]}}
+            elif name == "patterns":
+                entity = {"match": case["pattern"]}
+            else:
+                continue
+            number = len(found)
+            entity |= {"key": {"PK": f"E{number}#{{zz}}", "SK": "A"}}
+            try:
+                loads(json.dumps(rules_with({f"E{number}": entity})))
+            except RulesError:
+                continue
+            found.append((case, item, entity))
+    return found
+
+
+def rules_with(entities: dict[str, Any]) -> dict[str, Any]:
+    table = {"key": ["PK", "SK"], "indexes": {"T": ["T"]}}
+    queries = {f"get_{name}": {"get": name, "by": ["zz"]} for name in entities}
+    return {"table": table, "entities": entities, "projections": {}, "queries": queries}
+
+
+def module_with(cases: Sequence[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]) -> ModuleType:
+    entities = {f"E{number}": entity for number, (_, _, entity) in enumerate(cases)}
+    return module_of(client_of(loads(json.dumps(rules_with(entities))), "cases.yaml").text)
+
+
+def as_boto3(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item without binary values, which boto3 has in a type of its own."""
+    return {name: READ(value) for name, value in item.items() if not {"B", "BS"} & value.keys()}
+
+
+def test_every_pipe_gives_in_a_generated_module_what_it_gives_in_the_engine() -> None:
+    cases = cases_of("templates", "template")
+    module, ran = module_with(cases), set()
+    for number, (case, item, _) in enumerate(cases):
+        template = Template.parse(case["template"])
+        expected = None
+        with contextlib.suppress(BadInput):
+            expected = template.render(lambda name, item=item: lookup(item, name))
+        if expected == "" or (expected is None and "result" not in case):
+            continue  # DynamoDB has no empty keys, and a value that a pipe cannot take may be refused or left out
+        built = getattr(module, f"e{number}_item")("1", as_boto3(item))
+        assert built.get("T") == expected, case
+        ran |= {pipe.name for field in template.fields for pipe in field.pipes}
+    assert ran == set(PIPES)
+
+
+def test_every_pattern_matches_in_a_generated_module_what_it_matches_in_the_engine() -> None:
+    cases = cases_of("patterns", "pattern")
+    module, ran = module_with(cases), set()
+    for number, (case, item, _) in enumerate(cases):
+        pattern = Pattern.parse(case["pattern"])
+        whole = {"PK": {"S": f"E{number}#1"}, "SK": {"S": "A"}, **item}
+        expected = pattern.matches(lambda name, whole=whole: lookup(whole, name))
+        found = getattr(module, f"is_e{number}")(as_boto3(whole))
+        assert found == expected, case
+        tests = [one for one in pattern.conditions if isinstance(one, Test)]
+        ran |= {type(alternative) for one in tests for alternative in one.alternatives}
+        ran |= {Either for one in pattern.conditions if isinstance(one, Either)}
+    assert ran == {*get_args(Alternative), Either}
+
+
+def test_every_measure_is_read_by_a_generated_module() -> None:
+    rules = RULE_FILES["measures"]
+    module = module_of(client_of(rules, "measures.yaml").text)
+    parts = [{"PK": "P#1", "SK": f"PART#{n}", "x": n, "at": str(n)} for n in (1, 2)]
+    stats = Scenario(rules).given({"PK": "P#1", "SK": "STATS"}, *parts).item(["P#1", "STATS"])
+    assert stats is not None
+    assert stats.keys() >= MEASURES.keys()
+    assert module.is_stats(stats)
+    assert module.Stats.__annotations__.keys() >= MEASURES.keys()
+    assert all(callable(getattr(module, f"with_{name}")) for name in MEASURES)
 
 
 # --- writes ---

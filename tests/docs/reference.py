@@ -276,6 +276,9 @@ cases:
 With several tables, `given`, `then` and `gone` are mappings from tables to lists. Sets are `{ SS: [a, b] }` and `{ NS:
 [1, 2] }`, binary is `{ $binary: base64 }`. Numbers keep all their digits, dates are text.
 
+The functions run after `given`, and after the last step: they receive the records of all steps together, as in one
+batch. Where the order of writes and functions matters, as for rules with `once`, write the step `settle` between.
+
 `pytest --projections-update` rewrites what the cases that fail expect, so that they pass: `then`, `gone`, `quarantined`,
 `gives` of `asks` and `scores` of `ranks`. It keeps comments and layout. It refuses what several cases share by an anchor
 (`&`). In a case with `partial` or `rules`, and in `gives`, it refuses to remove what is most often misspelt: an attribute

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,6 +16,13 @@ from typing import Any
 import pytest
 
 from projections.errors import RulesError, UsageError
+from projections.language.keys import ItemKey
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.language.values import plain_item
+from projections.local.events import read
+from projections.local.replay import replay
+from projections.local.tables import MemoryTables, schemas
 from projections.testing.cases import read_cases
 from projections.testing.rules_under_test import rules_of
 from projections.testing.scenario import Scenario
@@ -177,6 +185,49 @@ cases:
     result.stdout.fnmatch_lines(["*social_cases.projections.yaml:15: nobody can like twice"])
     assert "- likeCount: 2\n  + likeCount: 1    rule likes: count of Like" in told(result)
     assert "Traceback" not in told(result)
+
+
+ONCE = """
+table: {key: [PK, SK]}
+entities:
+  Shop: {key: {PK: "SHOP#{shop}", SK: INFO}}
+  Sale: {key: {PK: "SHOP#{shop}", SK: "SALE#{sale}"}}
+projections:
+  rate: {from: Shop, embed: {into: Sale, match: {shop: "{shop}"}, attributes: {rate: rate}}}
+  paid: {from: Sale, compute: {set: {paid: rate}, once: true}}
+"""
+STEPS = """
+- put: {PK: SHOP#1, SK: INFO, rate: 400}
+- put: {PK: SHOP#1, SK: "SALE#1"}
+- settle
+- update: {PK: SHOP#1, SK: INFO, rate: 500}
+"""
+
+
+def test_functions_run_after_the_last_step_and_where_a_case_settles(run: Run, pytester: pytest.Pytester) -> None:
+    (pytester.path / "rules.yaml").write_text(ONCE)
+    together = STEPS.replace("- settle\n", "")
+    text = "cases:\n" + "".join(
+        f"- about: {about}\n  partial: true\n"
+        f'  then: [{{PK: SHOP#1, SK: "SALE#1", rate: 500, paid: {paid}}}]\n'
+        f"  when:{textwrap.indent(steps, '    ')}"
+        for about, steps, paid in (("settled", STEPS, 400), ("together", together, 500))
+    )
+    run(suite_cases=text).assert_outcomes(passed=2)
+
+
+def test_replay_writes_batch_by_batch_if_asked(tmp_path: Path) -> None:
+    program = Program.from_document(loads(ONCE).canonical())
+    (tmp_path / "steps.yaml").write_text(STEPS.replace("- settle\n", ""))
+    records = [one.record for one in read([str(tmp_path / "steps.yaml")], program)]
+
+    def paid(size: int, settle: bool) -> object:
+        tables = MemoryTables(schemas(program), records)
+        result = replay(program, records, tables, batch_size=size, settle=settle)
+        assert result.failures == result.quarantined == []
+        return plain_item(result.after[ItemKey("main", "SHOP#1", "SALE#1")])["paid"]
+
+    assert [paid(1, settle=True), paid(3, settle=True), paid(1, settle=False)] == [400, 500, 500]
 
 
 def test_mistakes_in_case_files_are_told_with_their_places(run: Run) -> None:

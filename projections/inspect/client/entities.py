@@ -177,11 +177,13 @@ def _index_key(scope: Scope, entity: str, attribute: str, text: str) -> list[str
         if isinstance(part, str):
             parts.append((True, part))
             continue
-        value = scope.parameter(entity, part.name) if part.name in own else _attribute(part.name, needed)
-        if kinds[attribute] == "N" and not part.pipes:
-            parts.append((False, value.source))
-        else:
-            parts.append((False, piped(value, part.pipes).text))
+        conditions: list[str] = []
+        value = scope.parameter(entity, part.name) if part.name in own else _attribute(part.name, conditions)
+        text = value.source if kinds[attribute] == "N" and not part.pipes else piped(value, part.pipes).text
+        if conditions and (otherwise := part.absent) is not None:
+            text, conditions = f"({text} if {conditions[0]} else {literal(otherwise)})", []
+        parts.append((False, text))
+        needed += (one for one in conditions if one not in needed)
     setting = f"item[{literal(attribute)}] = "
     if not needed:
         return statement(setting, joined(parts))
@@ -196,6 +198,5 @@ def _attribute(name: str, needed: list[str]) -> Variable:
     else:
         condition = f"attributes.get({literal(name)}) is not None"
         source = f"attributes[{literal(name)}]"
-    if condition not in needed:
-        needed.append(condition)
+    needed.append(condition)
     return Variable(source, "Scalar")

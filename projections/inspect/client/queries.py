@@ -224,15 +224,16 @@ class QueryFunction:
         if query.attributes is None:
             return "", []
         paths = dict(zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True))
-        if all(shown == path for shown, path in paths.items()):
-            selected, chosen = "_only", ", ".join(map(literal, paths))
-        else:
+        chosen: list[Expression] = [*map(literal, paths)]
+        selected = "_only"
+        if any(shown != path for shown, path in paths.items()):
             selected = "_selected"
-            chosen = "{" + ", ".join(f"{literal(shown)}: {literal(path)}" for shown, path in paths.items()) + "}"
+            chosen = [Call("{", [f"{literal(shown)}: {literal(path)}" for shown, path in paths.items()], "}")]
+        whole = Call(f"{selected}(", ["item", *chosen])
         lines = ["    def show(item: Item) -> Item:"]
         needed = {entity: [*self._variables(entity, paths.values())] for entity in query.entities}
         if not any(needed.values()):
-            return "show", [*lines, *statement("return ", f"{selected}(item, {chosen})", 8)]
+            return "show", [*lines, *statement("return ", whole, 8)]
         for entity, entries in needed.items():
             indent = 8
             if len(needed) > 1:
@@ -240,8 +241,8 @@ class QueryFunction:
                 indent = 12
             lines.append(f"{' ' * indent}variables = _variables(item, {self._scope.keys[entity]}) or {{}}")
             values = Call("{", [*entries, "**item"], "}")
-            lines += statement("return ", Call(f"{selected}(", [values, *chosen.split(", ")]), indent)
-        return "show", lines if len(needed) == 1 else [*lines, f"        return {selected}(item, {chosen})"]
+            lines += statement("return ", Call(f"{selected}(", [values, *chosen]), indent)
+        return "show", lines if len(needed) == 1 else [*lines, *statement("return ", whole, 8)]
 
     def _variables(self, entity: str, paths: Iterable[str]) -> list[str]:
         """Return the entries of a dictionary with the key variables among these paths."""

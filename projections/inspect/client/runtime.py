@@ -246,7 +246,13 @@ def _since_1970(microseconds: int | Decimal) -> datetime:
 
 def _date(value: Scalar | datetime, form: str, zone: tzinfo = UTC) -> str:
     """Return a time in a format of strftime."""
-    return _time(value).astimezone(zone).strftime(form)
+    return _written(_time(value).astimezone(zone), form)
+
+
+def _written(time: datetime, form: str) -> str:
+    """Return a time in a format of strftime, whose years before 1000 have no zeros."""
+    years = {"%Y": f"{time.year:04}", "%G": f"{time.isocalendar().year:04}"}
+    return time.strftime(re.sub("%.", lambda code: years.get(code[0], code[0]), form))
 
 
 def _read(value: Scalar, form: str) -> datetime:
@@ -256,7 +262,7 @@ def _read(value: Scalar, form: str) -> datetime:
         if "%G" in form and code not in form:
             form, text = f"{form} {code}", f"{text} {first}"
     time = datetime.strptime(text, form).replace(tzinfo=UTC)
-    if time.strftime(form) != text:
+    if _written(time, form) != text:
         raise ValueError(f"not written as {form}: {text}")
     return time
 
