@@ -352,6 +352,14 @@ def test_circular_dependencies_are_rejected_with_their_path(rules: str, expected
     )
 
 
+def test_a_rule_that_repeats_an_index_key_of_the_application_is_told_to_omit_it() -> None:
+    (problem,) = problems("  self: {from: Meta, index: {GSI1PK: '{GSI1PK}'}}\n")
+    assert problem.endswith(
+        "Meta.GSI1PK → Meta.GSI1PK (rule self). Omit `GSI1PK` from the rule: items have it already, so it is a key of the "
+        "index without a rule"
+    )
+
+
 def test_a_long_way_is_no_cycle() -> None:
     assert (
         problems(

@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.api import load as load_rules
+from projections.aws.wiring import StreamHandler
 from projections.cli.main import main
+from projections.engine.processor import Processor
+from projections.engine.rejections import Rejected
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.local.json_text import documents
+from projections.local.tables import schemas
 from projections.operations.redrive.messages import Reader
 from projections.printable import printable
+from projections.stores.memory import MemoryStore
+from projections.testing import Scenario
 from projections.testing.cases import read_cases
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -216,19 +223,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("events")
 
 
-@pytest.mark.deep
-@settings(max_examples=250, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    name=st.sampled_from(["like", "social", "tags", "bad-record", "timeseries"]),
-    command=st.sampled_from(["replay", "explain", "cost", "replay --json", "explain --json", "cost --json"]),
-)
-@example(seed=0, name="like", command="replay")
-def test_commands_succeed_or_report_the_place_of_invalid_events(
-    folder: Path, seed: int, name: str, command: str
-) -> None:
+FORMS: dict[str, Callable[[list[Any]], Any]] = {
+    "event": lambda records: {"Records": records},
+    "list": lambda records: records,
+    "S3 destination": lambda records: {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": records})},
+    "scan": lambda records: {"Items": [_image(one) for one in records]},
+    "batch-get-item": lambda records: {"Responses": {"app": [_image(one) for one in records]}},
+    "batch-write-item": lambda records: {"app": [{"PutRequest": {"Item": _image(one)}} for one in records]},
+    "transact-write-items": lambda records: [{"Put": {"TableName": "app", "Item": _image(one)}} for one in records],
+    "incremental export": lambda records: [
+        {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, **one["dynamodb"]} for one in records
+    ],
+    "steps": lambda records: [{"put": _image(one)} for one in records],
+}
+"""Files of each form, with the content of an event."""
+
+
+def _image(entry: Any) -> Any:
+    return entry["dynamodb"].get("NewImage") or entry["dynamodb"].get("OldImage")
+
+
+COMMANDS = ["replay", "explain", "cost", "events", "replay --json", "replay --settle", "explain --json", "cost --json"]
+
+
+def read_hostile_file(folder: Path, seed: int) -> None:
+    """Read an event file in any form, with a few mistakes, with a command, the fixture or the handler."""
     rng = random.Random(seed)
-    document = json.loads(next(EVENTS.rglob(f"{name}.json")).read_text())
+    name = rng.choice(["like", "social", "tags", "bad-record", "timeseries"])
+    records = json.loads(next(EVENTS.rglob(f"{name}.json")).read_text())["Records"]
+    document = FORMS[rng.choice([*FORMS, "event", "event"])](rng.sample(records, min(len(records), 8)))
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         document = mutated(document, rng)
     text = written(document).encode()
@@ -237,8 +260,35 @@ def test_commands_succeed_or_report_the_place_of_invalid_events(
     path = folder / f"{name}.json"
     path.write_bytes(text)
     rules = {"like": "social", "bad-record": "social"}.get(name, name)
-    word, *options = command.split()
-    acceptable((word, str(path), "--rules", rules, *options), str(path))
+    word, *options = rng.choice([*COMMANDS, "play", "handler"]).split()
+    if word == "play":
+        scenario = Scenario(load_rules(RULES / f"{rules}.yaml"))
+        tried(lambda: scenario.play(path).items())
+    elif word == "handler":
+        handle(load_rules(RULES / f"{rules}.yaml").program, document)
+    else:
+        acceptable((word, str(path), "--rules", rules, *options), str(path))
+
+
+def handle(program: Program, event: Any) -> None:
+    """The handler reports batch item failures, or an error of wrong use, and never an internal error."""
+    store, rejected = MemoryStore(schemas(program)), list[Rejected]()
+    processor = Processor(program, store, tables={"app": "main"}, quarantine=rejected.extend, sleep=lambda _: None)
+    answer = StreamHandler(processor, quarantine=rejected.extend).handle(event, lambda: 60.0)
+    assert answer["batchItemFailures"] == [] or rejected == []
+    assert [one for one in rejected if one.fault == "internal"] == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_readers_succeed_or_report_the_place_of_invalid_events(folder: Path, seed: int) -> None:
+    read_hostile_file(folder, seed)
+
+
+@pytest.mark.deep
+@settings(max_examples=1000, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_readers_succeed_or_report_the_place_of_many_invalid_events(folder: Path, seed: int) -> None:
+    read_hostile_file(folder, seed)
 
 
 @settings(max_examples=400, deadline=None)

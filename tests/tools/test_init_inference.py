@@ -149,6 +149,15 @@ def test_prefixes_without_a_common_separator_and_one_id_in_both_keys() -> None:
     }
 
 
+@pytest.mark.parametrize("prefix", ["PROFILE#", "#METADATA#"])
+def test_the_id_of_the_partition_key_is_recognised_after_another_prefix(prefix: str) -> None:
+    items = [item(PK=f"USER#u{n}", SK=f"{prefix}u{n}", orders=n % 4 + 1) for n in range(8)]
+    items += [item(PK=f"USER#u{n}", SK=f"ORDER#{n}x{m}", total=m) for n in range(8) for m in range(n % 4 + 1)]
+    found = proven(infer(INDEXED, Sample(items, True)))
+    assert ("USER#{userId}", f"{prefix}{{userId}}") in keys(found).values()
+    assert [one.body["aggregate"]["set"] for one in found.rules] == [{"orders": "count"}]
+
+
 def test_names_of_attributes_before_their_values_in_keys() -> None:
     found = proposal("electro")
     assert keys(found) == {

@@ -101,6 +101,10 @@ def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict
     identifiers = _identifiers(shape)
     for position in shape.variables:
         texts = [row.parts[position] for row in shape.rows]
+        same = next((other for other in found if _twins(shape, other, position)), None)
+        if same is not None and len(set(texts)) >= _LEAST:  # as in USER#42 · PROFILE#42
+            found[position] = found[same]
+            continue
         for name in _variable_names(shape, position, entity, table, snake, position in identifiers):
             usable = PATH.fullmatch(name) and "." not in name and _consistent(shape.rows, name, texts)
             twin = next((other for other, known in found.items() if known == name), None)
