@@ -234,7 +234,7 @@ def _values(item: Item) -> Resolve:
     def resolve(name: str) -> Value | None:
         value = lookup(item.image, name)
         if value is None and name in item.variables:
-            return {"N" if name in item.entity.numeric else "S": item.variables[name]}
+            return item.entity.variable(name, item.variables[name])
         return value
 
     return resolve

@@ -77,8 +77,9 @@ class Compiled:
         patterns = tuple(KeyPattern.parse(document["key"][attribute], separator) for attribute in schema.key_attributes)
         pattern = Pattern.parse(document["match"]) if document["match"] else None
         constants = pattern.constants if pattern else {}
-        types = (schema.partition, schema.sort)
-        numeric = {n for p, kind in zip(patterns, types, strict=False) if kind and kind[1] == "N" for n in p.names}
+        types = [kind for _, kind in filter(None, (schema.partition, schema.sort))]
+        numeric = {n for p, kind in zip(patterns, types, strict=True) if kind == "N" for n in p.names}
+        binary = {n for p, kind in zip(patterns, types, strict=True) if kind == "B" for n in p.names}
         return Entity(
             name=name,
             table=document["table"],
@@ -88,6 +89,7 @@ class Compiled:
             pattern=pattern,
             constants={name: wire(value) for name, value in constants.items() if "." not in name},
             numeric=frozenset(numeric),
+            binary=frozenset(binary),
             derived=document["derived"],
             copied=copied,
             expires=document["expires"],

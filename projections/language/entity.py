@@ -50,6 +50,8 @@ class Entity:
     """Attributes with one scalar in `match`. Rules write them to items that they create, so that these are recognised."""
     numeric: frozenset[str]
     """Variables that are the value of a key attribute of type N."""
+    binary: frozenset[str]
+    """Variables that are the value of a key attribute of type B. They have no text: templates refuse them."""
     derived: bool
     """Declared `derived: true`: only rules write its items."""
     copied: bool
@@ -81,6 +83,12 @@ class Entity:
         of_key = {*self.schema.key_attributes, *(name for pattern in self.patterns for name in pattern.names)}
         return not of_key.isdisjoint(self.match_names)
 
+    def variable(self, name: str, text: str) -> Value:
+        """Return the value of a variable of the key, by its text."""
+        if name in self.numeric:
+            return {"N": text}
+        return {"B": text} if name in self.binary else {"S": text}
+
     def at(self, key: ItemKey) -> bool:
         """Return whether items of the entity can have this key, without regard to `match`."""
         return (
@@ -93,6 +101,7 @@ class Entity:
         """Return the key with these variables; None if a variable is missing. Raises BadInput if it is not a valid key."""
         texts = []
         for position, pattern in enumerate(self.patterns):
+            attribute, of = self.schema.sort if position and self.schema.sort else self.schema.partition
             text = pattern.literal
             if text is None:
                 variables = {}
@@ -101,12 +110,12 @@ class Entity:
                     if value is None:
                         return None
                     kind, content = next(iter(value.items()))
-                    if kind not in ("S", "N"):
-                        raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
-                    variables[name] = content if kind == "S" else key_text(kind, content)
+                    if kind not in ("S", "N") if of != "B" else kind != "B":
+                        needs = "a string or a number" if of != "B" else "binary"
+                        raise BadInput(f'"{name}" is of type {kind}; the key attribute {attribute} needs {needs}')
+                    variables[name] = key_text(kind, content) if kind == "N" else content
                 text = pattern.render(variables)
-            attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
-            texts.append(check_target_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
+            texts.append(check_target_key(attribute, of, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
         return ItemKey(self.table, *texts)
 
 
@@ -137,9 +146,10 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
             return lookup(image, name)
         value = image.get(name)
         if value is None:
-            return {"N": text} if name in item.entity.numeric else {"S": text}
+            return item.entity.variable(name, text)
         kind, content = next(iter(value.items()))
-        if kind not in ("S", "N") or (content != text and (kind != "N" or key_text("N", content) != text)):
+        same = content == text or (kind == "N" and key_text("N", content) == text)
+        if not same or (kind not in ("S", "N") if name not in item.entity.binary else kind != "B"):
             raise BadInput(
                 f'{name} is "{text}" in the key, and the attribute "{name}" has another value; '
                 f"make them equal or rename one of them"

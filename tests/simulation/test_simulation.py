@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from random import Random
+from textwrap import dedent
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, assume, given, settings
 from mutants import GUARDED, MUTANTS, Base, Mutant, rules_file
 
 from projections.cli.simulate import command
 from projections.engine.store import Update, Write
-from projections.language.loader import load
+from projections.errors import RulesError
+from projections.language.loader import load, loads
+from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.campaign import Campaign, Report
+from projections.testing.simulation.changes import change
+from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.setup import Setup
+from tests.engine.strategies import rule_files, whole
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
@@ -47,6 +56,80 @@ def test_histories_end_as_the_source_items_say(rules: str, first: int, histories
         failure = report.failures[0]
         trace = Setup(document).play(failure.seed, trace=True).trace
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
+BLOCKS = re.findall(r"```yaml[^\n]*\n(.*?)```", GUIDE, re.DOTALL)
+ODD = {
+    "a target without variables": """
+        table: { key: [PK, SK] }
+        entities:
+          View: { key: { PK: "PAGE#{page}", SK: "VIEW#{viewId}" } }
+          Site: { key: { PK: SITE, SK: STATS }, derived: true }
+        projections: { views: { from: View, aggregate: { into: Site, shards: 10, set: { views: count } } } }
+    """,
+    "binary keys": """
+        table: { key: { PK: B, SK: S } }
+        entities:
+          Blob: { key: { PK: "{blob}", SK: "P#{part}" } }
+          Total: { key: { PK: "{blob}", SK: T }, derived: true }
+        projections: { parts: { from: Blob, aggregate: { into: Total, set: { parts: count, last: max(part) } } } }
+    """,
+    "another separator": """
+        table: { key: [PK, SK], separator: "|" }
+        entities:
+          Line: { key: { PK: "O|{order}", SK: "L|{line}" } }
+          Order: { key: { PK: "O|{order}", SK: O } }
+        projections: { lines: { from: Line, top: { into: Order, as: lines, by: at, limit: 2, attributes: [sku] } } }
+    """,
+    "a map and its parts": """
+        table: { key: [PK, SK] }
+        entities:
+          User: { key: { PK: "U#{user}", SK: U } }
+          Card: { key: { PK: "C#{user}", SK: C } }
+        projections: { card: { from: User, copy: { into: Card, attributes: { all: address, city: address.city } } } }
+    """,
+}
+
+
+def simulated(document: Mapping[str, Any], histories: int) -> None:
+    """Draw many changes of the rules, and play histories: these have writes, and end as they should."""
+    pools = Pools(Program.from_document(document))
+    for seed in range(30):
+        for entities in (False, True):
+            change(document, pools, Random(seed), entities=entities)
+    report = Campaign(document).run(0, histories)
+    assert [failure.problems for failure in report.failures] == []
+    assert report.writes
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_rules_with_odd_keys_can_be_simulated(name: str) -> None:
+    simulated(loads(dedent(ODD[name])).canonical(), 6)
+
+
+@pytest.mark.deep
+def test_every_rule_file_of_the_guide_can_be_simulated() -> None:
+    played = 0
+    for block in BLOCKS:
+        with suppress(RulesError):  # parts of a file, and files with mistakes
+            document = loads(block).canonical()
+            if document["projections"]:
+                simulated(document, 2)
+                played += 1
+    assert played > 20
+
+
+@pytest.mark.deep
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rules=rule_files())
+def test_every_rule_file_that_check_accepts_can_be_simulated(rules: dict[str, Any]) -> None:
+    try:
+        document = loads(json.dumps(whole(rules))).canonical()
+    except RulesError:
+        assume(condition=False)
+    assume(document["projections"])
+    simulated(document, 1)
 
 
 @pytest.mark.parametrize("projection", ["keys_only", ["author", "ownerId"]], ids=["keys", "some"])

@@ -33,7 +33,7 @@ class Scope:
         variable = self.variables[head]
         if attribute is None:
             return variable
-        if text(attribute) != text(variable):
+        if attribute != variable and text(attribute) != text(variable):
             raise Unfit(f"{head} is {variable} in the key and {attribute} as an attribute")
         return attribute
 

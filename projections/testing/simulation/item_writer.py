@@ -138,7 +138,7 @@ class ItemWriter:
             for name in kind.variables:
                 dice = self.rng.random()
                 if dice < 0.2:
-                    image[name] = {"N" if name in entity.numeric else "S": variables[name]}
+                    image[name] = entity.variable(name, variables[name])
                 elif dice < 0.22 and self._bad:
                     image[name] = {"S": "not what the key says"}
             if self.rng.random() < 0.97:

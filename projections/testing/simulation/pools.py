@@ -6,6 +6,7 @@ that fit and values that do not; for each pipe and expression mostly values that
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice, product
@@ -255,6 +256,8 @@ class Pools:
         pool = [value[tag] for value in self._values.get(variable, ()) for tag in ("S", "N") if tag in value]
         if kind == "N":
             pool = [key_text("N", text) for text in pool if _numeric(text)] or ["1", "2", "30"]
+        elif kind == "B":
+            pool = [b64encode(f"{variable} {number}".encode()).decode() for number in (1, 2, 3)]
         else:
             pool = [text for text in pool if text and not self._separates(text)]
         return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
@@ -265,9 +268,9 @@ class Pools:
     def _kind(self, name: str) -> Kind:
         entity = self._program.entities[name]
         written = self._program.typed.entities[name]
-        types = ("S", "N", "B")
-        names = list(dict.fromkeys(n for pattern in entity.patterns for n in pattern.names))
-        pools = [self._texts(n, "N" if n in entity.numeric else types[0]) for n in names]
+        kinds = _kinds(entity)
+        names = list(kinds)
+        pools = [self._texts(n, kinds[n]) for n in names]
         choices = [dict(zip(names, texts, strict=True)) for texts in product(*pools)]
         if written.id:  # never used under another key: the other variables follow from it
             first: dict[str, dict[str, str]] = {}
@@ -304,8 +307,7 @@ class Pools:
     def _pool(self, path: str) -> list[Value]:
         pool = list(self._values.get(path, ()))[: 2 * _VALUES]
         for entity in self._program.entities.values():  # the name of a key's variable: what it may be there
-            if any(path in pattern.names for pattern in entity.patterns):
-                tag = "N" if path in entity.numeric else "S"
+            if tag := _kinds(entity).get(path):
                 pool += [{tag: text} for text in self._texts(path, tag) if {tag: text} not in pool]
         return pool or [{"S": "a"}, {"S": "b"}, {"N": "3"}, {"L": [{"S": "a"}]}, {"M": {"a": {"N": "1"}}}]
 
@@ -336,6 +338,11 @@ class Pools:
     def wrong(number: int) -> Value:
         """A value of a type that hardly any rule takes."""
         return _WRONG[number % len(_WRONG)]
+
+
+def _kinds(entity: Entity) -> dict[str, str]:
+    """The variables of an entity's key with the types of their values."""
+    return {name: next(iter(entity.variable(name, ""))) for pattern in entity.patterns for name in pattern.names}
 
 
 def _several(references: Sequence[Value]) -> list[Value]:
