@@ -9,6 +9,7 @@ from typing import Any
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
 from projections.inspect.offers import Offer, offer
+from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal
@@ -50,6 +51,14 @@ class AccessPattern:
     def answered(self) -> bool:
         """Whether requests return all items of the answer."""
         return self.plan.verdict not in UNANSWERED
+
+    @property
+    def words(self) -> str:
+        """The verdict in words. An attribute of an unknown type sorts as text: 10 before 9, if it is a number."""
+        asked = self.plan.asked
+        names = [name for name in (asked.ordered_by, asked.range) if name and not looks_like_time(name)]
+        as_text = any(f"{name} is text" in self.plan.assumes for name in names)
+        return WORDS[self.plan.verdict] + ", sorted as text" * as_text
 
     def document(self) -> dict[str, Any]:
         """Return the pattern as plain JSON; `requests` are parameters of boto3's `query` or `get_item`."""

@@ -64,7 +64,7 @@ def print_patterns(
 
 def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
     """Return a row for each request of a pattern, one if there is none."""
-    word, colour = WORDS[one.plan.verdict], COLOURS[one.plan.verdict]
+    word, colour = one.words, COLOURS[one.plan.verdict]
     conditions = [(read.index or "table", condition_words(read)) for read in one.reads] or [("-", "-")]
     number = count_words(one.plan) if one.reads else "-"
     first = [one.query.id or "-", one.query.name, short(one.query.about or "-", 48), word, number]
@@ -83,7 +83,7 @@ def _rank(one: RankPattern) -> list[tuple[str, str]]:
 
 
 def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
-    word, colour = WORDS[one.plan.verdict], COLOURS[one.plan.verdict]
+    word, colour = one.words, COLOURS[one.plan.verdict]
     about = styled("  [dim]{}[/]", one.query.about) if one.query.about else ""
     out.print(styled("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
     plan = one.plan
@@ -107,6 +107,8 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
             out.print(styled("    {}", line))
         if one.offer.cost:
             out.print(styled("  [dim]{}[/]", one.offer.cost))
+        if one.offer.proposal.unused:
+            out.print(styled("  [dim]{}[/]", one.offer.proposal.unused))
     out.print()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import implies, known_present
-from projections.language.access.numbers import compares_as_number, is_number
+from projections.language.access.numbers import compares_as_number, is_number, is_whole, used_as_number
 from projections.language.access.paths import TABLE, Path, access_paths, made_by_templates
 from projections.language.access.plan import Plan
 from projections.language.access.presence import key_variables
@@ -21,11 +21,12 @@ from projections.language.access.questions import Query
 from projections.language.canonical import Document, Index, IndexKeys, Table
 from projections.language.facts import creators
 from projections.language.patterns import Pattern
+from projections.language.pipes import date_arguments
 from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError
 from projections.language.templates import Field, Template
 
-__all__ = ["Addition", "additions"]
+__all__ = ["Addition", "additions", "looks_like_time", "number_known"]
 
 BUCKETS = 4
 DIGITS = 10
@@ -47,6 +48,8 @@ class Addition:
     data: Mapping[str, Any]
     query: Query
     keys: bool = False
+    index: str | None = None
+    """The index with free keys that it uses."""
 
 
 def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition]:
@@ -237,8 +240,9 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
         if given:
             yield _shape(document, query, separator.join([prefix, *given]), "")
         elif not together:
-            if query.range is not None and _TIME.fullmatch(query.range) and not is_number(document, first, query.range):
-                text = separator.join([prefix, f"{{{query.range}|{MONTH}}}"])
+            named = query.range
+            if named and looks_like_time(named) and not number_known(document, query, first, named):
+                text = separator.join([prefix, _month(document, first, named)])
                 yield _shape(document, query, text, "one partition for each month, with one request for each")
             spread = document.entities[first].id or next(reversed(_variables(document, first)), None)
             if spread is not None:
@@ -246,6 +250,28 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
                 yield _shape(
                     document, query, text, f"{BUCKETS} buckets, which are read and merged, so that no partition is hot"
                 )
+
+
+def _month(document: Document, entity: str, name: str) -> str:
+    """Return the template of a month, which reads the time as other templates of the rules do."""
+    texts = (
+        text
+        for rule in document.rules.values()
+        if entity in rule.sources
+        for text in (*rule.bind.values(), *(one for case in getattr(rule, "cases", ()) for one in case.set.values()))
+    )
+    for one in (one for text in texts for one in Template.parse(text).fields if one.name == name):
+        if one.pipes and one.pipes[-1].name == "date":
+            before = [*map(str, one.pipes[:-1])]
+            declared = date_arguments(one.pipes[-1])[2]
+            month = f"date(%Y-%m, from={declared})" if declared else MONTH
+            return "{" + "|".join([name, *before, month]) + "}"
+    return f"{{{name}|{MONTH}}}"
+
+
+def looks_like_time(name: str) -> bool:
+    """Return whether an attribute is a time, as far as its name shows."""
+    return _TIME.fullmatch(name) is not None
 
 
 def _prefixes(query: Query) -> Iterator[str]:
@@ -266,16 +292,21 @@ def _shape(document: Document, query: Query, partition: str, words: str) -> _Sha
             names = [text for text in _variables(document, entity) if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
     if named is not None and _unknown_type(document, query, named):
-        note = f"{named} sorts as text; if it is a number, write {{{named}|pad({DIGITS})}}"
+        note = _as_text(named)
         words = f"{words}; {note}" if words else note
     return _Shape(partition, sort, named, words)
+
+
+def _as_text(name: str) -> str:
+    return f"{name} sorts as text; if it is a number, write {{{name}|pad({DIGITS})}}"
 
 
 def _unknown_type(document: Document, query: Query, name: str) -> bool:
     """Return whether an attribute may be a number, as far as its name and the rules show."""
     (entity, *_) = query.entities
-    number = is_number(document, entity, name) or compares_as_number(query.where, name)
-    return not (number or _TIME.fullmatch(name) or name in key_variables(document, entity))
+    return not (
+        number_known(document, query, entity, name) or looks_like_time(name) or name in key_variables(document, entity)
+    )
 
 
 def _variables(document: Document, entity: str) -> tuple[str, ...]:
@@ -285,8 +316,16 @@ def _variables(document: Document, entity: str) -> tuple[str, ...]:
 
 
 def _sort_text(document: Document, query: Query, entity: str, name: str) -> str:
-    number = is_number(document, entity, name) or compares_as_number(query.where, name)
-    return f"{{{name}|pad({DIGITS})}}" if number else "{" + name + "}"
+    return f"{{{name}|pad({DIGITS})}}" if number_known(document, query, entity, name) else "{" + name + "}"
+
+
+def number_known(document: Document, query: Query, entity: str, name: str) -> bool:
+    """Return whether an attribute is a number, as far as rules show."""
+    return (
+        is_number(document, entity, name)
+        or compares_as_number(query.where, name)
+        or used_as_number(document, entity, name) is not None
+    )
 
 
 def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
@@ -303,7 +342,7 @@ def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Ad
         written = _written(document, query, shape, keys)
         if written is not None:
             words = f"put {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
-            yield Addition(_with(words, shape, written), written, query)
+            yield Addition(_with(words, shape, written), written, query, index=index)
 
 
 def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
@@ -314,7 +353,10 @@ def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Additio
         return
     index, partition, sort = _free(document, table)
     sorted_by = shape.plain is not None or len(query.entities) > 1
-    kinds = ["S", "N"] if shape.plain is not None and is_number(document, query.entities[0], shape.plain) else ["S"]
+    entity, named = query.entities[0], shape.plain
+    kinds = ["S", "N"] if named is not None and number_known(document, query, entity, named) else ["S"]
+    if named is not None and not is_whole(document, entity, named):
+        kinds = ["N"]  # `pad` would reject some values
     for kind in kinds if sorted_by else [""]:
         keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
         keys = replace(keys, projection=_projection(document, query, keys, ()))
@@ -345,6 +387,8 @@ def _written(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -
         texts = {partition: shape.partition}
         for attribute, sort_kind in keys.sort:
             text = shape.sort[entity]
+            if sort_kind == "S" and shape.plain is not None and not is_whole(document, entity, shape.plain):
+                return None
             if sort_kind == "N" and shape.plain is not None:
                 text = "{" + shape.plain + "}"
             elif sort_kind != "S":
@@ -431,21 +475,29 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
     given = [one.name for one in query.by]
     into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", document.entities)
     named = [name] if (name := _sorted_by(query)) else []
+    if name is not None and not is_whole(document, entity, name):
+        return
+    number = name is not None and number_known(document, query, entity, name)
     rest = [name for name in dict.fromkeys([*named, *_variables(document, entity)]) if name not in given]
     key = {
         table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),
         table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),
     }
-    attributes = "all" if query.attributes is None else [*query.attributes]
+    attributes = (
+        "all" if query.attributes is None else [*dict.fromkeys([*query.attributes, *(named if number else [])])]
+    )
     form: dict[str, Any] = {"from": entity}
     if query.where.conditions:
         form["where"] = query.where.document
     if declared.expires:
         form["expired"] = "retract"
+    if number:
+        form["bind"] = {name: f"{{{name}|pad({DIGITS})}}"}
+    words = f"; {_as_text(name)}" if name is not None and _unknown_type(document, query, name) else ""
     rule = {**form, "copy": {"into": into, "attributes": attributes}}
     place = {} if list(document.tables) == [SINGLE] else {"table": declared.table}
     yield Addition(
-        f"keep a copy of each {entity} under a key that is made of the values in `by`",
+        f"keep a copy of each {entity} under a key that is made of the values in `by`{words}",
         {
             "entities": {into: {**place, "key": key}},
             "projections": {_unused(f"{query.name}Copy", document.rules): rule},

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from projections.errors import BadInput
 from projections.language.access.implication import Known, excludes, implies, known_present
-from projections.language.access.numbers import compares_as_number, is_number
+from projections.language.access.numbers import compares_as_number, is_number, used_as_number
 from projections.language.access.paths import KeyPart, Path
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
 from projections.language.access.presence import always_present, bare_variables, key_variables
@@ -290,9 +290,11 @@ class _Attempt:
         if names:
             return None, f"{focus} does not keep its order"
         patterns = (*self.known.patterns, *self.path.conditions)
-        compared = any(compares_as_number(pattern, focus.name) for pattern in patterns)
+        why = used_as_number(self.document, self.entity, focus.name)
+        compared = why or any(compares_as_number(pattern, focus.name) for pattern in patterns)
         if compared or is_number(self.document, self.entity, focus.name):
-            return None, f"{focus.name} is a number, and as text 10 sorts before 9; write {{{focus.name}|pad(8)}}"
+            name = f"{focus.name} is a number" + (f" ({why})" if why else "")
+            return None, f"{name}, and as text 10 sorts before 9; write {{{focus.name}|pad(10)}}"
         if sort.rest and not sort.after:
             return None, "another value follows it without text between them"
         variable = focus.name in key_variables(self.document, self.entity)

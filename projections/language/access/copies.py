@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import Known, implies, known_present
+from projections.language.access.paths import KeyPart, Path, access_paths
 from projections.language.access.presence import key_variables, not_copied
 from projections.language.access.questions import Query
 from projections.language.canonical import Copy, Document
@@ -21,11 +22,29 @@ Renaming = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A query about the target of a copy rule. `missing` says which items or attributes of the answer it lacks, if any."""
+    """A query about the target of a copy rule. `missing` says which items or attributes of the answer it lacks, if any.
+
+    `padded` has the variables of the target's key to which the rule binds a padded number that the copy has, too: a key
+    `{score}` with `bind: {score: "{score|pad(10)}"}` is in the order of the numbers.
+    """
 
     rule: str
     query: Query
     missing: str
+    padded: Mapping[str, Field]
+
+    def paths(self, document: Document) -> Iterator[Path]:
+        """Yield the paths to the copies."""
+        for path in access_paths(document, self.query.entities[0]):
+            parts = [tuple(map(self._part, keys)) for keys in (path.partition, path.sort)]
+            yield replace(path, partition=parts[0], sort=parts[1])
+
+    def _part(self, part: KeyPart) -> KeyPart:
+        fields = (self._field(one) if isinstance(one, Field) else one for one in part.template.parts)
+        return replace(part, template=Template(part.template.text, tuple(fields)))
+
+    def _field(self, field: Field) -> Field:
+        return self.padded.get(field.name, field) if field.plain else field
 
 
 def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
@@ -42,16 +61,30 @@ def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
             and rule.source == entity
             and not (rule.claimed or rule.each or rule.mode == "shadow")
         ):
-            renaming = _renaming(document, rule)
+            padded = _padded(document, rule)
+            renaming = _renaming(document, rule, padded)
             try:
                 translated = _translated(query, rule, renaming)
             except KeyError:
                 continue
-            yield Translated(name, translated, _missing(document, query, entity, rule))
+            yield Translated(name, translated, _missing(document, query, entity, rule), padded)
 
 
-def _renaming(document: Document, rule: Copy) -> Renaming:
-    names: dict[str, str] = {}
+def _padded(document: Document, rule: Copy) -> Mapping[str, Field]:
+    """Return the fields, of the copy's own attributes, that make padded variables of its key."""
+    found = {}
+    for variable in key_variables(document, rule.into):
+        fields = Template.parse(rule.bind.get(variable, "")).parts
+        (field,) = fields if len(fields) == 1 else ("",)
+        if isinstance(field, Field) and [pipe.name for pipe in field.pipes] in (["pad"], ["invert"]):
+            copied = {path: name for name, path in (rule.attributes or {field.name: field.name}).items()}
+            if field.expression is None and field.name in copied and "." not in field.name:
+                found[variable] = Field(copied[field.name], field.pipes)
+    return found
+
+
+def _renaming(document: Document, rule: Copy, padded: Mapping[str, Field]) -> Renaming:
+    names = {field.name: field.name for field in padded.values() if rule.attributes is None}
     other = not_copied(document, rule) if rule.attributes is None else frozenset()
     for target, path in (rule.attributes or {}).items():
         names.setdefault(path, target)

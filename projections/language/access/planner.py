@@ -52,11 +52,11 @@ def _tried(document: Document, query: Query) -> tuple[Plan | None, list[Failure]
     failures = [one for one in outcomes if isinstance(one, Failure)]
     if query.using is None:
         for copied in copied_queries(document, query):
-            outcomes = [
-                attempt(document, copied.query, path) for path in access_paths(document, copied.query.entities[0])
-            ]
+            outcomes = [attempt(document, copied.query, path) for path in copied.paths(document)]
             for one in outcomes:
                 if isinstance(one, Failure):
+                    if one.stage > PARTITION and not one.incomplete:
+                        failures.append(replace(one, reason=f"{copied.query.entities[0]}, the copy: {one.reason}"))
                     continue
                 if copied.missing:
                     path = next(iter(access_paths(document, entity)))

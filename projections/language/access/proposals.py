@@ -6,7 +6,7 @@ offered only if the plan is exact, the rules have no mistakes, and no finding of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,23 +44,34 @@ class Proposal:
     document: Document
     query: Query
     plan: Plan
+    unused: str = ""
+    """Why it does not use an index whose keys are free, if there is one."""
 
 
-def proposal(document: Document, query: Query, plan: Plan, others: Collection[Query] | None = None) -> Proposal | None:
+def proposal(
+    document: Document,
+    query: Query,
+    plan: Plan,
+    others: Collection[Query] | None = None,
+    accepts: Callable[[Proposal], bool] = lambda _: True,
+) -> Proposal | None:
     """Return the smallest addition that answers a query, of which `plan` is the plan; None if it is exact or none is known.
 
     `others` are the further queries of the file: their verdicts stay as good as they are. Without them, no key of an
-    existing index is changed.
+    existing index is changed. `accepts` tests a proposal before it is offered.
     """
     if plan.verdict in EXACT:
         return None
     data = written(document)
     before = _Findings(document, data)
+    unused: dict[str, str] = {}
     for addition in additions(document, query, plan):
         if addition.keys and others is None:
             continue
         changed = before.with_addition(addition)
-        if changed is None:
+        if isinstance(changed, str):
+            if addition.index is not None:
+                unused.setdefault(addition.index, f"{addition.index} is not used: {changed}")
             continue
         again = planned(changed, addition.query)
         if again.verdict in EXACT and all(
@@ -68,7 +79,11 @@ def proposal(document: Document, query: Query, plan: Plan, others: Collection[Qu
             for one in others or ()
             if one != query
         ):
-            return Proposal(block(addition.data), addition.data, addition.sentence, changed, addition.query, again)
+            shown = "" if addition.index is not None else next(iter(unused.values()), "")
+            text = block(addition.data)
+            found = Proposal(text, addition.data, addition.sentence, changed, addition.query, again, shown)
+            if accepts(found):
+                return found
     return None
 
 
@@ -80,30 +95,33 @@ class _Findings:
         self._data = data
         self._before: frozenset[tuple[str, object]] | None = None
 
-    def with_addition(self, addition: Addition) -> Document | None:
-        """Return the rules with an addition; None if they would have mistakes or new errors or warnings."""
+    def with_addition(self, addition: Addition) -> Document | str:
+        """Return the rules with an addition, or the mistake, error or warning that they would have."""
         rest = {name: value for name, value in addition.data.items() if name != "queries"}
         if not rest:
             return self._document
         try:
             rules = _rules(merged(self._data, rest))
         except ValidationError:
-            return None
-        if analyse(rules) or unsupported(rules):
-            return None
+            return "the rules would not be valid"
+        if mistakes := [*analyse(rules), *unsupported(rules)]:
+            return mistakes[0].message
         if self._before is None:
-            self._before = frozenset(_found(_rules(self._data)))
-        return rules.typed() if self._before.issuperset(_found(rules)) else None
+            self._before = frozenset((code, path) for code, path, _ in _found(_rules(self._data)))
+        for code, path, words in _found(rules):
+            if (code, path) not in self._before:
+                return f"{words} [{code}]"
+        return rules.typed()
 
 
 def _rules(data: Mapping[str, Any]) -> Rules:
     return Rules.model_validate(dict(data), by_alias=True, by_name=False)
 
 
-def _found(rules: Rules) -> Iterator[tuple[str, object]]:
-    """Yield the code and the place of each error and warning of `check`."""
+def _found(rules: Rules) -> Iterator[tuple[str, object, str]]:
+    """Yield the code, the place and the message of each error and warning of `check`."""
     from projections.language.findings import remarks  # its family about queries needs this module
 
     for remark in remarks(rules):
         if remark.severity != "note":
-            yield remark.kind.code, remark.path
+            yield remark.kind.code, remark.path, remark.reason
