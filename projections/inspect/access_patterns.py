@@ -8,6 +8,7 @@ from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
+from projections.inspect.cost.writes import Change
 from projections.inspect.offers import Offer, offer
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Verdict
@@ -84,9 +85,10 @@ class AccessPattern:
 def access_patterns(document: Document, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
     """Return the access patterns of the queries of a rule file, in their order, or only that of one."""
     found = []
+    costs: dict[str, tuple[Change, Change]] = {}
     for query in queries.values() if only is None else [queries[only]]:
         one = plan(document, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = offer(document, query, one, others)
+        better = offer(document, query, one, others, costs)
         found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
     return found

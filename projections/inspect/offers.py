@@ -18,9 +18,9 @@ from projections.access.readers import StoreReader
 from projections.errors import ProjectionsError
 from projections.inspect.cost.examples import examples_of, put
 from projections.inspect.cost.reads import Shapes
-from projections.inspect.cost.writes import WriteCost, write_cost
+from projections.inspect.cost.writes import Change, WriteCost, write_cost
 from projections.inspect.rehearsal.rehearse import play
-from projections.language.access.additions import looks_like_time, number_known
+from projections.language.access.additions import dated, looks_like_time, number_known
 from projections.language.access.plan import Plan
 from projections.language.access.proposals import Proposal, proposal
 from projections.language.access.questions import Query
@@ -28,6 +28,7 @@ from projections.language.canonical import Document
 from projections.language.entity import Item
 from projections.language.facts import creators
 from projections.language.patterns import Pattern
+from projections.language.pipes import date_arguments
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
@@ -57,15 +58,24 @@ class Offer:
         }
 
 
-def offer(document: Document, query: Query, plan: Plan, others: Collection[Query] | None = None) -> Offer | None:
-    """Return what is offered for a query with this plan, as `proposals.proposal` has it."""
+def offer(
+    document: Document,
+    query: Query,
+    plan: Plan,
+    others: Collection[Query] | None = None,
+    costs: dict[str, tuple[Change, Change]] | None = None,
+) -> Offer | None:
+    """Return what is offered for a query with this plan, as `proposals.proposal` has it.
+
+    `costs` keeps the write units under the rules as they are, for further queries.
+    """
     found = proposal(document, query, plan, others, partial(_holds, document))
     if found is None:
         return None
     if found.document == document:
         return Offer(found, None)
     try:
-        return Offer(found, write_cost(document, found.document, query.entities[0]))
+        return Offer(found, write_cost(document, found.document, query.entities[0], costs))
     except ProjectionsError:
         return Offer(found, None)
 
@@ -195,8 +205,12 @@ def _item(program: Program, query: Query, entity: str, number: int) -> Item | No
 def _generated(shapes: Shapes, query: Query, entity: str, name: str, number: int) -> Value:
     form, width = shapes.forms.get((entity, name), shapes.forms.get(("", name), ("", 0)))
     document = shapes.program.typed
-    if form == "ms":
-        return {"N": str(int(_TIMES[number].timestamp()) * 1000)}
+    pipes = dated(document, entity, name)
+    declared = date_arguments(pipes[-1])[2] if pipes else ""
+    if form == "ms" or declared in ("seconds", "milliseconds"):
+        return {"N": str(int(_TIMES[number].timestamp()) * (1 if declared == "seconds" else 1000))}
+    if declared:
+        return {"S": _TIMES[number].strftime(declared)}
     if form in ("pad", "invert", "number") or number_known(document, query, entity, name):
         return {"N": str(_NUMBERS[number] % 10 ** (width or 3))}
     if form == "ulid":

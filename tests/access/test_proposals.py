@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,7 +16,10 @@ from ruamel.yaml import YAML
 from test_random import check
 
 from projections.api import from_dict
+from projections.api import loads as from_text
 from projections.errors import RulesError
+from projections.inspect.access_patterns import access_patterns
+from projections.inspect.offers import _holds
 from projections.language.access.planner import plan
 from projections.language.access.proposals import EXACT, proposal
 from projections.language.access.questions import queries_of
@@ -88,6 +92,105 @@ def holds(random: Random, pasted: Mapping[str, Any], planned: Any, table: Any, t
         return None if found is None else found.variables.get(name)
 
     check(planned, asked, parameters(random, asked, table, variables), table, variables, scenario, tally)
+
+
+RANKED = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Proposal: {key: {PK: "PI#{pi}", SK: "PROPOSAL#{id}"}}
+  Copy: {key: {PK: "COPY#{id}", SK: INFO}}
+  Board: {key: {PK: "BOARD#{semester}", SK: BOARD}}
+projections:
+  copies: {from: Proposal, copy: {into: Copy, attributes: all}}
+  ranks: {from: Proposal, rank: {into: Board, by: score, digits: 4}}
+queries:
+  best: {find: Proposal, by: [semester], order: score desc}
+"""
+SCORES = [{"PK": "PI#v", "SK": f"PROPOSAL#{n}", "semester": "s", "score": n} for n in (9, 100, 88)]
+
+
+def offered_for_best(text: str) -> tuple[Any, str]:
+    """Return the access pattern of `best`, and the rules with what is offered for it."""
+    rules = from_text(text)
+    (found,) = access_patterns(rules.program.typed, rules.queries)
+    assert found.proposal is not None
+    data = merged(YAML(typ="safe").load(text), YAML(typ="safe").load(found.proposal.text))
+    return found, json.dumps(data)
+
+
+def test_a_proposal_pads_what_a_rule_ranks() -> None:
+    found, pasted = offered_for_best(RANKED)
+    assert found.proposal.data["projections"]["bestCopy"]["bind"] == {"score": "{score|pad(10)}"}
+    assert found.proposal.unused.startswith("GSI1 is not used: `all` also copies GSI1PK and GSI1SK")
+    rules = from_text(pasted)
+    assert [one.plan.verdict for one in access_patterns(rules.program.typed, rules.queries)] == ["one"]
+    assert not [one for one in reviewed(pasted).findings if one.code == "unpadded-number"]
+    answered = Scenario(rules).given(*SCORES).query("best", semester="s")
+    assert [item["score"] for item in answered] == [100, 88, 9]
+
+
+@pytest.mark.parametrize("pipe", ["pad(5)", "invert(10)"])
+def test_a_copy_under_padded_numbers_answers_the_query_with_bounds(pipe: str) -> None:
+    _, pasted = offered_for_best(RANKED.replace("order:", "range: score, order:"))
+    rules = from_text(pasted.replace("pad(10)", pipe))
+    asked = Scenario(rules).given(*SCORES)
+    assert [item["score"] for item in asked.query("best", semester="s", score=(10, 100))] == [100, 88]
+    assert [item["score"] for item in asked.query("best", semester="s", score={"to": 88})] == [88, 9]
+
+
+def test_a_copy_under_numbers_that_are_not_padded_does_not_sort_by_them() -> None:
+    _, pasted = offered_for_best(RANKED)
+    data = json.loads(pasted)
+    del data["projections"]["bestCopy"]["bind"]
+    rules = from_text(json.dumps(data))
+    (found,) = access_patterns(rules.program.typed, rules.queries)
+    assert found.plan.verdict == "none"
+    assert "score is a number (rule ranks ranks it), and as text 10 sorts before 9" in found.plan.reason
+
+
+def test_a_proposal_with_a_wrong_answer_is_not_offered() -> None:
+    """The plan is made for rules that do not show that `score` is a number, and tried on rules that do."""
+    unknown = from_text(RANKED.replace("  ranks: {from: Proposal, rank: {into: Board, by: score, digits: 4}}\n", ""))
+    (found,) = access_patterns(unknown.program.typed, unknown.queries)
+    assert found.proposal is not None
+    assert "score sorts as text; if it is a number, write {score|pad(10)}" in found.proposal.sentence
+    assert _holds(unknown.program.typed, found.proposal)
+    ranked = from_text(json.dumps(merged(YAML(typ="safe").load(RANKED), found.proposal.data)))
+    assert not _holds(ranked.program.typed, replace(found.proposal, document=ranked.program.typed))
+
+
+def test_a_summary_shows_that_an_attribute_of_unknown_type_sorts_as_text() -> None:
+    text = """
+    table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]}}
+    entities: {E: {key: {PK: "E#{id}", SK: E}, required: [level, joinedAt]}}
+    projections:
+      level: {from: E, index: {GSI1PK: ALL, GSI1SK: "{level}"}}
+      joined: {from: E, index: {GSI2PK: ALL, GSI2SK: "{joinedAt}"}}
+    queries:
+      levels: {find: E, order: level}
+      joined: {find: E, order: joinedAt}
+      one: {get: E, by: [id]}
+    """
+    rules = from_text(text)
+    words = [one.words for one in access_patterns(rules.program.typed, rules.queries)]
+    assert words == ["one request, sorted as text", "one request", "one request"]
+
+
+def test_a_proposal_of_months_reads_the_time_as_other_rules_do() -> None:
+    text = """
+    table: {key: [PK, SK]}
+    entities:
+      Sale: {key: {PK: "SALE#{id}", SK: SALE}, required: [soldAt]}
+      Day: {key: {PK: "DAY#{day}", SK: DAY}, derived: true}
+    projections:
+      days: {from: Sale, bind: {day: "{soldAt|date(%Y-%m-%d, from=%Y%m%d)}"}, aggregate: {into: Day, set: {n: count}}}
+    queries:
+      sales: {find: Sale, range: soldAt}
+    """
+    rules = from_text(text)
+    (found,) = access_patterns(rules.program.typed, rules.queries)
+    assert found.proposal is not None
+    assert "SALE#{soldAt|date(%Y-%m, from=%Y%m%d)}" in found.proposal.text
 
 
 def _complaints(data: Mapping[str, Any]) -> set[tuple[str, str]]:

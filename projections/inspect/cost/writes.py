@@ -55,15 +55,26 @@ class WriteCost:
         return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
 
 
-def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
+def write_cost(
+    before: Document, after: Document, entity: str, known: dict[str, tuple[Change, Change]] | None = None
+) -> WriteCost:
     """Return what a change of an entity costs under two versions of the rules.
 
+    `known` keeps what it costs before, by entity.
     Raises ProjectionsError if the rules cannot be rehearsed.
     """
     entity = _written_by_the_application(before, entity)
-    programs = [Program.from_document(document.to_document()) for document in (before, after)]
-    (put, more), (edit, later) = ([change_of(one, Flow(entity, kind)) for one in programs] for kind in (INSERT, EDIT))
-    return WriteCost(entity, (put, more), (edit, later))
+    known = {} if known is None else known
+    if entity not in known:
+        known[entity] = _changes(before, entity)
+    put, edit = _changes(after, entity)
+    return WriteCost(entity, (known[entity][0], put), (known[entity][1], edit))
+
+
+def _changes(document: Document, entity: str) -> tuple[Change, Change]:
+    """Return what a new item costs, and an edit of all its attributes."""
+    program = Program.from_document(document.to_document())
+    return change_of(program, Flow(entity, INSERT)), change_of(program, Flow(entity, EDIT))
 
 
 def change_of(program: Program, flow: Flow) -> Change:

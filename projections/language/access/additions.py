@@ -21,12 +21,12 @@ from projections.language.access.questions import Query
 from projections.language.canonical import Document, Index, IndexKeys, Table
 from projections.language.facts import creators
 from projections.language.patterns import Pattern
-from projections.language.pipes import date_arguments
+from projections.language.pipes import Pipe, date_arguments
 from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError
 from projections.language.templates import Field, Template
 
-__all__ = ["Addition", "additions", "looks_like_time", "number_known"]
+__all__ = ["Addition", "additions", "dated", "looks_like_time", "number_known"]
 
 BUCKETS = 4
 DIGITS = 10
@@ -254,19 +254,23 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
 
 def _month(document: Document, entity: str, name: str) -> str:
     """Return the template of a month, which reads the time as other templates of the rules do."""
-    texts = (
-        text
-        for rule in document.rules.values()
-        if entity in rule.sources
-        for text in (*rule.bind.values(), *(one for case in getattr(rule, "cases", ()) for one in case.set.values()))
-    )
-    for one in (one for text in texts for one in Template.parse(text).fields if one.name == name):
-        if one.pipes and one.pipes[-1].name == "date":
-            before = [*map(str, one.pipes[:-1])]
-            declared = date_arguments(one.pipes[-1])[2]
-            month = f"date(%Y-%m, from={declared})" if declared else MONTH
-            return "{" + "|".join([name, *before, month]) + "}"
-    return f"{{{name}|{MONTH}}}"
+    pipes = dated(document, entity, name)
+    if not pipes:
+        return f"{{{name}|{MONTH}}}"
+    declared = date_arguments(pipes[-1])[2]
+    month = f"date(%Y-%m, from={declared})" if declared else MONTH
+    return "{" + "|".join([name, *map(str, pipes[:-1]), month]) + "}"
+
+
+def dated(document: Document, entity: str, name: str) -> tuple[Pipe, ...]:
+    """Return the pipes, the last of which is `date`, with which a rule reads an attribute; none if no rule does."""
+    for rule in document.rules.values():
+        cases = rule.cases if isinstance(rule, Index) else ()
+        for text in (*rule.bind.values(), *(one for case in cases for one in case.set.values())):
+            for one in Template.parse(text).fields if entity in rule.sources else ():
+                if one.name == name and one.pipes and one.pipes[-1].name == "date":
+                    return one.pipes
+    return ()
 
 
 def looks_like_time(name: str) -> bool:
