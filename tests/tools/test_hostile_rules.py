@@ -112,7 +112,10 @@ def renamed(document: Any, rng: random.Random) -> Any:
     text = json.dumps(document)
     old = rng.choice(sorted(set(re.findall(r"[A-Za-z][A-Za-z0-9]+", text))))
     new = json.dumps(rng.choice([*TEXTS, *re.findall(r"[A-Za-z][A-Za-z0-9]+", text)]))[1:-1]
-    return json.loads(re.sub(rf"\b{old}\b", lambda _: new, text))
+    try:
+        return json.loads(re.sub(rf"\b{old}\b", lambda _: new, text))
+    except ValueError:  # the word was part of an escape
+        return document
 
 
 def mutated(document: Any, rng: random.Random) -> Any:

@@ -15,6 +15,7 @@ from projections.init.models.model import Model, Unread, entity_name, table_name
 from projections.init.models.parts import Part, parsed
 from projections.init.models.queries import keep_answered
 from projections.init.prove import proven
+from projections.local.json_text import text_of
 
 __all__ = ["FORMATS", "read_model"]
 
@@ -30,13 +31,7 @@ FORMATS = (
 def read_model(path: Path) -> Model:
     """Return the model in a file, without what rule files reject. Raises UsageError or TemplateError."""
     file = str(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: cannot be read: it is not UTF-8. Pass {_formats()}") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
-    model = _accepted(_read(text, file))
+    model = _accepted(_read(text_of(file), file))
     keep_answered(model)
     return model
 
