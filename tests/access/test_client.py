@@ -30,8 +30,9 @@ from projections.errors import BadInput, RulesError
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.fragments import helpers
 from projections.inspect.client.naming import docstring, inside, literal, pascal, snake
+from projections.language import patterns
 from projections.language.measures import FUNCTIONS, PICKED
-from projections.language.patterns import Alternative, Either, Pattern, Test
+from projections.language.patterns import Alternative, Either, Pattern
 from projections.language.pipes import PIPES
 from projections.language.templates import Template
 from projections.language.values import lookup
@@ -398,7 +399,7 @@ def test_every_pattern_matches_in_a_generated_module_what_it_matches_in_the_engi
         expected = pattern.matches(lambda name, whole=whole: lookup(whole, name))
         found = getattr(module, f"is_e{number}")(as_boto3(whole))
         assert found == expected, case
-        tests = [one for one in pattern.conditions if isinstance(one, Test)]
+        tests = [one for one in pattern.conditions if isinstance(one, patterns.Test)]
         ran |= {type(alternative) for one in tests for alternative in one.alternatives}
         ran |= {Either for one in pattern.conditions if isinstance(one, Either)}
     assert ran == {*get_args(Alternative), Either}
