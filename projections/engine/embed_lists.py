@@ -77,9 +77,9 @@ _NO_LINKS: Mapping[ItemKey, Image] = {}
 
 
 def references_of(rule: ListEmbedRule, child: Item) -> tuple[list[Reference] | None, str | None]:
-    """Return the references of a child, or None and why they are invalid."""
+    """Return the references of a child, or None, and why they are invalid, or why one of them is left out."""
     try:
-        return rule.references(child), None
+        return rule.references(child), rule.unusable(child)
     except BadInput as problem:
         return None, str(problem)
 

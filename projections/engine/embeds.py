@@ -14,7 +14,9 @@ newer change overtakes an older push: the pages of the older one find a higher f
 
 With `on_delete: keep`, the fence also has the parent's offer (what it gives its children) as of its version. If the parent
 is gone, or an item of another kind has its key, the children keep that, and the pages of a push go on with it. A child
-without a guard of the rule then keeps its attributes, because the rule has no value for it.
+without a guard of the rule then keeps its attributes, because the rule has no value for it. It gets a guard with `n` 0, at
+the fence's version: without a guard, a late page of an older push would give it an older offer, and nothing would correct
+that.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.embed_lists import ListEmbedder, references_of
-from projections.engine.guards import Guards, Healing, as_read, needs_healing
+from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import (
@@ -165,6 +167,11 @@ def _given(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
 def _is_parent(rule: EmbedRule, parent: Item | None) -> bool:
     """Whether there is a parent: an item of the source's kind."""
     return parent is not None and parent.entity is rule.source
+
+
+def _has_nothing(guard: Guard | None, version: str) -> bool:
+    """Whether a guard shows that its child had no value when its parent was gone, and no push of a parent began since."""
+    return guard is not None and guard.n == 0 and guard.at.partition("+")[0] == version.partition("+")[0]
 
 
 def _references(rule: EmbedRule, child: Item) -> list[Condition]:
@@ -356,6 +363,8 @@ class Embedder:
             ours = guard is not None and guard.by == by
             if reference_of(rule, child)[0] != key or (guard is not None and ours and guard.at >= fence):
                 continue
+            if keeps and ours and _has_nothing(guard, fence):
+                continue
             if keeps and not ours:
                 if rule.children.index is not None:  # the index may not show the guard
                     unsure.append(child.key)
@@ -484,12 +493,18 @@ class Embedder:
         stamp = self._guards.stamp(rule.name, child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image) if image is not None else None
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
-            if guard is None:  # the rule has no value for it
-                return {}
+            if guard is None or (guard.by == by and _has_nothing(guard, fence.version)):
+                return self._without_value(rule, child, fence, by)
             if guard.by == by and (guard.at == fence.version or fence.last is None):
                 return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
             return {**nothing, **(_given(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
         return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
+
+    def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> dict[str, Value | None]:
+        """The guard of a child that the rule has no value for, so that late pushes do not write to it."""
+        if not fence.version:  # there was no push
+            return {}
+        return {self._guards.name(rule.name): self._guards.stamp(rule.name, child.key, fence.version, by=by, n=0)}
 
     def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline, records: Records = ()) -> None:
         """Bring a child to the present image of its parent, because of these records.

@@ -210,6 +210,12 @@ class Guards:
         value = image.get(self.name(rule)) if image is not None else None
         return self.parse(rule, key, value) if value is not None else None
 
+    def valid(self, attribute: str, key: ItemKey, image: Image | None) -> bool:
+        """Whether an attribute of an item is a valid guard of any rule, or the mark."""
+        if attribute == self.mark:
+            return self.created(key, image)
+        return self.read(self.rule(attribute), key, image) is not None
+
     def parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
         """Return the guard of a rule in an attribute of an item; None if it is invalid. Never raise."""
         fields = value.get("M")

@@ -27,7 +27,17 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.values import same
 
-__all__ = ["Plan", "PushReason", "freed_targets", "offered", "plan", "push_reason", "release_of", "target_healing"]
+__all__ = [
+    "Plan",
+    "PushReason",
+    "freed_targets",
+    "offered",
+    "plan",
+    "push_reason",
+    "put_whole",
+    "release_of",
+    "target_healing",
+]
 
 T = TypeVar("T")
 
@@ -327,11 +337,19 @@ def _is_echo(program: Program, record: Record) -> bool:
     return item is not None and foreign <= program.derived_attributes(item.entity.name)
 
 
+def put_whole(guards: Guards, key: ItemKey, old: Image, new: Image) -> bool:
+    """Whether the application put an item whole: it has lost all guards that it had. Then nothing on it is the rules'."""
+    had = [name for name in old if guards.is_guard(name) and guards.valid(name, key, old)]
+    return bool(had) and not any(guards.valid(name, key, new) for name in had)
+
+
 def release_of(program: Program, guards: Guards, record: Record, left: Item | None, new: Item | None) -> Release | None:
     """Return the values to remove from an item that has left its entity: those that the rules of that entity set."""
     if left is None or record.new is None or (new is not None and new.entity is left.entity):
         return None
     name, image = left.entity.name, left.image
+    if put_whole(guards, record.key, image, record.new):
+        return None
     values: dict[str, list[tuple[str | None, Value]]] = {}
     held: dict[str, Value] = {}
     setters: list[str] = []
@@ -344,6 +362,8 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
             continue
         mark = guards.name(rule.name)
         held[mark] = image[mark]
+        if isinstance(rule, EmbedRule) and guard.n == 0:
+            continue  # it has set nothing
         setters.append(rule.name)
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
@@ -358,12 +378,10 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if not index.removes:
             continue  # what it set stays
         for attribute, value in index_attributes(index, left)[0].items():
-            if record.sequence and record.new.get(attribute) not in (None, image.get(attribute)):
-                continue  # the application set it with the write by which the item left
-            # the rule's, though it may show what other attributes said before
-            known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
-            values.setdefault(attribute, []).extend(known)
-        if any(attribute in values for attribute in index.owned()):
+            # only the record of its leaving shows what the rule had set before, from other values
+            known = attribute in image and (record.sequence or same(image[attribute], value))
+            values.setdefault(attribute, []).extend([(None, image[attribute])] if known else [])
+        if not image.keys().isdisjoint(index.owned()):
             setters.append(index.name)
     if guards.created(record.key, image):
         held[guards.mark] = image[guards.mark]

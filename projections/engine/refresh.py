@@ -33,7 +33,7 @@ from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger_items import Target
-from projections.engine.plan import release_of
+from projections.engine.plan import put_whole, release_of
 from projections.engine.records import Record
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import rejected_by
@@ -169,6 +169,8 @@ class Refresher:
 
         def release(some: Sequence[tuple[ItemKey, Image]]) -> None:
             for key, old in some:
+                if any(put_whole(self.guards, key, one, images[key]) for one in known[key]):
+                    continue
                 left, now = self._program.recognise(key, old), self._program.recognise(key, images[key])
                 found = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), left, now)
                 if found is not None and images[key] not in known[key]:

@@ -4,8 +4,12 @@ The stream record of the item's leaving shows what the rules had set until then.
 wrong: since that record, the application may have given one of them a value of its own, and the item may have been of the
 entity again, under the same guards. So the item is read, compared with the record, and written as it was read:
 
-- An attribute is removed only if it still has a value that a rule published, and the guard under which the rule published
-  it is still on the item.
+- An attribute is removed only if it still has the value that a rule published and that it had when the item left, and the
+  guard under which the rule published it is still on the item.
+- Of an item that has lost all guards that it had, nothing is removed: the application put it whole, so nothing on it is the
+  rules', whatever values equal theirs.
+- Attributes that belong together are removed together or not at all: the key attributes of one index, and the attributes of
+  one rule without guards. If the item lacks one of their values, or has another one, the application has set them.
 - Attributes that the rules of the item's present entity own stay.
 - A guard is removed with the values, unless the item has a value that neither the record nor the rule explains: then the
   rule may have adopted the item again under the same guard, and a later record reports that it left again.
@@ -14,7 +18,7 @@ entity again, under the same guards. So the item is read, compared with the reco
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +31,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
 
-__all__ = ["Release", "Releaser"]
+__all__ = ["Release", "Releaser", "belonging_together"]
 
 _MOST_TRIES = 20
 
@@ -55,6 +59,13 @@ class Release(NamedTuple):
     """Whether to remove nothing unless the item shows such a value in each of these attributes, and no other value."""
     rules: tuple[str, ...] = ()
     """The rules that set what is removed."""
+
+
+def belonging_together(program: Program, entity: Entity) -> list[frozenset[str]]:
+    """Return sets of attributes that rules set on items of an entity together: on one index, or by a rule without guards."""
+    owned = program.derived_attributes(entity.name)
+    indexes = [frozenset(name for part in keys for name, _ in part) & owned for keys in entity.schema.indexes.values()]
+    return [*indexes, *(frozenset(rule.owned()) for rule in program.item_rules.get(entity.name, ()) if rule.removes)]
 
 
 class Releaser:
@@ -90,13 +101,21 @@ class Releaser:
 
     def _removable(self, release: Release, image: Image) -> list[str]:
         """The attributes and guards to remove from the item as it was read."""
+        if release.guards and not any(self._items.guards.valid(guard, release.key, image) for guard in release.guards):
+            return []  # the application has put the item whole since
         item = self._program.recognise(release.key, image)
         entity = item.entity if item is not None else None
         theirs = self._program.derived_attributes(entity.name) if entity is not None else frozenset()
         published = {**release.values, **self._copied(release)}
         published = {name: values for name, values in published.items() if name not in theirs}
         held = self._held(release, image)
-        names = [name for name, values in published.items() if name in image and _shows(image[name], values, held)]
+        names = [
+            name
+            for name, values in published.items()
+            if name in image and _shows(image[name], values, held) and _has_stayed(name, image, release.after)
+        ]
+        together = [unit - theirs for unit in belonging_together(self._program, release.entity)]
+        names = _complete(names, together, lambda name: name not in image and not published.get(name))
         kept = {name: values for name, values in published.items() if name not in names}
         if release.whole and any(name in image or values for name, values in kept.items()):
             return []
@@ -116,7 +135,7 @@ class Releaser:
             for name, values in kept.items()
             if name in image and name not in release.entity.constants
             for guard, _ in values
-            if not self._copies_all(guard) and not (name in release.after and same(image[name], release.after[name]))
+            if not self._copies_all(guard) and not _has_stayed(name, image, release.after)
         }
 
     def _copied(self, release: Release) -> Published:
@@ -146,6 +165,22 @@ class Releaser:
         """Whether the rule of a guard writes to an entity."""
         rule = self._rule(guard)
         return rule is not None and entity is not None and rule.into is entity
+
+
+def _complete(names: Sequence[str], together: Sequence[frozenset[str]], absent: Callable[[str], bool]) -> list[str]:
+    """Return the names without those of sets that are not complete: each other name of them has to be rightly absent."""
+    left = list(names)
+    while True:
+        parted = [unit for unit in together if any(name not in left and not absent(name) for name in unit)]
+        kept = [name for name in left if not any(name in unit for unit in parted)]
+        if kept == left:
+            return left
+        left = kept
+
+
+def _has_stayed(name: str, image: Image, left: Image) -> bool:
+    """Whether an attribute of an item has the value that it had when the item left."""
+    return name in left and same(image[name], left[name])
 
 
 def _shows(value: Value, published: Sequence[tuple[str | None, Value]], held: Collection[str]) -> bool:

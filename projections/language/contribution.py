@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from projections.errors import BadInput
 from projections.language.keys import Image
 from projections.language.sizes import item_size
-from projections.language.values import EXACT, canonical, number_text
+from projections.language.values import EXACT, Value, canonical, number_text
 
 __all__ = [
     "DIGITS_AFTER",
@@ -38,6 +38,7 @@ __all__ = [
     "bytes_at_most",
     "canonical_text",
     "check_amount",
+    "check_levels",
     "check_merged",
     "contributed_bytes",
     "digest",
@@ -58,6 +59,9 @@ ENTRY_BYTES = 190_000
 A ledger entry holds at most 409,600 bytes: the contributions, once more as many targets in `recent`, the item's key and
 the entry's other attributes.
 """
+
+MOST_LEVELS = 32
+"""The levels of lists and maps that DynamoDB allows in an item, the value at the end included."""
 
 MEMBER_BYTES = 300_000
 """The size limit of the attributes that a member holds. The member's item of 409,600 bytes also holds its keys."""
@@ -141,9 +145,12 @@ def digest(payload: Image) -> str:
 
 
 def member_digest(payload: Image) -> str:
-    """Return `digest` of attributes that are to be written. Raises BadInput if they exceed `MEMBER_BYTES`."""
+    """Return `digest` of attributes that are to be written. Raises BadInput if they exceed `MEMBER_BYTES`, or their levels
+    those of a map.
+    """
     if not payload:
         return ""
+    check_levels(payload, 1)
     text = _payload_text(payload)
     if (
         len(text) > MEMBER_BYTES and (size := item_size(payload)) > MEMBER_BYTES
@@ -153,6 +160,26 @@ def member_digest(payload: Image) -> str:
             f"or exclude such items with a `where`"
         )
     return _digest(text)
+
+
+def check_levels(attributes: Image, above: int) -> None:
+    """Raise BadInput if values would have more than `MOST_LEVELS` inside so many lists and maps of the rule."""
+    for name, value in attributes.items():
+        if ("M" in value or "L" in value) and (levels := levels_of(value)) > MOST_LEVELS - above:
+            raise BadInput(
+                f'"{name}" has {levels} levels of lists and maps, and {MOST_LEVELS - above} are possible where the '
+                f"rule keeps it (DynamoDB allows {MOST_LEVELS} in all); exclude such items with a `where`, "
+                "or leave out the attribute"
+            )
+
+
+def levels_of(value: Value) -> int:
+    """Return how many levels a value has: 1 for a text, 2 for a list of texts."""
+    ((kind, content),) = value.items()
+    if kind not in ("M", "L"):
+        return 1
+    inside: Iterable[Value] = content.values() if kind == "M" else content
+    return 1 + max(map(levels_of, inside), default=0)
 
 
 def _payload_text(payload: Image) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
+from projections.language.contribution import check_levels
 from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
@@ -285,6 +286,7 @@ class ListEmbedRule(EmbedRule):
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
         """Return the attributes and `matched_by` of a parent; the latter is empty without a parent. Raises BadInput."""
         values = self.embedded(parent)
+        check_levels(values or {}, 2)
         return (values, self.matched_by(parent)) if values is not None and parent is not None else ({}, ())
 
     def references(self, child: Item) -> list[Reference] | None:
@@ -292,6 +294,13 @@ class ListEmbedRule(EmbedRule):
         them. Raises BadInput.
         """
         return self._references(child)[0]
+
+    def unusable(self, child: Item) -> str | None:
+        """Return why a reference of a child has no element; None if all have one. Raises BadInput."""
+        held = resolver(child)(self.references_name) if self.as_map else None
+        if held is None or {"S": ""} not in self._elements(held):
+            return None
+        return f'"{self.references_name}" has an empty string, which cannot be a name in a map: it is left out'
 
     def has_more_references(self, child: Item) -> bool:
         """Return whether a child has more references than count. Raises BadInput."""
@@ -306,7 +315,7 @@ class ListEmbedRule(EmbedRule):
         for value in self._elements(held):
             ((kind, content),) = value.items()
             text = key_text(kind, content)
-            if text in found:
+            if text in found or (self.as_map and not text):
                 continue
             if len(found) == MOST_REFERENCES:
                 return list(found.values()), True

@@ -16,6 +16,7 @@ from projections.language.contribution import (
     DIGITS_AFTER,
     Contributed,
     check_amount,
+    check_levels,
     check_merged,
     member_digest,
     merge,
@@ -717,6 +718,8 @@ class PickRule(LedgerRule):
         if by is None:
             return {}, {}
         payload = self.pick(resolve)
+        if self.list_name is not None:
+            check_levels(payload, 2)
         member = member_of("pick", by, None if self.each is None else position)
         return {"n": 1, "+": {member: member_digest(payload)}}, {member: payload}
 

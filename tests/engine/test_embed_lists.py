@@ -151,10 +151,24 @@ def test_references_of_another_type_are_rejected_once(value: Any) -> None:
 def test_reference_that_cannot_be_a_key_has_no_parent() -> None:
     w = world(MAP)
     user(w, "Ann")
-    course(w, "", "x" * 3000, "a")
+    course(w, "x" * 3000, "a")
     w.settle()
     assert not w.rejected
-    assert teachers(w) == {"": {}, "x" * 3000: {}, "a": {"name": "Ann"}}
+    assert teachers(w) == {"x" * 3000: {}, "a": {"name": "Ann"}}
+
+
+def test_empty_reference_cannot_be_a_name_in_a_map_and_is_left_out_alone() -> None:
+    w = world(MAP)
+    user(w, "Ann")
+    course(w, "", "a")
+    w.settle()
+    assert teachers(w) == {"a": {"name": "Ann"}}
+    (rejected,) = w.rejected
+    assert rejected.rule == "teachers"
+    assert "empty string" in rejected.reason
+    user(w, "Abe")
+    w.settle()
+    assert teachers(w) == {"a": {"name": "Abe"}}
 
 
 def test_only_the_first_references_count_and_a_list_ends_before_it_is_too_large() -> None:

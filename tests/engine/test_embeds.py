@@ -313,3 +313,32 @@ def test_a_guard_from_the_future_does_not_outlive_a_parent_that_is_gone() -> Non
     w.put("USER#a", "PROFILE", name="Anna")
     w.settle()
     assert names(w) == ["Anna"]
+
+
+def test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_older_value() -> None:
+    """The child was put anew after the deletion. Its guard, without values, is as new as the last push."""
+    w = World("", COLLECTION)
+    w.put("TEAM#1", "INFO", name="Ann")
+    w.put("TEAM#1", "MEMBER#1", text="x")
+    w.settle()
+    w.put("TEAM#1", "INFO", name="Bea")
+    slow, original = w.records(), w.store.write_each
+
+    def late(writes: Any) -> Any:
+        w.store.write_each = original  # type: ignore[method-assign]
+        w.settle()  # another function takes the same records
+        w.put("TEAM#1", "INFO", name="Cleo")
+        w.settle()
+        w.remove("TEAM#1", "INFO")
+        w.settle()
+        w.put("TEAM#1", "MEMBER#1", text="anew")
+        w.settle()
+        return original(writes)
+
+    w.store.write_each = late  # type: ignore[method-assign]
+    w.deliver(slow)
+    w.settle()
+    assert w.item("TEAM#1", "MEMBER#1") == {"PK": "TEAM#1", "SK": "MEMBER#1", "text": "anew"}
+    w.put("TEAM#1", "INFO", name="Dora")
+    w.settle()
+    assert w.item("TEAM#1", "MEMBER#1") == {"PK": "TEAM#1", "SK": "MEMBER#1", "text": "anew", "teamName": "Dora"}

@@ -364,6 +364,61 @@ def test_the_attributes_that_a_rule_keeps_of_an_item_are_limited(rule: str) -> N
     assert Oracle(world.program.document).compare({"main": world.store.items("main")}) == []
 
 
+NESTED = {
+    "top": ("{from: Reply, top: {into: Post, as: shown, by: at, limit: 3, attributes: [text, tree]}}", 30),
+    "latest": ("{from: Reply, latest: {into: Post, by: at, attributes: {shown: tree}}}", 31),
+    "last": ("{from: Reply, aggregate: {into: Post, set: {shown: 'last(tree, at)'}}}", 31),
+    "list": ("{from: Reply, embed: {into: Post, match: {replies: '{r}'}, as: shown, attributes: [text, tree]}}", 30),
+    "map": (
+        "{from: Reply, embed: {into: Post, match: {replies: '{r}'}, as: shown, form: map, attributes: [text, tree]}}",
+        30,
+    ),
+    "copy": ("{from: Reply, copy: {into: Copy, attributes: [tree]}}", 32),
+    "claim": ("{from: Reply, copy: {into: Claim, attributes: [tree]}}", 31),
+    "embed": ("{from: Reply, embed: {into: Child, match: {r: '{r}'}, attributes: {shown: tree}}}", 32),
+}
+NESTED_HEAD = """
+table: {key: [PK, SK]}
+entities:
+  Reply: {key: {PK: "R", SK: "REPLY#{r}"}}
+  Post: {key: {PK: "P", SK: POST}}
+  Copy: {key: {PK: "COPY#{r}", SK: C}}
+  Claim: {key: {PK: "CLAIM#{text}", SK: C}}
+  Child: {key: {PK: "CHILD#{r}", SK: C}}
+projections:
+  rule: """
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_nested_attribute_stops_its_own_item_only(kind: str) -> None:
+    """What an item contributes may have the levels that DynamoDB allows where the rule keeps it; the others apply."""
+    rule, most = NESTED[kind]
+    w = Scene(rule + "\n", NESTED_HEAD)
+    w.put("P", "POST", replies=["1", "2", "3"], postId="p")
+    w.put("CHILD#1", "C")
+    w.put("CHILD#2", "C")
+
+    def tree(levels: int) -> Any:
+        return "x" if levels == 1 else {"a": tree(levels - 1)}
+
+    w.put("R", "REPLY#1", at=1, text="one", tree=tree(most))
+    w.settle()
+    assert w.rejected == []
+    assert w.differences() == []
+    if most == 32:
+        return  # an item of the application has no more
+    w.put("R", "REPLY#2", at=2, text="two", tree=tree(most + 1))
+    w.settle()
+    (found,) = w.rejected
+    assert found.key == "main|R|REPLY#2"
+    assert f"{most + 1} levels" in found.reason
+    w.put("R", "REPLY#3", at=3, text="three", tree="y")
+    w.put("R", "REPLY#1", at=1, text="one", tree="z")
+    w.settle()
+    assert w.differences() == []
+    assert len(w.rejected) == 1
+
+
 def test_a_key_that_is_too_large() -> None:
     world = World(TAGS + LIKES)
     world.put("POST#1", "METADATA", tags=["x" * 2045])

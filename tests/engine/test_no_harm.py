@@ -28,6 +28,7 @@ entities:
   Shelf: {key: {PK: "SHELF#{shelf}", SK: STATS}, match: {kind: shelf}, derived: true}
 projections:
 """
+KINDS = HEAD.replace(", derived: true", "")
 RULES = """
   loans: {from: Loan, aggregate: {into: Book, set: {loanCount: count, days: sum(days)}}}
   longest: {from: Loan, top: {into: Book, as: longest, by: days, limit: 2, attributes: [readerId]}}
@@ -502,6 +503,53 @@ def test_an_attribute_that_the_application_gives_with_the_new_kind_stays() -> No
     held = plain(w, BOOK) or {}
     assert (held["loanCount"], held["GSI1SK"]) == (1000, "by hand")
     assert held.keys().isdisjoint(("days", "longest"))
+
+
+def unguarded(w: Scene, item: Image) -> Image:
+    return {name: value for name, value in item.items() if not name.startswith(w.program.guard_prefix)}
+
+
+@pytest.mark.parametrize("again", ["delivery", "redrive"])
+def test_an_item_that_was_put_whole_over_another_kind_keeps_every_value(again: str) -> None:
+    """It lost the guards that the book had, so nothing on it is the rules', whatever equals what they had set."""
+    w = library()
+    held, first = plain(w, BOOK) or {}, len(w.records())
+    book = image(w, BOOK) or {}
+    own = {"kind": "magazine", "loanCount": held["loanCount"], "GSI1PK": "BOOKS", "GSI1SK": held["GSI1SK"]}
+    w.put(*BOOK, **own)
+    records = w.records()[first:]
+    w.settle()
+    assert plain(w, BOOK) == own
+    if again == "delivery":
+        w.deliver(records)
+    else:
+        w.refresh(ItemKey("main", *BOOK), unguarded(w, book), book, image(w, BOOK) or {})
+    w.settle()
+    assert plain(w, BOOK) == own
+    assert drifts(w) == []
+
+
+@pytest.mark.parametrize("values", [{"GSI1PK": "QUOTES"}, {"GSI1SK": "by hand"}, {"GSI1PK": None}])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_attributes_of_one_index_are_removed_together_or_not_at_all(guarded: bool, values: dict[str, Any]) -> None:
+    """The application gave one of them with the new kind, so the other one, which equals the rule's, is its own too."""
+    w = library() if guarded else library(RULES[RULES.index("  listed:") : RULES.index("  borrower:")], KINDS)
+    gone = tuple(name for name, value in values.items() if value is None)
+    change(w, BOOK, gone, kind="magazine", **{name: value for name, value in values.items() if value is not None})
+    own = {"GSI1PK": "BOOKS", "GSI1SK": "Atlas", **values}
+    w.settle()
+    held = plain(w, BOOK) or {}
+    assert {name: held.get(name) for name in own} == own
+    assert "loanCount" not in held
+    assert drifts(w) == []
+
+
+def test_attributes_that_one_rule_computes_are_removed_together_or_not_at_all() -> None:
+    w = library("  told: {from: Book, compute: {set: {label: '{title|upper}', kept: '{title|lower}'}}}\n", KINDS)
+    change(w, BOOK, kind="magazine", label="by hand")
+    w.settle()
+    held = plain(w, BOOK) or {}
+    assert (held["label"], held["kept"]) == ("by hand", "atlas")
 
 
 SUFFIX = HEAD.replace("match: {kind: book}", 'match: {kind: [{suffix: "-book"}]}')

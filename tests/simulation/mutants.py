@@ -950,7 +950,7 @@ def lists_of_values_in_match_are_not_in_the_condition() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", change_kind=True, seed=13)
+@mutant("kinds", change_kind=True, seed=20)
 def prefixes_in_match_are_not_in_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_beginning", lambda *_: ALWAYS):
         yield
@@ -962,7 +962,7 @@ def excluded_values_in_match_are_not_in_the_condition() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", base=only("update", "change_kind"), change_kind=True, race=0.5, writes=60)
+@mutant("kinds", base=only("update", "change_kind"), change_kind=True, race=0.5, writes=60, seed=1)
 def index_attributes_are_written_without_a_kind_check() -> Iterator[None]:
     with kindless(indexes, "index_update"):
         yield
@@ -1095,13 +1095,13 @@ def attributes_added_before_a_deletion_are_not_restored() -> Iterator[None]:
 # The application's items: such as left their entity
 
 
-@mutant("kinds", change_kind=True, seed=148)
+@mutant("kinds", change_kind=True, seed=159)
 def an_item_that_leaves_its_entity_keeps_values_of_rules() -> Iterator[None]:
     with patch.object(releases, "_shows", lambda *_: False):
         yield
 
 
-@mutant("kinds", change_kind=True, seed=59)
+@mutant("kinds", change_kind=True, seed=72)
 def an_item_that_leaves_its_entity_keeps_guards() -> Iterator[None]:
     with patch.object(releases.Releaser, "_writes", lambda *_: True):
         yield
@@ -1113,6 +1113,30 @@ def an_item_that_leaves_its_entity_loses_values_of_the_application() -> Iterator
         return any(guard is None or guard in held for guard, _ in published)
 
     with patch.object(releases, "_shows", shows):
+        yield
+
+
+@mutant(
+    "keep",
+    rare=(
+        "tests.engine.test_embeds",
+        "test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_older_value",
+    ),
+)
+def children_of_a_parent_that_is_gone_get_no_guard() -> Iterator[None]:
+    with patch.object(embeds.Embedder, "_without_value", lambda *_: {}):
+        yield
+
+
+@mutant("kinds", seed=372)
+def values_equal_to_the_rules_are_removed_from_an_item_that_was_put_whole() -> Iterator[None]:
+    with patch.object(guards.Guards, "valid", lambda *_: True):
+        yield
+
+
+@mutant("kinds", seed=336)
+def attributes_of_one_index_are_released_one_by_one() -> Iterator[None]:
+    with patch.object(releases, "_complete", lambda names, *_: list(names)):
         yield
 
 
@@ -1165,7 +1189,7 @@ def version_of_a_guard_is_not_checked() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", malform=True, seed=2987)
+@mutant("kinds", malform=True, seed=374)
 def count_of_a_guard_is_not_checked() -> Iterator[None]:
     with unchecked(), patch.object(guards, "_is_count", lambda _: True):
         yield

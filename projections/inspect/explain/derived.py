@@ -203,7 +203,7 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
     if references is None:
         note = f"it has no {rule.references_name}" if flaw is None else flaw
         return replace(report, notes=(note,))
-    notes, sources = [], list[tuple[str, str]]()
+    notes, sources = [flaw] if flaw is not None else [], list[tuple[str, str]]()
     for one in references:
         if one.key is None:
             notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')

@@ -166,4 +166,5 @@ def _pull_list(rule: ListEmbedRule, child: Item, reason: str) -> RuleReport:
     if not reason:
         what = f"references {len(references)} {noun}; this record requires no pull"
         return RuleReport.of(rule, "child", "", what)
-    return RuleReport.of(rule, "child", "pulls", f"reads {len(references)} {noun} for {rule.list_name}", (reason,))
+    what, why = f"reads {len(references)} {noun} for {rule.list_name}", (reason, *([flaw] if flaw else []))
+    return RuleReport.of(rule, "child", "pulls", what, why)

@@ -10,11 +10,11 @@ from typing import Any
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.entities import Entity
 from projections.testing.oracle.expressions import Expression
-from projections.testing.oracle.measures import MEMBER_BYTES, Measure, rank
+from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, rank
 from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import Template, numeric
-from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, size, text, wire
+from projections.testing.oracle.values import EXACT, Missing, Unfit, levels, normal, size, text, wire
 
 __all__ = [
     "EVERYTHING",
@@ -153,9 +153,14 @@ class GroupRule(Rule):
         target = self.into.key(lambda name: one.variable(name, scope))
         if self.kind == "aggregate":
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
+            if any(isinstance(one, Picked) and one.value and levels(one.value) > 31 for one in amounts.values()):
+                raise Unfit("more levels than a member can have")
             return Contribution(target, source, position, amounts)
         by = () if self._by is None else rank(scope.need(self._by))
         content = self._content(scope)
+        above = 2 if self.kind == "top" else 1 if self._kept else 0
+        if any(levels(value) > 32 - above for value in content.values()):
+            raise Unfit("more levels than an item can have")
         if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
             raise Unfit("more attributes than a member holds")
         return Contribution(target, source, position, content, by)
@@ -396,9 +401,10 @@ class ListEmbedRule(EmbedRule):
         """Return what a parent gives; None if the rule does not apply to it."""
         scope = Scope(item, variables)
         try:
-            return self.result(item, variables) if self.fits(scope.get) else None
+            found = self.result(item, variables) if self.fits(scope.get) else None
         except Unfit:
             return None
+        return None if any(levels(value) > 30 for value in (found or {}).values()) else found
 
     def wanted(
         self,
@@ -445,7 +451,8 @@ class ListEmbedRule(EmbedRule):
             raise Unfit(f"neither list nor set of texts or numbers: {held}")
         first: dict[str, Value] = {}
         for element in elements:
-            first.setdefault(text(element), element)
+            if not (self._map and element == {"S": ""}):
+                first.setdefault(text(element), element)
         return list(first.values())[:100]
 
 

@@ -108,6 +108,13 @@ def normal(value: Value) -> Any:
     return kind, content
 
 
+def levels(value: Value) -> int:
+    """Return how many levels a value has, lists and maps included: DynamoDB allows 32."""
+    ((kind, content),) = value.items()
+    inside = content.values() if kind == "M" else content if kind == "L" else ()
+    return 1 + max((levels(each) for each in inside), default=0)
+
+
 def size(value: Value) -> int:
     """Bytes of a value as DynamoDB counts them."""
     kind: str

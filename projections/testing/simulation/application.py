@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 
 from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest
@@ -40,15 +41,25 @@ _WEIGHTS: dict[_Operation, int] = {
 }
 """How often the application does what; each history leaves some operations out and prefers others."""
 
-OPERATIONS = {operation.__name__: weight for operation, weight in _WEIGHTS.items()}
+_APART: dict[_Operation, float] = {kind_changes.put_over: 0.3}
+"""Operations with a generator of their own, so that histories without them stay as they are, with their probability."""
+
+OPERATIONS = {operation.__name__: weight for operation, weight in (*_WEIGHTS.items(), *_APART.items())}
 """The names of all operations, with how often they occur."""
 
 
 class Application:
-    """Random writes to the tables of a program. `without` are names of operations."""
+    """Random writes to the tables of a program. `without` are names of operations.
+
+    `apart` decides about operations that only some histories have; without it, there are none.
+    """
 
     def __init__(
-        self, writer: ItemWriter, without: frozenset[str] = frozenset(), adversary: Adversary | None = None
+        self,
+        writer: ItemWriter,
+        without: frozenset[str] = frozenset(),
+        adversary: Adversary | None = None,
+        apart: Random | None = None,
     ) -> None:
         self._adversary = adversary
         rng = writer.rng
@@ -61,6 +72,12 @@ class Application:
             times = 1 if operation is ordinary_writes.put else rng.choice((0, 1, 1, 3))
             if operation.__name__ not in without:
                 self._operations += [operation] * (weight * times)
+        self._apart_rng = apart
+        self._apart = [
+            (operation, chance)
+            for operation, chance in _APART.items()
+            if apart is not None and apart.random() < 0.3 and operation.__name__ not in without
+        ]
 
     def write(self) -> str:
         """Make one write, or one read of an item that will be put back; return the name of the operation, or "nothing"."""
@@ -74,6 +91,10 @@ class Application:
             with suppress(InvalidRequest):
                 if attack := self._adversary.write():
                     return attack
+        for apart, chance in self._apart:
+            assert self._apart_rng is not None
+            if self._apart_rng.random() < chance and self._done_apart(apart, self._apart_rng):
+                return apart.__name__
         for _ in range(8):
             operation = self._operations[int(self._random() * len(self._operations))]
             try:
@@ -82,6 +103,17 @@ class Application:
             except InvalidRequest:  # DynamoDB refuses it, as a key of an index in the wrong type
                 continue
         return "nothing"
+
+    def _done_apart(self, operation: _Operation, rng: Random) -> bool:
+        """Whether an operation was possible, with a generator of its own."""
+        writer = self.writer
+        writer.rng, usual = rng, writer.rng
+        try:
+            return operation(writer)
+        except InvalidRequest:
+            return False
+        finally:
+            writer.rng = usual
 
     def come_between(self, key: ItemKey, *, changes_kind: bool, adopts: bool) -> None:
         """Write to an item that the engine is about to write to."""

@@ -65,6 +65,7 @@ class Ownership:
         self.programs = programs
         self._entities: dict[tuple[int, str], _Owned] = {}
         self._lasting: dict[str, frozenset[str]] = {}
+        self._together: dict[tuple[ItemKey, str], frozenset[str]] = {}
 
     @cached_property
     def copied_whole(self) -> set[str]:
@@ -83,6 +84,22 @@ class Ownership:
         if table not in self._lasting:
             self._lasting[table] = _lasting(self.programs, table)
         return self._lasting[table]
+
+    def together(self, key: ItemKey, name: str) -> frozenset[str]:
+        """Return the attributes that rules of each program set together with one, on items that such a key may have.
+
+        Attributes of one index, and of one rule without guards.
+        """
+        if (key, name) not in self._together:
+            units = [
+                _together(program, entity, name)
+                for program in self.programs
+                for entity in program.entities_at(key)
+                if name in program.derived_attributes(entity.name)
+            ]
+            found = frozenset.intersection(*units) if units else frozenset()
+            self._together[key, name] = found - {name}
+        return self._together[key, name]
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
         """Return the attributes that rules own on an item, for its entity in each program."""
@@ -118,6 +135,8 @@ class _Shadow:
     """The attributes as the application left them, without those that rules have published since."""
     unclear: set[str] = field(default_factory=set)
     """Attributes of index rules, which have no guards, as the application left them: a rule may remove them, or not."""
+    whole: set[str] = field(default_factory=set)
+    """Attributes of an item that the application put whole, without the guards that the item had: they are its own."""
     created: bool = False
     """Whether the item is the application's, and only the application may delete it."""
 
@@ -146,6 +165,8 @@ class Harm:
         """Items from which the application removed guards, so that values of rules cannot be recognised."""
         self._taken: dict[tuple[ItemKey, str], list[Value]] = {}
         """Attributes of the application that deletions took, with their values: they may be put back."""
+        self._unguarded: dict[tuple[ItemKey, str], list[Value]] = {}
+        """Values of rules without guards on items when these left their entity, and had no guards."""
         self._sourced: dict[str, None] = {}
         """Attributes that sources of copies of all attributes ever had."""
 
@@ -173,15 +194,23 @@ class Harm:
             self._shadows.pop(key, None)
             return
         shadow = self._shadows.setdefault(key, _Shadow())
-        if before is None:
+        had = self._guards(key, before) if before is not None else set()
+        if before is not None and not had:
+            self._note_unguarded(key, before, after)
+        if had and had.isdisjoint(self._guards(key, after)):
+            shadow.wrote = {name: value for name, value in after.items() if not name.startswith(self._prefix)}
+            shadow.whole = set(shadow.wrote)
+        elif before is None:
             shadow.wrote = {name: value for name, value in after.items() if not name.startswith(self._prefix)}
         else:
             for name, value in after.items():
                 if before.get(name) != value and not name.startswith(self._prefix):
                     shadow.wrote[name] = value
+                    shadow.unclear |= self._ownership.together(key, name)
             for name in before:
                 if name not in after:
                     shadow.wrote.pop(name, None)
+                    shadow.unclear |= self._ownership.together(key, name)
         shadow.created = not self._marked(key, after)
         if before is not None and any(name.startswith(self._prefix) and name not in after for name in before):
             self._stripped.add(key)
@@ -191,6 +220,17 @@ class Harm:
             shadow.wrote.clear()  # a copy of all attributes owns whatever is put on the items that it created
         self._published(key, after, shadow)
         self._note_source(key, after)
+
+    def _note_unguarded(self, key: ItemKey, before: Image, after: Image) -> None:
+        """Note what rules without guards had set on an item that leaves their entity without guards.
+
+        If the record of that is late, nothing shows that the application has put the same values since.
+        """
+        now = self._owned(key, after)
+        for owned in self._owned(key, before):
+            for name, guards in owned.guards.items():
+                if not guards and name in before and not any(name in one for one in now):
+                    self._unguarded.setdefault((key, name), []).append(before[name])
 
     def _note_source(self, key: ItemKey, image: Image) -> None:
         """Note the attributes of an item of which there may be a copy of all attributes."""
@@ -210,6 +250,7 @@ class Harm:
                     guards = self._guards(key, image)
                 if owned.has_published(name, guards):
                     del shadow.wrote[name]
+                    shadow.whole.discard(name)
                     if not owned.guards[name]:
                         shadow.unclear.add(name)
 
@@ -294,12 +335,32 @@ class Harm:
             owned = self._owned(key, before)
             if self._marked(key, before):  # without what `match` reads now, it still is the rules'
                 owned = [*owned, *(self._owned(key, after) or self._ownership.of_created(key))]
+            gone = [name for name in names if name not in after and not any(name in one for one in owned)]
+            parted = [name for name in gone if self._is_parted(key, name, before, after, owned, shadow)]
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
+            for name in sorted(parted):
+                yield f"{HARM}{encode_key(key)}: the application set what belongs to {name}, and the engine removed it"
         if shadow.wrote:
             self._published(key, after, shadow)
         if key not in self._made and self._marked(key, after) and not self._marked(key, before):
             yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
+
+    def _is_parted(
+        self,
+        key: ItemKey,
+        name: str,
+        before: Image,
+        after: Image,
+        owned: Sequence[_Owned],
+        shadow: _Shadow,
+    ) -> bool:
+        """Whether the application wrote another value than rules did into an attribute that belongs to one."""
+        return any(
+            each in after and each in shadow.wrote and before.get(each) not in self._values.get((key, each), ())
+            for each in self._ownership.together(key, name)
+            if not any(each in one for one in owned)
+        )
 
     def _attribute(
         self,
@@ -312,7 +373,8 @@ class Harm:
     ) -> Iterator[str]:
         if any(name in one for one in owned):
             shadow.wrote.pop(name, None)
-            shadow.unclear.discard(name)
+            shadow.whole.discard(name)
+            shadow.unclear -= {name, *self._ownership.together(key, name)}
             return
         known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
@@ -321,7 +383,8 @@ class Harm:
         if before is None and after is not None and after in self._taken.get((key, name), ()):
             shadow.wrote[name] = after
             return
-        if after is None and before in self._values.get((key, name), ()):
+        whole = name in shadow.whole and before not in self._unguarded.get((key, name), ())
+        if after is None and not whole and before in self._values.get((key, name), ()):
             shadow.wrote.pop(name, None)  # it still has, or has again, a value that a rule published there
             return
         if name in shadow.wrote:
@@ -388,6 +451,20 @@ class Harm:
             ]
             if names:
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"
+
+
+def _together(program: Program, entity: Entity, name: str) -> frozenset[str]:
+    """Return the attributes that rules set together with one, on items of an entity."""
+    owned = program.derived_attributes(entity.name)
+    found: set[str] = set()
+    for parts in entity.schema.indexes.values():
+        keys = {attribute for part in parts for attribute, _ in part}
+        if name in keys:
+            found |= keys & owned
+    for rule in program.rules.values():
+        if rule.into.name == entity.name and not rule.has_guard and name in rule.owned():
+            found |= set(rule.owned())
+    return frozenset(found) - set_once([program], entity.table)
 
 
 def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:

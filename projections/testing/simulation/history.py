@@ -87,7 +87,7 @@ class History:
         )
         without = setup.without | plan.without | (frozenset() if self._expires() else {"expire"})
         adversary = Adversary(writer, seed, plan.adversary) if plan.adversary else None
-        self._application = Application(writer, without, adversary)
+        self._application = Application(writer, without, adversary, Random(f"{seed} apart"))
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)
         self._operators = Operators(

@@ -10,10 +10,11 @@ from contextlib import suppress
 
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import InvalidRequest
+from projections.language.entity import Entity
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.pools import FOREIGN
 
-__all__ = ["adopt", "change_kind", "come_between", "occupy", "vacate"]
+__all__ = ["adopt", "change_kind", "come_between", "occupy", "put_over", "vacate"]
 
 
 def occupy(writer: ItemWriter) -> bool:
@@ -33,6 +34,44 @@ def occupy(writer: ItemWriter) -> bool:
     if image is None or writer.is_of(key, image, entity):
         return False
     writer.store.put(key.table, {**image, **writer.own_values(entity, key, 0.4)})
+    return True
+
+
+def put_over(writer: ItemWriter) -> bool:
+    """Put an item of another kind over one, whole and without guards, with some values that equal those of rules."""
+    found: list[tuple[ItemKey, Entity, list[str]]] = []
+    for key, image in writer.items.items():
+        item = writer.program.recognise(key, image)
+        if item is not None and item.entity.match is not None:
+            names = [name for name in writer.derived_names(item.entity, image) if name in image]
+            found += [(key, item.entity, names)] if names else []
+    if not found:
+        return False
+    key, entity, names = writer.pick(found)
+    image = writer.items[key]
+    others = [writer.kinds[one.name] for one in writer.program.entities_at(key) if one.name in writer.kinds]
+    others = [kind for kind in others if kind.entity is not entity]
+    put: Image | None
+    if others and writer.rng.random() < 0.5:
+        kind = writer.pick(others)
+        variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+        put = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
+    else:
+        put = writer.of_kind(entity, key, {**entity.schema.wire(key), FOREIGN: writer.remark()}, fits=False)
+    if put is None:
+        return False
+    read = {name for name, _ in writer.pools.matches.get(entity.name, ())}
+    values: dict[str, Value] = {}
+    for name in names:
+        dice = writer.rng.random()
+        if name not in read and dice < 0.8:
+            kept = dice < 0.5
+            values[name] = image[name] if kept else {"N": "77"} if "N" in image[name] else {"S": "mine"}
+    put = {**put, **values}
+    if writer.is_of(key, put, entity):
+        return False
+    writer.own[key] = None
+    writer.store.put(key.table, put)
     return True
 
 
