@@ -92,7 +92,7 @@ def test_locks_are_the_output_of_make_lock(tmp_path: Path, uv: Path) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14", "3.15"])
 @pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
 def test_every_lambda_platform_has_a_wheel_of_each_part(machine: str, python: str, tmp_path: Path, uv: Path) -> None:
     locks = [argument for group in ("functions", "boto3", "tracing") for argument in ("-r", str(LOCKS[group]))]

@@ -217,7 +217,7 @@ def test_pipx_runs_the_command_from_the_wheel(distributions: dict[str, Path], pr
     assert "✓ rules.yaml: " in done.stdout
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14", "3.15"])
 def test_a_project_works_with_each_python(distributions: dict[str, Path], version: str, tmp_path: Path) -> None:
     """Checks, tests, and a short simulation of the same project, with each interpreter that this machine has."""
     (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
