@@ -31,6 +31,7 @@ from projections.language.keys import escape
 from projections.language.patterns import Pattern
 from projections.language.pipes import begins_time
 from projections.language.program import Program
+from projections.language.syntax import root
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
 from projections.stores.conditions import comparable
@@ -259,7 +260,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
 
         def known(name: str) -> bool:
             """Return whether the read returns the value: of other names, the key condition ensures what is asked."""
-            return shown is None or name.split(".", 1)[0] in shown or name in item.variables
+            return shown is None or root(name) in shown or name in item.variables
 
         if any(all(map(known, names)) and not matches(values) for names, matches in conditions):
             return False

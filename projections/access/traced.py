@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from projections.engine.store import Image, Value
+from projections.language.syntax import root
 
 __all__ = ["Traced"]
 
@@ -17,5 +18,5 @@ class Traced(dict[str, Value]):
         self.names: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.names.add(name.split(".", 1)[0])
+        self.names.add(root(name))
         return super().get(name, default)

@@ -28,6 +28,7 @@ from projections.language.patterns import (
 )
 from projections.language.patterns import Condition as PatternCondition
 from projections.language.patterns import Exists as Presence
+from projections.language.syntax import root, steps
 from projections.language.values import Value, wire
 
 __all__ = ["kind_as_read", "kind_condition"]
@@ -40,7 +41,7 @@ it continues with this character.
 
 def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:
     """Return the conditions that the attributes that the `match` of these entities reads are as in this image."""
-    names = {name.split(".", 1)[0] for entity in entities for name in entity.match_names}
+    names = {root(name) for entity in entities for name in entity.match_names}
     names |= {name for entity in entities for name in entity.match_names}  # an attribute may be called like a path
     keys = {name for entity in entities for name in entity.schema.key_attributes}
     return [as_read(name, image.get(name)) for name in sorted(names - keys)]
@@ -102,16 +103,10 @@ def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | No
         if not fits:
             return attribute
         return AnyOf((Missing((test.name,)), *(() if attribute is None else (attribute,))))
-    if "." not in test.name:
-        return _at((test.name,), test.alternatives)
-    # an attribute whose own name is the dotted path comes first
-    steps = tuple(test.name.split("."))
+    path = steps(test.name)
     # a decimal step may be the position in a list, which a path of names never finds
-    in_list = any(step.isdecimal() for step in steps[1:])
-    inner, literal = _at(steps, present if in_list else test.alternatives), _at((test.name,), present)
-    found: list[Condition] = [] if inner is None else [AllOf((Missing((test.name,)), inner))]
-    found += [] if literal is None else [literal]
-    return AnyOf(tuple(found)) if found else None
+    in_list = any(step.isdecimal() for step in path[1:])
+    return _at(path, present if in_list else test.alternatives)
 
 
 def _at(path: Path, alternatives: Iterable[Alternative]) -> Condition | None:

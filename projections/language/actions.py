@@ -15,8 +15,8 @@ from projections.language.forms import (
     ConstantForm,
     CopyForm,
     ExpressionText,
+    MatchForm,
     MeasureForm,
-    NamesTemplateText,
     PathText,
 )
 from projections.language.measures import SHORT_FORMS
@@ -139,7 +139,7 @@ class Embed(Model):
     """Attributes of a parent (the source), kept in every child that references it."""
 
     into: str = Field(description="The entity of the children.")
-    match: Annotated[dict[AttributeName, NamesTemplateText], Field(min_length=1)] = Field(
+    match: MatchForm = Field(
         description="How a child references its parent: its attribute or key variable → a template over the parent."
     )
     attributes: AttributesForm = Field(
@@ -154,7 +154,7 @@ class Embed(Model):
         description="The attribute of the child that holds what its parents give, if it references several: the child holds "
         "a list or set of references.",
     )
-    references: AttributeName | None = Field(
+    references: str | None = Field(
         default=None,
         description="With `as`: the name in `match` that holds the references, if `match` has several names.",
     )

@@ -18,7 +18,7 @@ from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases
-from projections.language.syntax import LanguageError, suggest
+from projections.language.syntax import LanguageError, root, suggest
 from projections.language.templates import Template
 
 __all__ = ["analyse", "unusable_embeds"]
@@ -167,7 +167,7 @@ def _listed(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
     elif name in attribute_types(table):
         message = f"{name} is the key of an index, so it cannot be a list or set of references"
         yield Mistake(where, f"{message}: name another attribute, or remove `as`", at_key=True)
-    if rule.embed.as_ in {one.split(".", 1)[0] for one in rule.embed.match}:
+    if rule.embed.as_ in {root(one) for one in rule.embed.match}:
         message = f"the rule cannot write {rule.embed.as_}, because `match` reads it: write another name"
         yield Mistake((*place, "embed", "as"), message)
 
@@ -183,7 +183,7 @@ def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iter
             if name in rule.copy_.attributes:
                 yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
     each = each_variable(rule)
-    used = {inner.split(".")[0] for name in variables for inner in _bound(rule, name)}
+    used = {root(inner) for name in variables for inner in _bound(rule, name)}
     if each is not None and each not in used:
         message = (
             f"the key of {rule.into} does not include {{{each}}}: all elements would share one copy; use it in `bind`"
@@ -199,7 +199,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
     """Yield attributes that rules cannot write, or not with this type."""
     types = attribute_types(table)
     constants = Pattern.parse(rules.entities[rule.into].match or {}).constants
-    fixed = {name.split(".")[0] for name in constants}
+    fixed = {root(name) for name in constants}
     for attribute, inner in written(rule).items():
         where = (*place, *inner)
         if "." in attribute:

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
-from projections.language.syntax import PATH, LanguageError, suggest
+from projections.language.syntax import PATH, LanguageError, name_of, suggest, written_path
 from projections.language.values import EXACT, Resolver, Value, number_text, shown
 
 __all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
@@ -43,6 +43,7 @@ template."""
 _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
 _FUNCTION = re.compile(r"([^\W\d]\w*)\s*\(\s*")
 _PLACES = re.compile(r"-?[0-9]{1,4}(?![\w.])")
+_QUOTES = re.compile(r"""'(?:[^']|'')+'|"(?:[^"]|"")+\"""")
 _STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
 _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
 
@@ -666,24 +667,20 @@ class _Parser:
         self._skip()
 
     def _path(self) -> str:
-        """Return a path. In quotes it may contain a dash, which is no subtraction then."""
+        """Return the name of a path. A step in quotes may contain a dash, which is no subtraction then."""
         text, position = self.text, self.position
-        quote = text[position : position + 1]
-        if quote in ("'", '"') and (end := text.find(quote, position + 1)) > position + 1:
-            self.position = end + 1
-            return text[position + 1 : end]
         found = PATH.match(text, position)
         if not found:
             raise self._misplaced()
-        if "-" in found[0]:
-            left, _, right = found[0].partition("-")
+        if (dash := _QUOTES.sub(lambda quoted: "_" * len(quoted[0]), found[0]).find("-")) >= 0:
+            left, right = found[0][:dash], found[0][dash + 1 :]
             message = (
                 f"a name may contain a dash: write spaces to subtract, {left} - {right}; "
-                f"if it is the name of an attribute, write it in quotes, '{found[0]}'"
+                f"if it is the name of an attribute, write it in quotes, {written_path(name_of(found[0]), dashes=False)}"
             )
-            raise LanguageError(message, position + found[0].index("-"))
+            raise LanguageError(message, position + dash)
         self.position = found.end()
-        return found[0]
+        return name_of(found[0])
 
     def _misplaced(self) -> LanguageError:
         text, position = self.text, self.position
@@ -698,4 +695,6 @@ class _Parser:
             message = f'unknown function "{name}" in an expression{hint}; the functions are {", ".join(known)}'
             return LanguageError(message, position)
         place = f"unexpected {found!r}" if found else "the expression is incomplete"
-        return LanguageError(f"{place}; an expression has paths, numbers, + - * /, parentheses and functions", position)
+        names = ", and names with other signs in quotes, as 'unit price'" if found and found not in "+*/()'\"" else ""
+        message = f"{place}; an expression has paths, numbers, + - * /, parentheses and functions{names}"
+        return LanguageError(message, position)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression, Factor
-from projections.language.syntax import PATH
+from projections.language.syntax import PATH, name_of
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value
 
@@ -27,7 +27,7 @@ def attribute_source(text: str) -> AttributeSource:
     """
     if "{" in text:
         return Template.parse(text)
-    return Expression(text, Factor(text)) if PATH.fullmatch(text) else Expression.parse(text, "attribute")
+    return Expression(text, Factor(name_of(text))) if PATH.fullmatch(text) else Expression.parse(text, "attribute")
 
 
 Pick: TypeAlias = Callable[[Resolver], dict[str, Value]]

@@ -29,6 +29,7 @@ from projections.language.rules import (
     Rule,
     owned_on,
 )
+from projections.language.syntax import root, steps
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import wire
 
@@ -87,7 +88,7 @@ class Compiled:
             patterns=patterns,
             match=pattern.compile() if pattern else None,
             pattern=pattern,
-            constants={name: wire(value) for name, value in constants.items() if "." not in name},
+            constants={root(name): wire(value) for name, value in constants.items() if len(steps(name)) == 1},
             numeric=frozenset(numeric),
             binary=frozenset(binary),
             derived=document["derived"],
@@ -217,7 +218,7 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
         cases=tuple(cases),
         indexes=tuple(indexes),
         attributes=tuple((name, *limits[name]) for name in names),
-        reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
+        reads=frozenset(root(path) for path in reads) - set(schema.key_attributes),
     )
 
 

@@ -12,6 +12,7 @@ from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image
 from projections.language.patterns import Pattern
 from projections.language.rules import Condition, Evaluate, ItemRule
+from projections.language.syntax import root
 from projections.language.templates import Template
 from projections.language.values import Value, wire
 
@@ -75,7 +76,7 @@ def compiled(common: Mapping[str, Any], document: Mapping[str, Any]) -> ComputeR
             reads.update(names, pattern.names if pattern else ())
             evaluated.append((pattern.compile() if pattern else None, evaluate))
         values.append((name, tuple(evaluated)))
-    roots = {path.split(".", 1)[0] for path in reads} - set(key)
+    roots = {root(path) for path in reads} - set(key)
     return ComputeRule(
         **common,
         values=tuple(values),

@@ -185,5 +185,5 @@ def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.
         expression=None if expression is None else one_form.expression(expression.text, "extreme"),
         where=None if measure.where is None else one_form.pattern(measure.where.document),
         round=measure.digits,
-        by=None if measure.by is None else measure.by.text,
+        by=None if measure.by is None else one_form.expression(measure.by.text),
     )

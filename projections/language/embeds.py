@@ -17,7 +17,7 @@ from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
 from projections.language.rules import LIST_BYTES, Render, Rule
 from projections.language.sizes import size
-from projections.language.syntax import LanguageError
+from projections.language.syntax import LanguageError, root
 from projections.language.templates import KeyPattern, Template
 
 __all__ = [
@@ -104,7 +104,7 @@ def attributes_of_child(document: Mapping[str, Any], name: str) -> tuple[str, ..
     for entity in document["entities"].values():
         if entity["table"] == table and entity["match"]:
             found += Pattern.parse(entity["match"]).names
-    return (*dict.fromkeys(one.split(".", 1)[0] for one in found), document["guard_prefix"] + name)
+    return (*dict.fromkeys(root(one) for one in found), document["guard_prefix"] + name)
 
 
 def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | KeyPattern]:
@@ -218,7 +218,7 @@ class EmbedRule(Rule):
     def read_by(self, child: Item) -> dict[str, Value | None]:
         """Return the child's attributes that are part of its reference, without key variables, which cannot change."""
         return {
-            name.split(".", 1)[0]: child.image.get(name.split(".", 1)[0])
+            root(name): child.image.get(root(name))
             for name, _ in self.match
             if name not in child.variables or name in child.image
         }

@@ -18,6 +18,7 @@ from projections.language.keys import (
     key_text,
 )
 from projections.language.patterns import Pattern
+from projections.language.syntax import root
 from projections.language.templates import KeyPattern
 from projections.language.values import lookup
 
@@ -75,7 +76,7 @@ class Entity:
     @property
     def match_attributes(self) -> frozenset[str]:
         """The attributes, or variables, that `match` reads."""
-        return frozenset(name.split(".", 1)[0] for name in self.match_names)
+        return frozenset(root(name) for name in self.match_names)
 
     @property
     def match_reads_key(self) -> bool:
@@ -139,7 +140,7 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
     variables, image = item.variables, item.image
 
     def resolve(name: str) -> Value | None:
-        if bound is not None and name.split(".", 1)[0] in bound:
+        if bound is not None and root(name) in bound:
             return lookup(bound, name)
         text = variables.get(name)
         if text is None:

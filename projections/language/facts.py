@@ -29,6 +29,7 @@ from projections.language.canonical import (
     Top,
 )
 from projections.language.patterns import Pattern, describe
+from projections.language.syntax import root, steps
 
 __all__ = [
     "EVERY",
@@ -102,8 +103,8 @@ def origins(document: Document) -> dict[str, dict[str, Origin]]:
             found[rule.into].setdefault(attribute, Origin(name, how))
         if creates(document, rule):
             for attribute, value in Pattern.parse(document.entities[rule.into].match or {}).constants.items():
-                if "." not in attribute:
-                    found[rule.into].setdefault(attribute, Origin(name, _constant(value)))
+                if len(steps(attribute)) == 1:
+                    found[rule.into].setdefault(root(attribute), Origin(name, _constant(value)))
     return found
 
 

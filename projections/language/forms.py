@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from projections.language.mistakes import Mistake
@@ -26,6 +33,7 @@ from projections.language.shapes import (
     check_entities,
     check_expression,
     check_index_key,
+    check_match,
     check_measure,
     check_names_template,
     check_order,
@@ -34,8 +42,13 @@ from projections.language.shapes import (
     check_sources,
     check_table_key,
     check_template,
+    each_named,
+    in_quotes,
+    match_named,
     shown,
+    sources_named,
 )
+from projections.language.syntax import name_of
 
 __all__ = [
     "AttributeName",
@@ -51,6 +64,7 @@ __all__ = [
     "ExpressionText",
     "IndexForm",
     "KeyForm",
+    "MatchForm",
     "MeasureForm",
     "NamesTemplateText",
     "OrderForm",
@@ -61,7 +75,15 @@ __all__ = [
     "TextForm",
 ]
 
-AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+def _plain(name: str) -> str:
+    """Raise PydanticCustomError for a name in quotes: the attribute of that name would have the quotes in it."""
+    if found := in_quotes(name):
+        raise PydanticCustomError("name", "{message}", {"message": found})
+    return name
+
+
+AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_plain)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +133,18 @@ _LOCAL = {
 }
 
 
-def _checked(check: Callable[[Any], list[Mistake]]) -> PlainValidator:
-    """Return a validator that raises all mistakes of a value at once, each with its place in the value."""
+def _checked(check: Callable[[Any], list[Mistake]], converted: Callable[[Any], Any] | None = None) -> PlainValidator:
+    """Return a validator that raises all mistakes of a value at once, each with its place in the value.
+
+    Without mistakes, the value is `converted`: to one with names (see `syntax`) instead of paths as they are written.
+    """
 
     def validate(value: Any) -> Any:
         mistakes = check(value)
         if mistakes:
             text = "; ".join(mistake.message for mistake in mistakes)
             raise PydanticCustomError("forms", "{message}", {"message": text, "mistakes": mistakes})
-        return value
+        return value if converted is None else converted(value)
 
     return PlainValidator(validate)
 
@@ -133,7 +158,7 @@ ConstantForm = Annotated[
     Any, _checked(check_constant), WithJsonSchema({"description": "Text is a template; anything else a constant."})
 ]
 ExpressionText = Annotated[str, _checked(check_expression), WithJsonSchema(_PATH)]
-PathText = Annotated[str, _checked(check_path), WithJsonSchema(_PATH)]
+PathText = Annotated[str, _checked(check_path, name_of), WithJsonSchema(_PATH)]
 PatternForm = Annotated[dict[str, Any], _checked(check_pattern), WithJsonSchema(_PATTERN)]
 KeyForm = Annotated[
     list[str] | dict[str, str],
@@ -188,7 +213,7 @@ _EACH = {
         ]
     },
 }
-EachForm = Annotated[dict[str, Any], _checked(check_each), WithJsonSchema(_EACH)]
+EachForm = Annotated[dict[str, Any], _checked(check_each, each_named), WithJsonSchema(_EACH)]
 _SOURCE = {
     "type": "object",
     "description": "The `where`, `bind` and `each` of this source, which replace those of the rule.",
@@ -201,7 +226,7 @@ _SOURCE = {
 }
 SourcesForm = Annotated[
     str | list[str] | dict[str, dict[str, Any]],
-    _checked(check_sources),
+    _checked(check_sources, sources_named),
     WithJsonSchema(
         {
             "anyOf": [
@@ -235,6 +260,11 @@ ComputedForm = Annotated[
     _checked(check_computed),
     WithJsonSchema({"anyOf": [*_COMPUTED_CASE["anyOf"], {"type": "array", "minItems": 1, "items": _COMPUTED_CASE}]}),
 ]
+MatchForm = Annotated[
+    dict[str, str],
+    _checked(check_match, match_named),
+    WithJsonSchema({"type": "object", "additionalProperties": _NAMES_TEMPLATE, "minProperties": 1}),
+]
 MeasureForm = Annotated[str | dict[str, Any], _checked(check_measure), WithJsonSchema(_MEASURE)]
 ByForm = Annotated[
     list[str], _checked(check_by), WithJsonSchema({"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True})
@@ -260,5 +290,5 @@ ConditionForm = Annotated[
     ),
 ]
 OrderForm = Annotated[
-    str, _checked(check_order), WithJsonSchema({"type": "string", "pattern": r"^(asc|desc|\S+( (asc|desc))?)$"})
+    str, _checked(check_order), WithJsonSchema({"type": "string", "pattern": r"^(asc|desc|\S.*( (asc|desc))?)$"})
 ]

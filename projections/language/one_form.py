@@ -15,9 +15,9 @@ from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation, Takes
 from projections.language.attribute_sources import attribute_source
-from projections.language.patterns import Compares, Equals, Named, Numeric, comparison, is_comparison
+from projections.language.patterns import Compares, Equals, Named, Numeric, canonical_key, comparison, is_comparison
 from projections.language.pipes import Pipe
-from projections.language.syntax import PATH
+from projections.language.syntax import written_path
 from projections.language.templates import Field, Template
 from projections.language.values import number_text
 
@@ -32,7 +32,7 @@ def pattern(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if document is None:
         return None
     return {
-        name: [pattern(branch) for branch in value] if name == "$or" else _alternatives(value)
+        canonical_key(name): [pattern(branch) for branch in value] if name == "$or" else _alternatives(value)
         for name, value in document.items()
     }
 
@@ -48,7 +48,7 @@ def templates(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _field(field: Field) -> str:
-    name = field.name if field.expression is None else _written(_folded(field.expression.node), 0)
+    name = written_path(field.name) if field.expression is None else _written(_folded(field.expression.node), 0)
     return "{" + "|".join([name + "*" * field.star, *map(_pipe, field.pipes)]) + "}"
 
 
@@ -83,7 +83,7 @@ def _source(text: str) -> str:
     source = attribute_source(text)
     if isinstance(source, Template):
         return template(text)
-    return source.path if source.path is not None and PATH.fullmatch(source.path) else expression(text, "attribute")
+    return written_path(source.path) if source.path is not None else expression(text, "attribute")
 
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}
@@ -128,9 +128,8 @@ def _arguments(node: Operation) -> Iterable[str]:
 
 
 def path_text(path: str) -> str:
-    """Return a path as an expression has it: in quotes if it contains a dash or is no name."""
-    plain = PATH.fullmatch(path) and "-" not in path and not path[0].isdigit()
-    return path if plain else _quoted(path)
+    """Return a path as an expression has it: in quotes where it contains a dash or other signs."""
+    return written_path(path, dashes=False)
 
 
 def _quoted(text: str) -> str:
@@ -168,7 +167,7 @@ def _alternative(value: Any) -> Any:
 
 def _operand(operand: str | Decimal | Named) -> Any:
     if isinstance(operand, Named):
-        return f"{{{operand.name}}}"
+        return f"{{{written_path(operand.name)}}}"
     if isinstance(operand, Decimal):
         return int(operand) if operand == operand.to_integral_value() else float(operand)
     return operand

@@ -13,6 +13,7 @@ from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern
 from projections.language.shapes import attribute_map, cases, computed_names, source_names
+from projections.language.syntax import root
 from projections.language.templates import Template
 
 __all__ = [
@@ -55,7 +56,7 @@ def written(rule: Projection) -> dict[str, Location]:
 def _listed(form: list[str] | dict[str, str] | str, place: Location) -> dict[str, Location]:
     if isinstance(form, dict):
         return {name: (*place, name) for name in form}
-    return {name: (*place, index) for index, name in enumerate(form)}
+    return {root(name): (*place, index) for index, name in enumerate(form)}
 
 
 def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
@@ -229,13 +230,11 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
         always |= set[str]().union(*(computed[name] for name in rule.copy_.values))
     for attribute, names in [*computed.items(), *([(EXISTS, set())] if creates else [])]:
         for name in sorted(always | names):
-            root = name.split(".")[0]
-            if root != variable:
-                yield (rule.source, root), (rule.into, attribute)
+            begin = root(name)
+            if begin != variable:
+                yield (rule.source, begin), (rule.into, attribute)
     if rule.embed is not None:  # another reference leads to another parent
-        references = {name.split(".")[0] for name in rule.embed.match} - _templates(
-            rules.entities[rule.into].key.values()
-        )
+        references = {root(name) for name in rule.embed.match} - _templates(rules.entities[rule.into].key.values())
         for attribute in computed:
             for name in sorted(references):
                 yield (rule.into, name), (rule.into, attribute)

@@ -19,11 +19,14 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from projections.language.syntax import LanguageError, LanguageErrors, suggest
+from projections.language.syntax import PATH, LanguageError, LanguageErrors, key_name, key_text, quote_it, suggest
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value, number_text, wire
 
-__all__ = ["Condition", "Named", "Pattern", "Test", "compared_type", "comparison", "describe", "is_comparison"]
+__all__ = [
+    *("Condition", "Named", "Pattern", "Test", "canonical_key"),
+    *("compared_type", "comparison", "describe", "is_comparison"),
+]
 
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
@@ -418,7 +421,10 @@ def describe(pattern: Pattern) -> str:
 _At: TypeAlias = tuple[str | int, ...]
 
 
-def _conditions(document: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterator[Condition]:
+def _conditions(
+    document: Any, prefix: str, at: _At, errors: list[LanguageError], branch: bool = False
+) -> Iterator[Condition]:
+    """Yield the conditions of a mapping: the whole pattern, a `branch` of `$or`, or what is below the path `prefix`."""
     if not isinstance(document, Mapping):
         errors.append(
             LanguageError(f"a pattern is a mapping of attributes to alternatives, not {_what(document)}", None, at)
@@ -433,14 +439,12 @@ def _conditions(document: Any, prefix: str, at: _At, errors: list[LanguageError]
             )
         elif key == "$or":
             yield from _or(value, prefix, place, errors)
-        elif key.startswith("$"):
-            hint = suggest(key, ["$or"]) or "; attributes in one mapping must all match, and $or lists alternatives"
-            errors.append(LanguageError(f'unknown operator "{key}"{hint}', None, place))
-        elif is_comparison(key):
-            message = f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}'
-            errors.append(LanguageError(message, None, place))
+        elif found := _no_name(key, value, prefix, branch):
+            errors.append(LanguageError(found, None, place))
+        elif (name := key_name(key)) is None:
+            errors.append(LanguageError(quote_it(key), None, place))
         else:
-            for condition in _attribute(prefix + key, value, place, errors):
+            for condition in _attribute(prefix + name, value, place, errors):
                 if isinstance(condition, Test) and condition.name in seen:
                     message = f"{condition.name} has conditions in two places; write them as one list of alternatives"
                     errors.append(LanguageError(message, None, place))
@@ -449,17 +453,110 @@ def _conditions(document: Any, prefix: str, at: _At, errors: list[LanguageError]
                 yield condition
 
 
+def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
+    """Return why a key is probably an operator, and not the name of an attribute; empty if it is a name."""
+    attribute = prefix.removesuffix(".") or "attribute"
+    own = f"{attribute}.{key}" if prefix and key[0] != "$" and PATH.fullmatch(key) else f"\"'{key}'\""
+    quoted = f"if it is an attribute, write {own}"
+    word = _word(key)
+    if is_comparison(key):
+        return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}'
+    if word in ("and", "or", "nor", "not") and (key[0] == "$" or _is_pattern(value)):
+        how = "attributes in one mapping must all match, $or lists alternatives, and anything-but excludes values"
+        return f'unknown operator "{key}"{suggest(key, ["$or"]) if word == "or" else ""}; {how}; {quoted}'
+    if _is_record(key, value):
+        return (
+            f"`{key}` is in filters for stream records; a pattern here has the item's attributes, as {{status: [paid]}}"
+        )
+    if key in _OPERATORS and (branch or prefix):
+        inside = f"[{{{key}: …}}]" if prefix else f"{{attribute: [{{{key}: …}}]}}"
+        return f"write operators in a list: {inside}; {quoted}"
+    if word in _ELSEWHERE and (key[0] == "$" or prefix or branch):
+        return f'unknown operator "{key}"{_instead(word, value, attribute)}; {quoted}'
+    if prefix and key in _TYPES and not isinstance(value, Mapping):
+        return f"values have no types in a pattern: write {attribute}: {_shown(value)}; {quoted}"
+    return ""
+
+
+def canonical_key(key: str) -> str:
+    """Return a key of a pattern without mistakes in its one form: in quotes only if it needs them."""
+    text = key if key == "$or" else key_text(key_name(key) or "")
+    reserved = text != key and (text in (*_OPERATORS, "$or", *_TYPES) or _word(text) in _WORDS or is_comparison(text))
+    return key if reserved else text
+
+
+_TYPES = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS")
+_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("eq", "equals", "equal"), "[{}]"),
+    **dict.fromkeys(("ne", "neq", "notequals", "nin", "notin"), "[{{anything-but: {}}}]"),
+    "not": "[{{anything-but: {}}}]",
+    "gt": '{{">": {}}}',
+    **dict.fromkeys(("gte", "ge"), '{{">=": {}}}'),
+    "lt": '{{"<": {}}}',
+    **dict.fromkeys(("lte", "le"), '{{"<=": {}}}'),
+    **dict.fromkeys(("in", "anyof", "oneof"), "{}"),
+    "contains": "[{}]",
+    **dict.fromkeys(("beginswith", "startswith"), "[{{prefix: {}}}]"),
+    "endswith": "[{{suffix: {}}}]",
+    "between": '{{">=": …, "<=": …}}',
+    "exists": "[{{exists: {}}}]",
+    **dict.fromkeys(("like", "regex", "regexp", "wildcard", "cidr", "all", "elemmatch", "size", "expr"), ""),
+}
+"""Operators of other languages, in lower case without other signs, with the form here; without one if there is none."""
+_WORDS = frozenset([*_ELSEWHERE, "and", "or", "nor"])
+
+
+def _word(key: str) -> str:
+    return "".join(letter for letter in key.lower() if letter.isalpha())
+
+
+def _instead(word: str, value: Any, attribute: str = "") -> str:
+    form = _ELSEWHERE.get(word)
+    if form is None:
+        return ""
+    if not form:
+        return (
+            ": the language of Lambda's filters does not have it. Text is compared as a whole, by prefix or by suffix; for "
+            "more, let the application or a `compute` rule set an attribute to test"
+        )
+    return f": write {attribute + ': ' if attribute else ''}{form.format(_shown(value))}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(not isinstance(one, Mapping | list) for one in value):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, str):
+        return value if value.isalnum() and not value.isdecimal() else f'"{value[:40]}"'
+    return "…" if isinstance(value, Mapping | list) else _what(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    )
+
+
+def _is_record(key: str, value: Any) -> bool:
+    """Return whether a pattern is one for stream records, as Lambda's event filters are."""
+    images = ("NewImage", "OldImage", "Keys")
+    inside = isinstance(value, Mapping) and any(name in value for name in images)
+    return (key == "dynamodb" and inside) or (key in images and _is_pattern(value))
+
+
 def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterator[Either]:
     if not isinstance(value, list) or not value:
         errors.append(LanguageError(f"$or takes a list of patterns, not {_what(value)}", None, at))
         return
+    if len(value) == 1:
+        message = "$or has one pattern, so it has no meaning: write its attributes without $or, or add a pattern"
+        errors.append(LanguageError(message, None, at))
     branches = []
     for position, branch in enumerate(value):
         if branch == {}:
             errors.append(
                 LanguageError("an empty pattern always matches, and so would this $or", None, (*at, position))
             )
-        branches.append(tuple(_conditions(branch, prefix, (*at, position), errors)))
+        branches.append(tuple(_conditions(branch, prefix, (*at, position), errors, branch=True)))
     yield Either(tuple(branches))
 
 
@@ -469,12 +566,6 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         yield Test(name, () if found is None else (found,))
         return
     if isinstance(value, Mapping):
-        for key in value:
-            if key in _OPERATORS:
-                # EventBridge would silently test an attribute of that name.
-                message = f"write operators in a list: [{{{key}: …}}]; if it is an attribute, write {name}.{key}"
-                errors.append(LanguageError(message, None, (*at, key)))
-                return
         if not value:
             errors.append(LanguageError("this has no condition; remove it, or write [{exists: true}]", None, at))
         yield from _conditions(value, name + ".", at, errors)
@@ -502,16 +593,17 @@ def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: st
             raise LanguageError("an alternative has one operator; write other operators as further alternatives")
         [(name, argument)] = value.items()
         if name not in _OPERATORS:
-            raise LanguageError(_unknown(name))
+            raise LanguageError(_unknown(name, argument))
         return _operator(name, argument)
     except LanguageError as error:
         errors.append(error.within(*at))
         return None
 
 
-def _unknown(name: Any) -> str:
+def _unknown(name: Any, argument: Any = None) -> str:
     known = (*_OPERATORS, *_SIGNS)
-    return f'unknown operator "{name}"{suggest(str(name), known)}; the operators are {", ".join(known)}'
+    hint = _instead(_word(str(name)), argument) or suggest(str(name), known)
+    return f'unknown operator "{name}"{hint}; the operators are {", ".join(known)}'
 
 
 # Comparisons
@@ -618,7 +710,8 @@ def _excluded(argument: Any) -> Iterator[Equals | Affix]:
     if isinstance(argument, Mapping):
         known = ("prefix", "suffix", "equals-ignore-case")
         if len(argument) != 1 or next(iter(argument)) not in known:
-            hint = suggest(str(next(iter(argument), "")), known)
+            word = str(next(iter(argument), ""))
+            hint = suggest(word, known) or (_instead(_word(word), None) if word in ("wildcard", "cidr") else "")
             message = f"anything-but takes scalars, or {{prefix: …}}, {{suffix: …}} or {{equals-ignore-case: …}}{hint}"
             raise LanguageError(message, None, ("anything-but",))
         [(name, texts)] = argument.items()

@@ -31,6 +31,7 @@ from projections.language.canonical import (
     Top,
     duration_of,
 )
+from projections.language.syntax import key_text, written_path
 
 __all__ = ["SINGLE", "index_form", "merged", "query_form", "rule_form", "written"]
 
@@ -125,7 +126,7 @@ def _source_parts(rule: Rule) -> dict[str, Any]:
     if rule.bind:
         form["bind"] = dict(rule.bind)
     if rule.each is not None:
-        path = rule.each.path
+        path = written_path(rule.each.path)
         ancestors = {"ancestors": path, "separator": rule.each.separator}
         form["each"] = {rule.each.variable: ancestors if rule.each.ancestors else path}
     return form
@@ -142,11 +143,11 @@ def query_form(query: Query) -> dict[str, Any]:
         "about": query.about,
         "get" if query.get else "find": names,
         "by": [str(field)[1:-1] for field in query.by],
-        "range": query.range,
+        "range": query.range and written_path(query.range),
         "where": dict(query.where.document),
         "order": None if query.order is None else str(query.order),
         "limit": query.limit,
-        "attributes": query.attributes and [*query.attributes],
+        "attributes": query.attributes and [*map(written_path, query.attributes)],
         "consistent": query.consistent,
         "using": query.using,
         "expect": expect,
@@ -195,7 +196,7 @@ def _action(rule: Rule) -> Any:
         case Embed(listed=listed) if listed is not None:
             return {
                 "into": rule.into,
-                "match": dict(rule.match),
+                "match": {key_text(name): text for name, text in rule.match.items()},
                 "as": listed.list_name,
                 "references": listed.references,
                 "form": listed.form,
@@ -206,8 +207,14 @@ def _action(rule: Rule) -> Any:
         case Embed():
             return {
                 "into": rule.into,
-                "match": dict(rule.match),
+                "match": {key_text(name): text for name, text in rule.match.items()},
                 "attributes": dict(rule.attributes),
                 "on_delete": rule.on_delete,
             }
-    return {"into": rule.into, **parts, "by": rule.by, "order": rule.order, "attributes": dict(rule.attributes)}
+    return {
+        "into": rule.into,
+        **parts,
+        "by": written_path(rule.by),
+        "order": rule.order,
+        "attributes": dict(rule.attributes),
+    }

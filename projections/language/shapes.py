@@ -5,6 +5,7 @@ A check returns every mistake in a value; a reader takes a value without mistake
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,19 @@ from projections.language.attribute_sources import attribute_source
 from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
-from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest
+from projections.language.syntax import (
+    PATH,
+    LanguageError,
+    LanguageErrors,
+    joined,
+    key_name,
+    name_of,
+    quote_it,
+    root,
+    steps,
+    suggest,
+    written_path,
+)
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
@@ -33,6 +46,7 @@ __all__ = [
     "check_entities",
     "check_expression",
     "check_index_key",
+    "check_match",
     "check_measure",
     "check_names_template",
     "check_order",
@@ -43,14 +57,18 @@ __all__ = [
     "check_template",
     "computed_cases",
     "computed_names",
+    "each_named",
+    "in_quotes",
     "index_attributes",
     "is_local",
     "key_attributes",
+    "match_named",
     "order_of",
     "projected",
     "shown",
     "source_names",
     "source_parts",
+    "sources_named",
     "syntax",
 ]
 
@@ -101,16 +119,27 @@ def check_names_template(value: Any, path: Location = ()) -> list[Mistake]:
 def check_path(value: Any, path: Location = ()) -> list[Mistake]:
     if not isinstance(value, str) or not value:
         return [Mistake(path, f"expected an attribute or a path such as address.city, found {shown(value)}")]
-    return (
-        []
-        if PATH.fullmatch(value)
-        else [Mistake(path, f'"{value[:40]}" is not an attribute or a path such as address.city')]
-    )
+    return [] if PATH.fullmatch(value) else [Mistake(path, _no_path(value))]
+
+
+def _no_path(value: str) -> str:
+    message = f'"{value[:40]}" is not an attribute or a path such as address.city'
+    if "{" in value or len(value) > 255:
+        return message
+    return f'{message}; if it is a name, write it in quotes: "{written_path(joined([value]))}"'
+
+
+def in_quotes(name: str) -> str:
+    """Return the mistake in the name of a whole attribute: it is in quotes, as only paths need them; else empty."""
+    if len(name) > 2 and name[0] in ("'", '"') and PATH.fullmatch(name) and len(steps(name)) == 1:
+        return f"the name of an attribute needs no quotes here: write {root(name)}"
+    return ""
 
 
 def _name(value: Any, path: Location, at_key: bool = False) -> list[Mistake]:
     if isinstance(value, str) and 0 < len(value) <= 255:
-        return []
+        found = in_quotes(value)
+        return [Mistake(path, found, at_key=at_key)] if found else []
     return [Mistake(path, f"expected the name of an attribute, found {shown(value)}", at_key=at_key)]
 
 
@@ -253,8 +282,8 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
             problems = [Mistake(place, message)]
         if not problems and name in value[:index]:
             problems = [Mistake(place, f"{name} is listed twice")]
-        if not problems and "." in name:
-            last = name.rpartition(".")[2]
+        if not problems and len(steps(name_of(name))) > 1:
+            last = steps(name_of(name))[-1]
             problems = [Mistake(place, f"set the name of the target attribute with a mapping: {{{last}: {name}}}")]
         found += problems
     return found
@@ -275,12 +304,47 @@ def check_copied(value: Any) -> list[Mistake]:
 
 def attribute_map(form: Any) -> dict[str, str]:
     """Return target attribute → source, a path, an expression or a template, of a list or a mapping."""
-    return dict(form) if isinstance(form, dict) else {name: name for name in form}
+    return dict(form) if isinstance(form, dict) else {root(name): name for name in form}
 
 
 def source_names(form: Any) -> set[str]:
     """Return the names that the sources of attributes read."""
     return {name for text in attribute_map(form).values() for name in attribute_source(text).names}
+
+
+def check_match(value: Any) -> list[Mistake]:
+    """Return mistakes in `match` of an embed: the names of a child, with templates over its parent."""
+    if not isinstance(value, dict) or not value:
+        message = f'expected a name of the child and its value, such as {{userId: "{{userId}}"}}, found {shown(value)}'
+        return [Mistake((), message)]
+    found: list[Mistake] = []
+    for name, text in value.items():
+        if not isinstance(name, str) or key_name(name) is None:
+            found.append(Mistake((name,), quote_it(str(name)), at_key=True))
+        found += check_names_template(text, (name,))
+    return found
+
+
+def match_named(form: dict[str, str]) -> dict[str, str]:
+    return {str(key_name(name)): text for name, text in form.items()}
+
+
+def each_named(form: dict[str, Any]) -> dict[str, Any]:
+    """Return an `each` with names instead of paths."""
+    return {
+        variable: {**path, "ancestors": name_of(path["ancestors"])} if isinstance(path, dict) else name_of(path)
+        for variable, path in form.items()
+    }
+
+
+def sources_named(form: Any) -> Any:
+    """Return a `from` with names instead of paths."""
+    if not isinstance(form, dict):
+        return form
+    return {
+        entity: {part: each_named(one) if part == "each" else one for part, one in parts.items()}
+        for entity, parts in form.items()
+    }
 
 
 _SOURCE_PARTS = ("where", "bind", "each")
@@ -335,9 +399,7 @@ def check_each(value: Any) -> list[Mistake]:
         return [Mistake((), f"expected one variable and its path, such as {{tag: tags}}, found {shown(value)}")]
     ((variable, path),) = value.items()
     found = (
-        []
-        if PATH.fullmatch(variable) and "." not in variable
-        else [Mistake((variable,), "not a valid name of a variable", at_key=True)]
+        [] if _VARIABLE.fullmatch(variable) else [Mistake((variable,), "not a valid name of a variable", at_key=True)]
     )
     if not isinstance(path, dict):
         return found + check_path(path, (variable,))
@@ -387,6 +449,7 @@ def check_expression(value: Any) -> list[Mistake]:
     return syntax(lambda: Expression.parse(value))
 
 
+_VARIABLE = re.compile(r"[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*")
 _COMPUTED = ("value", "constant", "where")
 
 
@@ -523,7 +586,7 @@ def check_condition(value: Any) -> list[Mistake]:
 def check_order(value: Any) -> list[Mistake]:
     if isinstance(value, str):
         name, _ = order_of(value)
-        if name is None or (PATH.fullmatch(name) and " " not in name):
+        if name is None or PATH.fullmatch(value.removesuffix(" asc").removesuffix(" desc")):
             return []
     return [Mistake((), f"expected `createdAt`, `createdAt desc`, `asc` or `desc`, found {shown(value)}")]
 
@@ -532,5 +595,5 @@ def order_of(text: str) -> tuple[str | None, bool]:
     """Return the name that an `order` sorts by, None if it gives only a direction, and whether it is descending."""
     *names, last = text.split(" ")
     if last in ("asc", "desc"):
-        return " ".join(names) or None, last == "desc"
-    return text, False
+        return name_of(" ".join(names)) or None, last == "desc"
+    return name_of(text), False

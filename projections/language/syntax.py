@@ -4,13 +4,94 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from projections.errors import ProjectionsError
 
-__all__ = ["PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"]
+__all__ = [
+    *("PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"),
+    *("joined", "key_name", "key_text", "name_of", "quote_it", "root", "steps", "written_path"),
+]
 
-PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$@:-]+)*")
-"""A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`."""
+_QUOTED = r"""'(?:[^']|'')+'|"(?:[^"]|"")+\""""
+PATH = re.compile(
+    rf"(?:[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*|{_QUOTED})(?:\.(?:[\w~$@:-]+|{_QUOTED}))*",
+)
+"""A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`.
+
+A step with other signs is in quotes, which are doubled inside: `'status#createdAt'`, `prices.'2026.5'`, `'it''s'`.
+"""
+
+_STEP = re.compile(rf"{_QUOTED}|[^.]+")
+_BARE = re.compile(r"[\w~$@:-]+")
+_BARE_FIRST = re.compile(r"[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*")
+
+# The compiled rules name a value by its *name*: the steps of its path between dots. A step is as the item has it, and in
+# single quotes only if it contains a dot or begins with a quote. So the name of an attribute is nearly always itself.
+
+
+@lru_cache(maxsize=16_384)
+def steps(name: str) -> tuple[str, ...]:
+    """Return the steps of a name, or of a path as it is written: an attribute or variable, and what leads into it."""
+    if "'" not in name and '"' not in name:
+        return tuple(name.split("."))
+    found, position = [], 0
+    while position < len(name):
+        step = _STEP.match(name, position)
+        text = step[0] if step is not None else ""
+        quote = text[:1]
+        quoted = len(text) > 2 and quote in ("'", '"') and text[-1] == quote
+        found.append(text[1:-1].replace(quote * 2, quote) if quoted else text)
+        position += len(text) + 1
+    return tuple(found)
+
+
+def root(name: str) -> str:
+    """Return the attribute or variable in which a name begins."""
+    return steps(name)[0]
+
+
+@lru_cache(maxsize=16_384)
+def name_of(path: str) -> str:
+    """Return the name that a path has, which is written as `PATH` or as a key of a mapping."""
+    return path if "'" not in path and '"' not in path else joined(steps(path))
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return the name with these steps."""
+    return ".".join(_in_quotes(step) if "." in step or step[:1] in ("'", '"') else step for step in parts)
+
+
+def written_path(name: str, dashes: bool = True) -> str:
+    """Return a name as a path in a template; without `dashes`, as one in an expression, where a dash would subtract."""
+    first, *rest = steps(name)
+    parts = [first if _BARE_FIRST.fullmatch(first) else _in_quotes(first)]
+    parts += [step if _BARE.fullmatch(step) else _in_quotes(step) for step in rest]
+    return ".".join(_in_quotes(step) if not dashes and "-" in step and step[0] != "'" else step for step in parts)
+
+
+def key_name(key: str) -> str | None:
+    """Return the name that a key of a mapping stands for; None if it must be in quotes.
+
+    A name without dots needs none there, whatever other signs it has.
+    """
+    if PATH.fullmatch(key) or ("." not in key and key[:1] not in ("'", '"')):
+        return name_of(key)
+    return None
+
+
+def key_text(name: str) -> str:
+    """Return a name as a key of a mapping has it: without quotes if possible."""
+    return name if key_name(name) == name else written_path(name)
+
+
+def quote_it(key: str) -> str:
+    """Return the message for a key that is no path: a name with a dot and other signs."""
+    return f'a dot leads into a map, and a name that contains one is in quotes: write "{_in_quotes(key)}" for one name'
+
+
+def _in_quotes(step: str) -> str:
+    return "'" + step.replace("'", "''") + "'"
 
 
 _VOWEL = re.compile("(?!u[^aeiou][aeiou]|eu|one)[aeiou]", re.IGNORECASE)

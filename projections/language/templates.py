@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.pipes import Pipe, UnfitError, absent_text, chain
-from projections.language.syntax import PATH, LanguageError
+from projections.language.syntax import PATH, LanguageError, name_of, written_path
 from projections.language.values import Resolver, Value, number_text, shown
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Field:
         return absent_text(self.pipes)
 
     def __str__(self) -> str:
-        return "{" + "|".join([self.name + "*" * self.star, *map(str, self.pipes)]) + "}"
+        name = written_path(self.name) if self.expression is None else self.name
+        return "{" + "|".join([name + "*" * self.star, *map(str, self.pipes)]) + "}"
 
 
 @dataclass(frozen=True)
@@ -352,7 +353,7 @@ def _skip(text: str, position: int) -> int:
 _COMPUTED = re.compile(r"""(?:[^'"|{}]|'[^']*'|"[^"]*")*""")
 """The text of an expression, up to the pipe or brace after it."""
 
-_OPERAND = re.compile(rf"""-|\(|(?:{PATH.pattern}|'[^']+'|"[^"]+"|[0-9.]+)\s*([-+*/%^(|}}])""")
+_OPERAND = re.compile(rf"""-|\(|(?:{PATH.pattern}|[0-9.]+)\s*([-+*/%^(|}}])""")
 """The beginning of an expression: a sign, a parenthesis, or an operand with the character after it."""
 
 
@@ -367,9 +368,12 @@ def _field(text: str, start: int) -> tuple[Field, int]:
         name, expression, end = _expression(text, position)
         star = False
     elif found:
-        name = found[0]
+        name = name_of(found[0])
     else:
-        raise LanguageError("a name of a variable must follow {; for a brace in the text write {{", position)
+        raise LanguageError(
+            "a name of a variable must follow {, in quotes if it has other signs; for a brace in the text write {{",
+            position,
+        )
     position = end
     calls = []
     while text.startswith("|", position):
@@ -382,7 +386,7 @@ def _field(text: str, start: int) -> tuple[Field, int]:
         raise LanguageError(
             f"unexpected {text[position]!r}; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}, an "
             "expression is {price * qty}; a name is made of letters, digits and _ - : ~ $ @, with dots between the steps of "
-            "a path",
+            "a path, or is in quotes, as {'unit price'}",
             position,
         )
     return Field(name, chain(calls), star, expression), position + 1
@@ -398,7 +402,7 @@ def _expression(text: str, start: int) -> tuple[str, Expression | None, int]:
         expression = Expression.parse(found[0].rstrip(), "template")
     except LanguageError as error:
         raise LanguageError(error.message, start + (error.offset or 0)) from None
-    if expression.path is not None and PATH.fullmatch(expression.path):
+    if expression.path is not None:
         return expression.path, None, found.end()
     return expression.text, expression, found.end()
 
@@ -474,7 +478,7 @@ class KeyPattern:
                     f"{field}: the key of an entity cannot have pipes, because its variables are also read from keys"
                 )
                 raise LanguageError(f"{message}; write {{{field.name}}}, and the pipe into `bind` of the rule")
-            if "." in field.name:
+            if "." in field.name or field.name[0] in "'\"":
                 raise LanguageError(f"{field}: a variable of a key is a plain name, without dots")
         pattern = cls(template, separator)
         if readings := _two_readings(pattern.elements, separator):

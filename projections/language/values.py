@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.errors import BadInput
-from projections.language.syntax import LanguageError
+from projections.language.syntax import LanguageError, steps
 
 __all__ = [
     "CONTEXT",
@@ -100,11 +100,10 @@ def decimal_of(value: Value) -> Decimal:
 
 
 def lookup(image: Image, path: str) -> Value | None:
-    """Return the value at a dotted path, such as `address.city` or `tags.0`; None if it is absent."""
-    value = image.get(path)
-    if value is not None or "." not in path:
-        return value
-    first, *rest = path.split(".")
+    """Return the value of a name, such as `address.city` or `tags.0`; None if it is absent."""
+    if "." not in path and path[:1] not in ("'", '"'):
+        return image.get(path)
+    first, *rest = steps(path)
     value = image.get(first)
     for name in rest:
         if value is None:

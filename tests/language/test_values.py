@@ -98,8 +98,8 @@ def test_messages_show_no_more_than_a_scalar_cut_short() -> None:
 def test_paths_lead_into_maps_and_lists() -> None:
     image: dict[str, Any] = {"a": {"M": {"b": {"L": [{"S": "x"}]}}}, "c.d": {"S": "dotted"}}
     assert lookup(image, "a.b.0") == {"S": "x"}
-    assert lookup(image, "c.d") == {"S": "dotted"}
-    assert [lookup(image, path) for path in ("a.b.1", "a.b.x", "a.b.0.y", "x", "x.y")] == [None] * 5
+    assert lookup(image, "'c.d'") == {"S": "dotted"}
+    assert [lookup(image, path) for path in ("a.b.1", "a.b.x", "a.b.0.y", "x", "x.y", "c.d")] == [None] * 6
 
 
 _NUMBERS = st.decimals(-1000, 1000, places=2, allow_nan=False).map(str)

@@ -13,6 +13,7 @@ from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
 from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.patterns import Pattern
+from projections.language.syntax import root, steps
 from projections.language.templates import Template
 
 __all__ = ["Attribute", "attributes_of"]
@@ -37,9 +38,9 @@ def attributes_of(
     table = document.tables[declared.table]
     found = {name: Attribute(TYPES[kind], True) for name, kind in filter(None, (table.partition, table.sort))}
     for name, value in Pattern.parse(declared.match or {}).constants.items():
-        if "." not in name:
+        if len(steps(name)) == 1:
             kind = {str: "str", bool: "bool", type(None): "None"}.get(type(value), "Decimal")
-            found.setdefault(name, Attribute(kind, True))
+            found.setdefault(root(name), Attribute(kind, True))
     kinds = {name: kind for keys in table.indexes.values() for name, kind in (*keys.partition, *keys.sort)}
     for rule in document.rules.values():
         if rule.into == entity and rule.mode != "shadow":
@@ -51,7 +52,7 @@ def attributes_of(
     unknown += [name for write in writes for step in write.steps if step.entity == entity for name in step.set]
     known = {*variables, ""}
     for path in unknown:
-        name = path.split(".", 1)[0]
+        name = root(path)
         if name not in found and path not in known:
             kind = TYPES[kinds[name]] if name in kinds else "Decimal" if is_number(document, entity, name) else "Any"
             found[name] = Attribute(kind)

@@ -22,8 +22,9 @@ from projections.language.patterns import (
     Operand,
     Test,
 )
+from projections.language.syntax import root, steps
 
-__all__ = ["Names", "value_literal", "written"]
+__all__ = ["Names", "at", "value_literal", "written"]
 
 
 class Names:
@@ -40,15 +41,20 @@ class Names:
             self.used.add(name)
             own = self.variables[name]
             return own if own.startswith("item[") else f"item.get({literal(name)}, {own})"
-        if "." in name:
-            return f"_at(item, {literal(name)})"
-        return f"item[{literal(name)}]" if sure else f"item.get({literal(name)})"
+        if len(steps(name)) > 1:
+            return at("item", name)
+        return f"item[{literal(root(name))}]" if sure else f"item.get({literal(root(name))})"
 
     def present(self, name: str) -> str | None:
         """Return the condition that an item has a value; None if all have."""
         if name in self.variables:
             return None
-        return f"{self.value(name)} is not _ABSENT" if "." in name else f"{literal(name)} in item"
+        return f"{self.value(name)} is not _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} in item"
+
+
+def at(item: str, name: str) -> str:
+    """Return the expression of the value at a path."""
+    return f"_at({', '.join([item, *map(literal, steps(name))])})"
 
 
 def value_literal(value: Any) -> str:
@@ -86,7 +92,7 @@ def _test(test: Test, names: Names) -> Iterator[str]:
     if Exists(False) in alternatives:
         yield "False" if present is None else _absent(test.name, names)
     null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
-    value = f"_at(item, {literal(test.name)})" if null and test.name not in names.variables else names.value(test.name)
+    value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
     yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
     for one in alternatives:
         if isinstance(one, Compares):
@@ -103,7 +109,7 @@ def _operand(operand: Operand, names: Names) -> str:
 
 
 def _absent(name: str, names: Names) -> str:
-    return f"{names.value(name)} is _ABSENT" if "." in name else f"{literal(name)} not in item"
+    return f"{names.value(name)} is _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} not in item"
 
 
 def _scalars(alternatives: list[Alternative], value: str) -> Iterator[str]:

@@ -6,13 +6,13 @@ import keyword
 from collections.abc import Mapping
 
 from projections.inspect.client.attributes import Attribute
-from projections.inspect.client.conditions import value_literal, written
+from projections.inspect.client.conditions import at, value_literal, written
 from projections.inspect.client.keys import Variable, joined, piped
 from projections.inspect.client.layout import Call, Every, Expression, statement
 from projections.inspect.client.naming import docstring, literal, pascal
 from projections.inspect.client.scope import Scope
 from projections.language.patterns import Pattern
-from projections.language.syntax import an
+from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 
 __all__ = ["item_builder", "item_type", "key_builder", "key_patterns", "recogniser"]
@@ -148,9 +148,9 @@ def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[st
     declared = scope.document.entities[entity]
     own = scope.variables[entity]
     marks = {
-        attribute: value_literal(value)
+        root(attribute): value_literal(value)
         for attribute, value in Pattern.parse(declared.match or {}).constants.items()
-        if "." not in attribute and attribute not in own
+        if len(steps(attribute)) == 1 and attribute not in own
     }
     key = f"**{key_name}({', '.join(own.values())})"
     item = Call("{", ["**attributes", key, *(f"{literal(one)}: {text}" for one, text in marks.items())], "}")
@@ -191,12 +191,12 @@ def _index_key(scope: Scope, entity: str, attribute: str, text: str) -> list[str
 
 
 def _attribute(name: str, needed: list[str]) -> Variable:
-    if "." in name:
-        value = f"_at(attributes, {literal(name)})"
+    if len(steps(name)) > 1:
+        value = at("attributes", name)
         condition = f"{value} not in (None, _ABSENT)"
         source = value
     else:
-        condition = f"attributes.get({literal(name)}) is not None"
-        source = f"attributes[{literal(name)}]"
+        condition = f"attributes.get({literal(root(name))}) is not None"
+        source = f"attributes[{literal(root(name))}]"
     needed.append(condition)
     return Variable(source, "Scalar")

@@ -12,6 +12,7 @@ from projections.inspect.client.layout import Call, Every, Expression, flat, sta
 from projections.inspect.client.scope import Scope
 from projections.language.access.plan import Plan, Request
 from projections.language.patterns import Pattern
+from projections.language.syntax import root
 from projections.language.templates import Field
 
 __all__ = ["Bounds", "Fits"]
@@ -75,7 +76,7 @@ class Fits:
         """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
         table = self._scope.document.tables[self._scope.document.entities[entity].table]
         shown = [None if request.index is None else table.shown(request.index) for request in requests]
-        return name in names.variables or all(one is None or name.split(".", 1)[0] in one for one in shown)
+        return name in names.variables or all(one is None or root(name) in one for one in shown)
 
     def _conditions(
         self, entity: str, requests: list[Request], names: ItemNames, match: Pattern

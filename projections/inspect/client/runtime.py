@@ -73,12 +73,10 @@ def _variables(
     return variables
 
 
-def _at(item: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path."""
-    if path in item:
-        return item[path]
+def _at(item: Mapping[str, Any], *path: str) -> Any:
+    """Return the value at a path."""
     value: Any = item
-    for name in path.split("."):
+    for name in path:
         if isinstance(value, dict) and name in value:
             value = value[name]
         elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):

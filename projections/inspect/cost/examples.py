@@ -7,6 +7,7 @@ from typing import Any
 
 from projections.language.keys import Value
 from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Named, Numeric, Test
+from projections.language.syntax import steps
 from projections.language.values import number_text, wire
 
 __all__ = ["compared", "examples_of", "put"]
@@ -14,9 +15,9 @@ __all__ = ["compared", "examples_of", "put"]
 
 def put(image: dict[str, Value], path: str, value: Value) -> None:
     """Set the value at a dotted path of an item, in maps that replace other values. A map is kept for its elements."""
-    *steps, last = path.split(".")
+    *before, last = steps(path)
     place: Any = image
-    for step in steps:
+    for step in before:
         if "M" not in place.get(step, {}):
             place[step] = {"M": {}}
         place = place[step]["M"]

@@ -14,6 +14,7 @@ from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.patterns import Pattern
 from projections.language.program import Program
+from projections.language.syntax import root
 from projections.language.templates import Template
 
 __all__ = ["Reads", "Shapes", "carried", "fixed_targets", "reads_of", "roots"]
@@ -33,7 +34,7 @@ class Reads:
 
     def changed_by(self, edited: frozenset[str] | None) -> bool:
         """Whether an edit of these attributes (None: of all) may change what the rule makes of an item."""
-        return edited is None or any(path.split(".", 1)[0] in edited for path in self.where | self.target | self.values)
+        return edited is None or any(root(path) in edited for path in self.where | self.target | self.values)
 
 
 def reads_of(program: Program, rule: canonical.Rule) -> Reads:
@@ -177,14 +178,10 @@ class Shapes:
         names = set(self.editable(flow))
         for _ in self.rules:
             for rule in self.rules.values():
-                passed = {
-                    name: {path.split(".", 1)[0] for path in _passed(text)} for name, text in _sources(rule).items()
-                }
+                passed = {name: {root(path) for path in _passed(text)} for name, text in _sources(rule).items()}
                 names |= {name for name, paths in passed.items() if not names.isdisjoint(paths)}
         return frozenset(
-            name
-            for (name, _), reads in self.reads.items()
-            if any(path.split(".", 1)[0] in names for path in reads.where)
+            name for (name, _), reads in self.reads.items() if any(root(path) in names for path in reads.where)
         )
 
     def computed_from(self, entity: str, edited: frozenset[str]) -> frozenset[str]:
@@ -201,7 +198,7 @@ class Shapes:
         """The attributes that an edit changes, without variables of the key."""
         names = flow.attributes
         if names is None:
-            names = frozenset(path.split(".", 1)[0] for path in self.paths(flow.entity)) or frozenset({"note"})
+            names = frozenset(root(path) for path in self.paths(flow.entity)) or frozenset({"note"})
         return names - set(self.variables[flow.entity])
 
     def paths(self, entity: str) -> list[str]:
@@ -213,13 +210,13 @@ class Shapes:
                 found |= {
                     path
                     for path in reads.where | reads.target | reads.values
-                    if not rule.each or path.split(".", 1)[0] != rule.each.variable
+                    if not rule.each or root(path) != rule.each.variable
                 }
             if isinstance(rule, canonical.Embed) and rule.into == entity:
                 found.update(rule.match)
         derived = self.program.derived_attributes(entity)
         left = {*derived, *self.program.entities[entity].schema.key_attributes, *self.variables[entity]}
-        return sorted(path for path in found if path.split(".", 1)[0] not in left)
+        return sorted(path for path in found if root(path) not in left)
 
 
 def carried(rule: canonical.Rule) -> Mapping[str, str]:
@@ -230,7 +227,7 @@ def carried(rule: canonical.Rule) -> Mapping[str, str]:
 
 def roots(source: str) -> frozenset[str]:
     """The attributes that the source of an attribute reads."""
-    return frozenset(path.split(".", 1)[0] for path in attribute_source(source).names)
+    return frozenset(root(path) for path in attribute_source(source).names)
 
 
 def _passed(source: str) -> set[str]:
@@ -253,7 +250,7 @@ def _computing(rule: canonical.Compute, name: str) -> set[str]:
         if case.kind != "constant":
             parsed = Template.parse(case.value) if case.kind == "template" else Expression.parse(case.value, "value")
             found |= {*parsed.names}
-    return {path.split(".", 1)[0] for path in found}
+    return {root(path) for path in found}
 
 
 def _sources(rule: canonical.Rule) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ from projections.language.patterns import Exists, Pattern, Test
 from projections.language.program import Program
 from projections.language.ranks import RankRule
 from projections.language.rules import AggregateRule, Condition, Evaluate, IndexRule, Measure, Rule
+from projections.language.syntax import root
 from projections.language.values import CONTEXT
 
 __all__ = ["DIGITS", "RehearsedRules", "whole_number"]
@@ -253,7 +254,7 @@ def _present(needed: Sequence[str], resolve: Resolve) -> bool:
 def _needed(patterns: Sequence[Mapping[str, Any] | None], derived: Container[str]) -> set[str]:
     """Return the names in patterns that rules write, without which none of the patterns holds."""
     parsed = [Pattern.parse(pattern) for pattern in patterns if pattern]
-    names = {name for pattern in parsed for name in pattern.names if name.split(".", 1)[0] in derived}
+    names = {name for pattern in parsed for name in pattern.names if root(name) in derived}
     absent = {
         condition.name
         for pattern in parsed

@@ -20,6 +20,7 @@ from projections.language import canonical
 from projections.language.attribute_sources import pick
 from projections.language.entity import Entity, Item
 from projections.language.keys import Image, Value
+from projections.language.syntax import root
 from projections.language.templates import Template
 from projections.language.values import lookup
 from projections.stores.limits import item_size
@@ -80,7 +81,7 @@ class Synthesis:
             elif text is not None:
                 value = {"S": text}
             else:
-                value = self._values.value(name, path, number, path.split(".", 1)[0] in edited)
+                value = self._values.value(name, path, number, root(path) in edited)
             put(image, path, value)
         for path, value in self._lists(name, number, edited):
             put(image, path, value)
@@ -133,7 +134,7 @@ class Synthesis:
                 continue
             path = rule.listed.references
             numbers = self._parents(name, number)
-            numbers[-1] += EDITED * (path.split(".", 1)[0] in edited)
+            numbers[-1] += EDITED * (root(path) in edited)
             texts = [self._references(entity, one, [rule]).get(path) for one in numbers]
             texts[0] = given.get(path, texts[0])
             found[path] = {"L": [{"S": text} for text in texts if text is not None]}
@@ -148,7 +149,7 @@ class Synthesis:
         for name, rule in self._shapes.variants:
             if rule.source != entity or rule.each is None:
                 continue
-            changed = rule.each.path.split(".", 1)[0] in edited
+            changed = root(rule.each.path) in edited
             count = self._rules.elements(name, entity)
             numbers = [number + k * ELEMENT + EDITED * (changed and k == count - 1) for k in range(count)]
             if rule.each.ancestors:
@@ -229,7 +230,7 @@ class Synthesis:
 
     def _moves(self, name: str, rule: canonical.Rule, edited: frozenset[str]) -> bool:
         target = self._shapes.reads[name, rule.source].target
-        return rule.recorded and any(p.split(".", 1)[0] in edited for p in target)
+        return rule.recorded and any(root(p) in edited for p in target)
 
     def _need(self, entity: str, number: int, edited: frozenset[str] = frozenset(), path: tuple[str, ...] = ()) -> None:
         """Sees to it that an item is there before the batch, with what its own processing needs."""
@@ -298,9 +299,7 @@ class Synthesis:
         """The targets of an item, whether they come to be with it, and what changes on them (None: all)."""
         way = (*(path or ()), rule.source)
         numbers = [number + k * ELEMENT for k in range(self._rules.elements(name, rule.source))]
-        if edited is not None and any(
-            p.split(".", 1)[0] in edited for p in self._shapes.reads[name, rule.source].target
-        ):
+        if edited is not None and any(root(p) in edited for p in self._shapes.reads[name, rule.source].target):
             numbers.append(numbers[-1] + EDITED)
         creates, shared = self._original.rules[name].creates, name in self._rules.targets
         if rule.recorded:

@@ -16,6 +16,7 @@ from projections.language.keys import Image
 from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.patterns import Pattern
+from projections.language.syntax import root
 from projections.language.values import plain_item
 from projections.stores.limits import item_size
 
@@ -94,7 +95,7 @@ def _needed(
         for entity in one.plan.entities:
             tested += Pattern.parse(document.entities[entity].match or {}).names
         variables = {name for entity in one.plan.entities for name in key_variables(document, entity)}
-        found |= dict.fromkeys(name.split(".", 1)[0] for name in [*asked.attributes, *tested] if name not in variables)
+        found |= dict.fromkeys(root(name) for name in [*asked.attributes, *tested] if name not in variables)
     for rule in embeds:
         found |= dict.fromkeys(attributes_of_child(document.to_document(), rule))
     declared = document.tables[table]
@@ -134,7 +135,7 @@ def _own(
     tested = Pattern.parse(entity.match or {}).names
     expiry = [ttl] if ttl and entity.expires else []
     variables = key_variables(document, name)
-    free = [one.split(".", 1)[0] for one in (*entity.required, *tested, *expiry, *shapes.paths(name), *asked)]
+    free = [root(one) for one in (*entity.required, *tested, *expiry, *shapes.paths(name), *asked)]
     named = dict.fromkeys([*entity.key, *entity.index_key, *(one for one in free if one not in variables)])
     return (one for one in named if one not in derived)
 

@@ -15,6 +15,7 @@ from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.syntax import nearest as nearest_name
+from projections.language.syntax import root
 from projections.language.values import lookup
 
 __all__ = ["Unused", "UnusedRule", "unused"]
@@ -117,8 +118,8 @@ def _reasons(
 
 def _near(misses: _Misses, reads: Any, keys: Iterable[str]) -> Iterator[str]:
     """Yield the names that all items lack, each with the most similar attribute that the rule does not read."""
-    wanted = {name.split(".", 1)[0] for name in reads.where | reads.target | reads.values if name not in misses.present}
-    free = misses.attributes - {name.split(".", 1)[0] for name in misses.present} - set(keys) - wanted
+    wanted = {root(name) for name in reads.where | reads.target | reads.values if name not in misses.present}
+    free = misses.attributes - {root(name) for name in misses.present} - set(keys) - wanted
     for name in sorted(wanted - misses.attributes):
         if near := nearest_name(name, free):
             yield f"they have {near}, not {name}"

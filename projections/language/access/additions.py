@@ -23,7 +23,7 @@ from projections.language.facts import creators
 from projections.language.patterns import Pattern
 from projections.language.pipes import Pipe, date_arguments
 from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
-from projections.language.syntax import LanguageError
+from projections.language.syntax import LanguageError, root
 from projections.language.templates import Field, Template
 
 __all__ = ["Addition", "additions", "dated", "looks_like_time", "number_known"]
@@ -100,7 +100,7 @@ def _conditions(document: Document, query: Query) -> Iterator[Addition]:
         for pattern in path.conditions:
             if not implies(known, pattern):
                 lacking |= pattern.document
-        tested = {name.split(".", 1)[0] for name in lacking}
+        tested = {root(name) for name in lacking}
         for name in path.suffices:
             if not known_present(known, name) and name not in tested:
                 lacking[name] = [{"exists": True}]
@@ -446,7 +446,7 @@ def _projection(document: Document, query: Query, keys: IndexKeys, listed: tuple
         names += Pattern.parse(entity.match or {}).names
     own = {*keys.names, *(name for entity in entities for name in entity.key)}
     own |= frozenset.intersection(*(key_variables(document, name) for name in query.entities))
-    found = dict.fromkeys([*listed, *(name.split(".", 1)[0] for name in names)])
+    found = dict.fromkeys([*listed, *(root(name) for name in names)])
     needed = tuple(name for name in found if name not in own or name in listed)
     return needed or "keys_only"
 

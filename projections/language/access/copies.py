@@ -12,6 +12,7 @@ from projections.language.access.presence import key_variables, not_copied
 from projections.language.access.questions import Query
 from projections.language.canonical import Copy, Document
 from projections.language.patterns import Condition, Either, Pattern, Test, describe
+from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
 __all__ = ["Translated", "copied_queries"]
@@ -96,7 +97,7 @@ def _renaming(document: Document, rule: Copy, padded: Mapping[str, Field]) -> Re
         return names.__getitem__
 
     def renamed(name: str) -> str:
-        if name not in names and name.split(".", 1)[0] in other:
+        if name not in names and root(name) in other:
             raise KeyError(name)
         return names.get(name, name)
 

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from projections.language.canonical import Document, Index
 from projections.language.patterns import Pattern
+from projections.language.syntax import root
 from projections.language.templates import Field, KeyPattern, Template
 
 __all__ = ["TABLE", "KeyPart", "Path", "access_paths", "made_by_templates"]
@@ -84,7 +85,7 @@ class Path:
 
     def projects(self, name: str) -> bool:
         """Return whether the path returns an attribute."""
-        return self.projection is None or name.split(".", 1)[0] in self.projection
+        return self.projection is None or root(name) in self.projection
 
 
 def access_paths(document: Document, entity: str) -> Iterator[Path]:

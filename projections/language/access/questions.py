@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from projections.language.patterns import Pattern
 from projections.language.shapes import by_field, order_of
+from projections.language.syntax import written_path
 from projections.language.templates import Field
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Order:
     descending: bool
 
     def __str__(self) -> str:
-        return " ".join([*([self.name] if self.name else []), "desc" if self.descending else "asc"])
+        return " ".join([*([written_path(self.name)] if self.name else []), "desc" if self.descending else "asc"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from projections.language.models import Projection, Rules, Table
 from projections.language.patterns import Exists
 from projections.language.pipes import Pipe
 from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
 __all__ = ["Facts", "KeySet", "Made", "Slot"]
@@ -231,7 +232,7 @@ class Facts:
         self, source: str, field: Field, place: Location, template: str | None, rule: Projection | None, star: bool
     ) -> Slot:
         variable = each_variable(rule) if rule is not None else None
-        each = variable is not None and variable in {name.split(".")[0] for name in field.names}
+        each = variable is not None and variable in {root(name) for name in field.names}
         key = field.expression is None and field.name in self.variables(source)
         origin: Origin = "each" if each else "key" if key else "attribute"
         return Slot(field.name, field.pipes, origin, place, template, star, field.expression)

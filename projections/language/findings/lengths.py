@@ -9,6 +9,7 @@ from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import LONG_KEY, Severity
 from projections.language.findings.numbers import Numbers
 from projections.language.pipes import Pipe
+from projections.language.syntax import steps
 
 __all__ = ["LONG_TEXTS", "lengths"]
 
@@ -97,7 +98,7 @@ def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
 
 
 def _last(name: str) -> str:
-    return name.rsplit(".", 1)[-1].lower()
+    return steps(name)[-1].lower()
 
 
 def _round(characters: int) -> int:

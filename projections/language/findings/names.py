@@ -12,7 +12,7 @@ from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, RE
 from projections.language.findings.reads import Read
 from projections.language.ownership import written
 from projections.language.patterns import Exists, Pattern, Test
-from projections.language.syntax import suggest
+from projections.language.syntax import root, suggest
 
 __all__ = ["names"]
 
@@ -43,7 +43,7 @@ def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
         found
         | attribute_types(facts.table(entity)).keys()
         | document.index_key.keys()
-        | {name.split(".")[0] for name in Pattern.parse(document.match or {}).constants}
+        | {root(name) for name in Pattern.parse(document.match or {}).constants}
     )
 
 
@@ -120,13 +120,13 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
         for condition in pattern.conditions:
             if not isinstance(condition, Test) or condition.name in pattern.constants:
                 continue
-            if Exists(False) in condition.alternatives or condition.name.split(".")[0] in written_here:
+            if Exists(False) in condition.alternatives or root(condition.name) in written_here:
                 continue
             if condition.name in facts.variables(name):
                 continue
             yield Remark(
                 NEVER_RECOGNISED,
-                ("entities", name, "match", condition.name.split(".")[0]),
+                ("entities", name, "match", root(condition.name)),
                 f"only rules write {name} items, and no rule writes {condition.name}, so items that rules create "
                 f"do not match {name}",
                 "give it a single value, so that rules set it on the items that they create, or remove it",

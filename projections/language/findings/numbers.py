@@ -16,6 +16,7 @@ from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
 from projections.language.patterns import Equals, compared_type
 from projections.language.shapes import attribute_map, computed_cases
+from projections.language.syntax import steps
 from projections.language.templates import Template
 
 __all__ = ["Numbers"]
@@ -51,7 +52,7 @@ class Numbers:
 
     def used_as_number(self, entity: str, name: str) -> str | None:
         """Return why an attribute seems to be a number: a rule adds it up or compares it, and it is not a time."""
-        last = name.rsplit(".", 1)[-1]
+        last = steps(name)[-1]
         if (entity, name) in self._times or last.lower() in _TIMES or last.endswith(("At", "Time", "Date", "_at")):
             return None
         return self._used.get((entity, name))

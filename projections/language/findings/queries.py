@@ -28,7 +28,7 @@ from projections.language.findings.kinds import (
 )
 from projections.language.findings.names import known_attributes
 from projections.language.mistakes import Location
-from projections.language.syntax import suggest
+from projections.language.syntax import root, suggest
 
 __all__ = ["queries"]
 
@@ -134,7 +134,7 @@ def _unknown(facts: Facts, query: Query) -> Iterator[Remark]:
         known = known_attributes(facts, entity)
         variables = facts.variables(entity)
         for name, inner in places.items():
-            if known is None or name.split(".", 1)[0] in known or name in variables:
+            if known is None or root(name) in known or name in variables:
                 continue
             near = suggest(name, [*sorted(known), *variables])
             yield Remark(

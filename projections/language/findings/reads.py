@@ -14,6 +14,7 @@ from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
 from projections.language.shapes import cases, computed_cases
+from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
 __all__ = ["Read", "Tested", "patterns", "reads", "tests"]
@@ -34,7 +35,7 @@ class Read:
 
     @property
     def root(self) -> str:
-        return self.name.split(".")[0]
+        return root(self.name)
 
 
 @dataclass(frozen=True, slots=True)

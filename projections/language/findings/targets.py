@@ -27,6 +27,7 @@ from projections.language.mistakes import Location
 from projections.language.models import Projection
 from projections.language.rules import LIST_BYTES
 from projections.language.shapes import attribute_map
+from projections.language.syntax import steps
 
 __all__ = ["targets"]
 
@@ -221,7 +222,7 @@ def _long_texts(top: Top) -> list[str]:
 
 
 def _is_long(path: str) -> bool:
-    return path.rsplit(".", 1)[-1].lower() in LONG_TEXTS
+    return steps(path)[-1].lower() in LONG_TEXTS
 
 
 def _element_bytes(top: Top) -> int:

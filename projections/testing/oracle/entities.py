@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope
+from projections.testing.oracle.scope import Scope, steps
 from projections.testing.oracle.templates import KeyTemplate
 from projections.testing.oracle.values import Unfit, plain, text, wire
 
@@ -53,7 +53,7 @@ class Entity:
         self._key = [KeyTemplate(document["key"][attribute], kind, table.separator) for attribute, kind in table.keys]
         self._fits = pattern(document["match"]) if document["match"] else None
         scalars = {n: v for n, v in (document["match"] or {}).items() if not isinstance(v, dict | list)}
-        self.constants: dict[str, Value] = {n: wire(v) for n, v in scalars.items()}
+        self.constants: dict[str, Value] = {steps(n)[0]: wire(v) for n, v in scalars.items() if len(steps(n)) == 1}
         """What `match` says outright, and is therefore written on items that rules create."""
 
     def read(self, key: ItemKey) -> dict[str, Value] | None:

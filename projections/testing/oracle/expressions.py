@@ -13,8 +13,10 @@ from projections.testing.oracle.values import EXACT, Missing, Unfit, number, pla
 
 __all__ = ["Expression"]
 
+_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+_BARE = r"""[^\s()*/+,.'"-][^\s()*/+,.'"]*"""
 _TOKEN = re.compile(
-    r"\s*('[^']*'|\"[^\"]*\"|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])|[^\s()*/+,'\"-][^\s()*/+,'\"]*|[-+*/(),])"
+    rf"\s*((?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])|(?:{_QUOTED}|{_BARE})(?:\.(?:{_QUOTED}|{_BARE}))*|[-+*/(),])"
 )
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -91,7 +93,7 @@ class _Reader:
             return self._function(token)
         if token[0] in "'\"":
             self.kinds.add("text" if in_choice else "any")
-            return _text(token[1:-1]) if in_choice else _path(token[1:-1])
+            return _text(token[1:-1]) if in_choice else _path(token)
         self.kinds.add("any")
         return _constant(token) if _NUMBER.fullmatch(token) else _path(token)
 
@@ -100,7 +102,7 @@ class _Reader:
         self.kinds.add({"text": "text", "coalesce": "text"}.get(name, "number"))
         if name in ("number", "text"):
             _, token, _ = self._next(), self._next(), self._next()
-            return _converted(name, _path(token.strip("'\"")))
+            return _converted(name, _path(token))
         while self._next() != ")":
             if name == "coalesce" and self._peek()[:1] in ("'", '"'):
                 arguments.append(self._one(in_choice=True))

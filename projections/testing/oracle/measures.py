@@ -54,8 +54,8 @@ class Measure:
         self._function = document["function"]
         self._expression = Expression.parse(document["expression"]) if document["expression"] else None
         self._digits = document.get("round")
-        self._by = document["by"].strip("'\"") if "by" in document else None
-        self._path = (document["expression"] or "").strip().strip("'\"")
+        self._by = document.get("by")
+        self._path = (document["expression"] or "").strip()
         self._fits = pattern(document["where"])
 
     def amount(self, scope: Scope) -> Amount | Picked | None:

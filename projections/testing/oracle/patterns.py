@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Value
-from projections.testing.oracle.scope import walk
 from projections.testing.oracle.values import number, wire
 
 __all__ = ["Pattern", "pattern"]
@@ -30,7 +29,10 @@ def pattern(document: Mapping[str, Any] | None) -> Pattern:
 
 
 def _fields(document: Mapping[str, Any]) -> Callable[[Look, Look], bool]:
-    """A pattern below an attribute, or the whole: names are looked up there, compared values in the item."""
+    """A pattern below an attribute, or the whole: names are looked up there, compared values in the item.
+
+    A list has no names, only positions: a path through one leads to one element.
+    """
     tests = [_field(name, form) for name, form in document.items()]
     return lambda look, item: all(test(look, item) for test in tests)
 
@@ -41,7 +43,7 @@ def _field(name: str, form: Any) -> Callable[[Look, Look], bool]:
         return lambda look, item: any(fits(look, item) for fits in either)
     if isinstance(form, Mapping) and not form.keys() <= _SIGNS.keys():
         nested = _fields(form)
-        return lambda look, item: _inside(nested, look(name), item)
+        return lambda look, item: nested(lambda inner: look(f"{name}.{inner}"), item)
     alternatives = [_alternative(one) for one in (form if isinstance(form, list) else [form])]
     others = [other for one in (form if isinstance(form, list) else [form]) for other in _others(one)]
 
@@ -51,13 +53,6 @@ def _field(name: str, form: Any) -> Callable[[Look, Look], bool]:
         return any(alternative(value, known.get) for alternative in alternatives)
 
     return test
-
-
-def _inside(nested: Callable[[Look, Look], bool], value: Value | None, item: Look) -> bool:
-    """A pattern below an attribute: of a list, some one map fits it whole."""
-    if value is not None and "L" in value:
-        return any(_inside(nested, element, item) for element in value["L"])
-    return nested(lambda name: None if value is None else walk(value, name.split(".")), item)
 
 
 def _others(form: Any) -> list[str]:

@@ -12,7 +12,7 @@ from projections.testing.oracle.entities import Entity
 from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, rank
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope
+from projections.testing.oracle.scope import Scope, is_path
 from projections.testing.oracle.templates import Template, numeric
 from projections.testing.oracle.values import EXACT, Missing, Unfit, levels, normal, size, text, wire
 
@@ -335,7 +335,7 @@ def _source(written: str) -> Callable[[Scope], Value | None]:
     if "{" in written:
         template = Template.parse(written)
         compute = lambda scope: {"S": template.render(scope)}  # noqa: E731
-    elif not written.startswith("-") and not set(written) & set(" ()'\""):
+    elif is_path(written):
         return lambda scope: scope.get(written)
     else:
         compute = Expression.parse(written).value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from projections.language.keys import Image, Value
 from projections.testing.oracle.values import Missing, Unfit, text
 
-__all__ = ["Scope", "walk"]
+__all__ = ["Scope", "is_path", "steps", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Scope:
 
         Raises Unfit if a key variable and an attribute of this name differ.
         """
-        head, *rest = path.split(".")
+        head, *rest = steps(path)
         if head in self.element:
             return walk(self.element[head], rest)
         attribute = self.item.get(head)
@@ -43,6 +44,27 @@ class Scope:
         if value is None:
             raise Missing(path)
         return value
+
+
+_STEP = re.compile(r"""(?:'((?:[^']|'')+)'|"((?:[^"]|"")+)"|([^.]*))(?:\.|$)""")
+
+
+_BARE_OR_QUOTED = r"""(?:'(?:[^']|'')+'|"(?:[^"]|"")+"|[\w~$@:-]+)"""
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a path, and not an expression."""
+    return not text.startswith("-") and bool(re.fullmatch(rf"{_BARE_OR_QUOTED}(?:\.{_BARE_OR_QUOTED})*", text))
+
+
+def steps(path: str) -> list[str]:
+    """The parts of a path between its dots. A part in quotes may contain dots, and quotes twice."""
+    found, place = [], 0
+    while place < len(path) and (match := _STEP.match(path, place)):
+        single, double, plain = match.groups()
+        found.append(single.replace("''", "'") if single else double.replace('""', '"') if double else plain)
+        place = match.end()
+    return found
 
 
 def walk(value: Value, steps: list[str]) -> Value | None:

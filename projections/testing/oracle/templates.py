@@ -17,7 +17,8 @@ __all__ = ["KeyTemplate", "Slot", "Template", "numeric"]
 
 _ARGUMENTS = r"\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)"
 _PART = re.compile(rf"\{{\{{|\}}\}}|\{{((?:{_ARGUMENTS}|'[^']*'|\"[^\"]*\"|[^{{}}'\"])*)\}}|[^{{}}]+")
-_PATH = re.compile(r"\s*([\w~$@][\w~$@:.-]*)(\*?)\s*")
+_STEP = r"""(?:'(?:[^']|'')+'|"(?:[^"]|"")+"|[\w~$@:-]+)"""
+_PATH = re.compile(rf"\s*((?!-){_STEP}(?:\.{_STEP})*)(\*?)\s*")
 _BEFORE_PIPES = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^|'\"])*")
 _PIPE = re.compile(rf"\|\s*(\w+)\s*({_ARGUMENTS})?\s*")
 _ARGUMENT = re.compile(r"\s*(?:'([^']*)'|\"([^\"]*)\"|([^,]*?))\s*(?:,|$)")
@@ -52,7 +53,7 @@ class Slot:
             pipes.append(pipe(name, *_arguments(given)))
             fallback = None if fallback is None else pipes[-1](fallback)
         shown_as = None if fallback is None else shown(fallback)
-        if found is None:
+        if found is None or re.fullmatch(r"[0-9.]+", found[1]):
             return cls(written.strip(), False, tuple(pipes), shown_as, Expression.parse(written))
         return cls(found[1], found[2] == "*", tuple(pipes), shown_as)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from projections.errors import ProjectionsError
 from projections.language.program import Program
-from projections.language.syntax import LanguageError
+from projections.language.syntax import LanguageError, key_text, steps
 from projections.language.templates import Template
 from projections.testing.oracle import Oracle
 from projections.testing.simulation.pools import FOREIGN, Pools
@@ -191,7 +191,7 @@ class _Draft:
         if rule["where"] is not None and self._rng.random() < 0.5:
             rule["where"] = None
             return "where is dropped"
-        names = [path for path in self._attributes(rule) if "." not in path]
+        names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
         attribute = self._any([*names, FOREIGN])
         rule["where"] = {attribute: [{"exists": self._rng.random() < 0.7}]}
         return f"where is {rule['where']}"
@@ -220,7 +220,7 @@ class _Draft:
             for m in rule["set"].values()
             if m["expression"] and (found := _MEASURED.fullmatch(m["expression"]))
         ]
-        names = [path for path in self._attributes(rule) if "." not in path]
+        names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
         if paths and self._rng.random() < 0.7:
             function = self._any(_FUNCTIONS)
@@ -367,7 +367,7 @@ class _Draft:
     def _other_where(self, name: str, rule: Document) -> str | None:
         """Another condition on the last source."""
         other = rule["other_sources"][-1]
-        names = [path for path in self._attributes(other) if "." not in path]
+        names = [key_text(path) for path in self._attributes(other) if len(steps(path)) == 1]
         other["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
         return f"where of {other['from']} is {other['where']}"
 

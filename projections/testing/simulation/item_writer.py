@@ -13,6 +13,7 @@ from projections.language.entity import Entity, resolver
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
+from projections.language.syntax import joined, root, steps
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.pools import FOREIGN, Kind, Pools
 
@@ -131,7 +132,7 @@ class ItemWriter:
         for _ in range(4):
             image = dict(entity.schema.wire(key))
             for path in kind.attributes:
-                top = path.split(".", 1)[0]
+                top = root(path)
                 value = self.value(kind, path)
                 if value is not None:
                     image[top] = placed(image.get(top), path, value)
@@ -178,7 +179,7 @@ class ItemWriter:
                 changed.update(entity.constants)
             else:
                 for path, values in matches if fits else [self.pick(matches)] if matches else ():
-                    top = path.split(".", 1)[0]
+                    top = root(path)
                     dice = self.rng.random()
                     if dice < 0.2:
                         changed.pop(top, None)
@@ -277,11 +278,11 @@ class ItemWriter:
 
 def placed(before: Value | None, path: str, value: Value) -> Value:
     """Return the top-level attribute of a path in which the path has this value."""
-    steps = path.split(".")[1:]
-    if not steps:
+    below = steps(path)[1:]
+    if not below:
         return value
     held = dict(before["M"]) if before is not None and "M" in before else {}
-    held[steps[0]] = placed(held.get(steps[0]), ".".join(steps), value)
+    held[below[0]] = placed(held.get(below[0]), joined(below), value)
     return {"M": held}
 
 

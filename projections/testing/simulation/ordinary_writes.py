@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.engine.store import Update, Value
+from projections.language.syntax import root
 from projections.testing.simulation.item_writer import ItemWriter, placed
 from projections.testing.simulation.pools import FOREIGN
 
@@ -33,7 +34,7 @@ def update(writer: ItemWriter) -> bool:
             change[FOREIGN] = writer.remark()
             continue
         path = writer.pick(list(kind.attributes))
-        top, value = path.split(".", 1)[0], writer.value(kind, path)
+        top, value = root(path), writer.value(kind, path)
         if value is None or writer.rng.random() < 0.15:
             remove.append(top)
         else:
@@ -89,6 +90,6 @@ def put_back(writer: ItemWriter) -> bool:
             path = writer.pick(list(kind.attributes))
             value = writer.value(kind, path)
             if value is not None:
-                top = path.split(".", 1)[0]
+                top = root(path)
                 edited[top] = placed(edited.get(top), path, value)
     return writer.put_whole(key, edited)

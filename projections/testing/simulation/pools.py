@@ -22,6 +22,7 @@ from projections.language.keys import ItemKey, Value, key_text
 from projections.language.measures import TYPED
 from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Numeric, Pattern, Test
 from projections.language.program import Program
+from projections.language.syntax import root
 from projections.language.templates import Template
 from projections.language.values import Resolver, number_text, wire
 
@@ -152,7 +153,7 @@ class Pools:
                 self._add(factor.path, [{"N": "0"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}])
 
     def _read(self, source: str, variable: str, path: str) -> None:
-        if variable and path.split(".", 1)[0] == variable:
+        if variable and root(path) == variable:
             self._elements[source].setdefault(path, "")  # a part of an element, not an attribute
         else:
             self._reads[source][path] = None
@@ -286,7 +287,7 @@ class Pools:
         kind = Kind(entity, keys)
         derived = self._program.derived_attributes(name)
         for path in self._reads[name]:
-            top = path.split(".", 1)[0]
+            top = root(path)
             if path in names:
                 kind.variables.append(path)
             elif top not in derived and top not in entity.schema.key_attributes and path not in kind.attributes:
@@ -313,7 +314,7 @@ class Pools:
 
     def _lists(self, name: str, variable: str) -> list[Value]:
         """Lists and sets whose elements are values of an `each` variable, or maps with what is read of them."""
-        parts = [path.split(".", 1)[1] for path in self._elements[name] if path.startswith(variable + ".")]
+        parts = [path.removeprefix(variable + ".") for path in self._elements[name] if path.startswith(variable + ".")]
         if parts:
             maps: list[Value] = []
             for number in range(3):
