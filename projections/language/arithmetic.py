@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
-from projections.language.syntax import PATH, LanguageError, name_of, suggest, written_path
+from projections.language.syntax import BRACES, PATH, LanguageError, name_of, suggest, written_path
 from projections.language.values import EXACT, Resolver, Value, number_text, shown
 
 __all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
@@ -694,6 +694,8 @@ class _Parser:
             hint = suggest(name, known)
             message = f'unknown function "{name}" in an expression{hint}; the functions are {", ".join(known)}'
             return LanguageError(message, position)
+        if found and found in "'\"" and re.match(r"""'[^']*[{}]|"[^"]*[{}]""", text[position:]):
+            return LanguageError(BRACES, position)
         place = f"unexpected {found!r}" if found else "the expression is incomplete"
         names = ", and names with other signs in quotes, as 'unit price'" if found and found not in "+*/()'\"" else ""
         message = f"{place}; an expression has paths, numbers, + - * /, parentheses and functions{names}"

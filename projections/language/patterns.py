@@ -456,11 +456,11 @@ def _conditions(
 def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
     """Return why a key is probably an operator, and not the name of an attribute; empty if it is a name."""
     attribute = prefix.removesuffix(".") or "attribute"
-    own = f"{attribute}.{key}" if prefix and key[0] != "$" and PATH.fullmatch(key) else f"\"'{key}'\""
+    own = f"{attribute}.{key}" if prefix and key[0] != "$" and PATH.fullmatch(key) else f"it in quotes: \"'{key}'\""
     quoted = f"if it is an attribute, write {own}"
-    word = _word(key)
+    word = _word(key) if key[0] not in "'\"" else ""
     if is_comparison(key):
-        return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}'
+        return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}; {quoted}'
     if word in ("and", "or", "nor", "not") and (key[0] == "$" or _is_pattern(value)):
         how = "attributes in one mapping must all match, $or lists alternatives, and anything-but excludes values"
         return f'unknown operator "{key}"{suggest(key, ["$or"]) if word == "or" else ""}; {how}; {quoted}'

@@ -16,6 +16,7 @@ from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
 from projections.language.syntax import (
+    BRACES,
     PATH,
     LanguageError,
     LanguageErrors,
@@ -124,6 +125,8 @@ def check_path(value: Any, path: Location = ()) -> list[Mistake]:
 
 def _no_path(value: str) -> str:
     message = f'"{value[:40]}" is not an attribute or a path such as address.city'
+    if value[0] in "'\"" and ("{" in value or "}" in value):
+        return BRACES
     if "{" in value or len(value) > 255:
         return message
     return f'{message}; if it is a name, write it in quotes: "{written_path(joined([value]))}"'
@@ -282,6 +285,8 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
             problems = [Mistake(place, message)]
         if not problems and name in value[:index]:
             problems = [Mistake(place, f"{name} is listed twice")]
+        if not problems and (found_in := in_quotes(root(name))):
+            problems = [Mistake(place, found_in)]
         if not problems and len(steps(name_of(name))) > 1:
             last = steps(name_of(name))[-1]
             problems = [Mistake(place, f"set the name of the target attribute with a mapping: {{{last}: {name}}}")]

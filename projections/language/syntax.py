@@ -9,18 +9,25 @@ from functools import lru_cache
 from projections.errors import ProjectionsError
 
 __all__ = [
-    *("PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"),
+    *("BRACES", "PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"),
     *("joined", "key_name", "key_text", "name_of", "quote_it", "root", "steps", "written_path"),
 ]
 
-_QUOTED = r"""'(?:[^']|'')+'|"(?:[^"]|"")+\""""
+_QUOTED = r"""'(?:[^'{}]|'')+'|"(?:[^"{}]|"")+\""""
 PATH = re.compile(
     rf"(?:[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*|{_QUOTED})(?:\.(?:[\w~$@:-]+|{_QUOTED}))*",
 )
 """A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`.
 
-A step with other signs is in quotes, which are doubled inside: `'status#createdAt'`, `prices.'2026.5'`, `'it''s'`.
+A step with other signs is in quotes, which are doubled inside: `'status#createdAt'`, `prices.'2026.5'`, `'it''s'`. It
+has no braces, which make a text a template.
 """
+
+BRACES = (
+    "a name in quotes cannot contain braces: only a key of a mapping can have such a name, without quotes; let the "
+    "application write the value under another name"
+)
+"""The message for a name that only mappings can have, because a text with braces is a template."""
 
 _STEP = re.compile(rf"{_QUOTED}|[^.]+")
 _BARE = re.compile(r"[\w~$@:-]+")
@@ -87,6 +94,8 @@ def key_text(name: str) -> str:
 
 def quote_it(key: str) -> str:
     """Return the message for a key that is no path: a name with a dot and other signs."""
+    if "{" in key or "}" in key:
+        return BRACES
     return f'a dot leads into a map, and a name that contains one is in quotes: write "{_in_quotes(key)}" for one name'
 
 
