@@ -31,7 +31,7 @@ from projections.language.keys import escape
 from projections.language.patterns import Pattern
 from projections.language.pipes import begins_time
 from projections.language.program import Program
-from projections.language.syntax import root
+from projections.language.syntax import root, shown_name
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
 from projections.stores.conditions import comparable
@@ -178,6 +178,7 @@ class Answer:
         resolve = _values(item)
         found = {name: resolve(name) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
+        names = {name: shown_name(one) for name, one in names.items()}
         return {names[name]: plain(value) for name, value in found.items() if value is not None}
 
     # --- tokens ---

@@ -152,7 +152,8 @@ class Projection(Model):
         "a mapping from each to its own `where`, `bind` and `each`."
     )
     where: PatternForm | None = Field(
-        default=None, description="A pattern (EventBridge syntax): the rule applies to the source items that match it."
+        default=None,
+        description="A pattern, as in Lambda's filters: the rule applies to the source items that match it.",
     )
     bind: dict[str, TemplateText] = Field(
         default={},

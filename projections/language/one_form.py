@@ -1,7 +1,7 @@
 """One form for each meaning: patterns and templates as they are in the canonical document.
 
 Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
-are in a list, what EventBridge's operators can express is written with them, and whole numbers are integers. In templates,
+are in a list, what Lambda's operators can express is written with them, and whole numbers are integers. In templates,
 arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions,
 also in templates, there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
 """

@@ -1,6 +1,6 @@
-"""Patterns: the filter language of EventBridge and Lambda, on items in wire form.
+"""Patterns: the language of Lambda's event filters, on items in wire form.
 
-It differs from EventBridge where that would not suit DynamoDB: numbers compare as decimals, `exists` and
+It differs where that would not suit DynamoDB: numbers compare as decimals, `exists` and
 `anything-but` look at maps and lists too, and `anything-but` on a list or set means that *no* element is one of these
 (in EventBridge: that *some* element is not one of them).
 

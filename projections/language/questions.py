@@ -57,7 +57,9 @@ class Query(Model):
         description="An attribute or variable that the caller may bound: from, to, or a prefix. The upper bound 2026-04 "
         "includes April.",
     )
-    where: PatternForm | None = Field(default=None, description="A pattern that all items match (EventBridge syntax).")
+    where: PatternForm | None = Field(
+        default=None, description="A pattern that all items match, as in Lambda's filters."
+    )
     order: OrderForm | None = Field(
         default=None,
         description="`createdAt`, `createdAt desc`, or only `asc` or `desc`: by `range`, or else by the sort key.",

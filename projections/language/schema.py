@@ -98,7 +98,7 @@ _ALTERNATIVES = {
 
 _PATTERN = {
     "type": "object",
-    "description": "Attribute → alternatives (EventBridge syntax). An item must match all attributes.",
+    "description": "Attribute → alternatives (the language of Lambda's filters). An item must match all attributes.",
     "properties": {
         "$or": {
             "type": "array",

@@ -10,7 +10,7 @@ from projections.errors import ProjectionsError
 
 __all__ = [
     *("BRACES", "PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"),
-    *("joined", "key_name", "key_text", "name_of", "quote_it", "root", "steps", "written_path"),
+    *("joined", "key_name", "key_text", "name_of", "quote_it", "root", "shown_name", "steps", "written_path"),
 ]
 
 _QUOTED = r"""'(?:[^'{}]|'')+'|"(?:[^"{}]|"")+\""""
@@ -56,6 +56,11 @@ def steps(name: str) -> tuple[str, ...]:
 def root(name: str) -> str:
     """Return the attribute or variable in which a name begins."""
     return steps(name)[0]
+
+
+def shown_name(name: str) -> str:
+    """Return a name as results have it: an attribute as it is, a path with dots."""
+    return root(name) if len(steps(name)) == 1 else name
 
 
 @lru_cache(maxsize=16_384)

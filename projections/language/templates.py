@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.pipes import Pipe, UnfitError, absent_text, chain
-from projections.language.syntax import PATH, LanguageError, name_of, written_path
+from projections.language.syntax import BRACES, PATH, LanguageError, name_of, written_path
 from projections.language.values import Resolver, Value, number_text, shown
 
 if TYPE_CHECKING:
@@ -370,10 +370,10 @@ def _field(text: str, start: int) -> tuple[Field, int]:
     elif found:
         name = name_of(found[0])
     else:
-        raise LanguageError(
-            "a name of a variable must follow {, in quotes if it has other signs; for a brace in the text write {{",
-            position,
+        message = (
+            "a name of a variable must follow {, in quotes if it has other signs; for a brace in the text write {{"
         )
+        raise LanguageError(BRACES if text[position : position + 1] in ("'", '"') else message, position)
     position = end
     calls = []
     while text.startswith("|", position):

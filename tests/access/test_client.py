@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import inspect
 import json
 import os
 import subprocess
@@ -22,6 +23,7 @@ from emulators import ROOT
 from generated import module_of, table_of
 from hypothesis import given
 from hypothesis import strategies as st
+from moto import mock_aws
 
 from projections.api import load, loads
 from projections.cli.main import main
@@ -487,6 +489,47 @@ def test_hostile_names_make_a_module_that_works(dynamodb_local_url: str) -> None
     assert list(results(table, "T", item_from="i0")) == [none]
     assert list(results(table, "T", item_from="i2")) == []
     assert not Path("/tmp/owned").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["status#createdAt", "$type", "first name", "a/b", "1st", "a.b", "it's", '"q"', "a|b", "$or", "日本"]
+)
+def test_any_name_can_be_asked_for(name: str) -> None:
+    quoted = "'" + name.replace("'", "''") + "'"
+    rules = loads(
+        json.dumps(
+            {
+                "table": {"key": ["PK", "SK"], "indexes": {"GSI1": ["GSI1PK", "GSI1SK"]}},
+                "entities": {"Item": {"key": {"PK": "I#{item}", "SK": "-"}}},
+                "projections": {"by": {"from": "Item", "index": {"GSI1PK": "K#{kind}", "GSI1SK": f"{{{quoted}}}"}}},
+                "queries": {
+                    "ranged": {"find": "Item", "by": ["kind"], "range": quoted, "order": "desc"},
+                    "filtered": {"find": "Item", "by": ["kind"], "where": {quoted: ["b"]}, "order": f"{quoted} asc"},
+                    "shown": {"find": "Item", "by": ["kind", quoted], "attributes": [quoted]},
+                },
+            }
+        )
+    )
+    module, client = module_of(client_of(rules, "rules.yaml").text), client_of(rules, "rules.yaml")
+    with mock_aws():
+        scenario = Scenario(rules)
+        scenario.given(*({"PK": f"I#{one}", "SK": "-", "kind": "k", name: one} for one in "abc"))
+        table = table_of(None, rules.program.tables["main"], scenario.store.items("main"))
+        asked = steps_name(name)
+        for query, values, expected in (
+            ("ranged", {"kind": "k", f"{asked}.from": "b"}, ["c", "b"]),
+            ("filtered", {"kind": "k"}, ["b"]),
+            ("shown", {"kind": "k", asked: "c"}, ["c"]),
+        ):
+            assert [item[name] for item in scenario.query(query, **values)] == expected
+            parameters = list(inspect.signature(getattr(module, client.functions[query])).parameters)[1:]
+            arguments = dict(zip(parameters, values.values(), strict=False))
+            assert [item[name] for item in getattr(module, client.functions[query])(table, **arguments)] == expected
+
+
+def steps_name(name: str) -> str:
+    """Return the name that parameters have: itself, in quotes only if it has a dot or begins with a quote."""
+    return f"'{name}'" if "." in name or name[0] in "'\"" else name
 
 
 @given(st.text())

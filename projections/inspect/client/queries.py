@@ -12,6 +12,7 @@ from projections.inspect.client.naming import Names, docstring, literal, pascal,
 from projections.inspect.client.paragraphs import paragraphs
 from projections.inspect.client.scope import Scope
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
+from projections.language.syntax import root, shown_name, steps
 from projections.language.templates import Field
 
 __all__ = ["QueryFunction"]
@@ -224,11 +225,14 @@ class QueryFunction:
         if query.attributes is None:
             return "", []
         paths = dict(zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True))
-        chosen: list[Expression] = [*map(literal, paths)]
+        chosen: list[Expression] = [literal(root(path)) for path in paths]
         selected = "_only"
-        if any(shown != path for shown, path in paths.items()):
-            selected = "_selected"
-            chosen = [Call("{", [f"{literal(shown)}: {literal(path)}" for shown, path in paths.items()], "}")]
+        if any(shown != path or len(steps(path)) > 1 for shown, path in paths.items()):
+            parts = [
+                Call(f"{literal(shown_name(shown))}: [", list(map(literal, steps(path))), "]")
+                for shown, path in paths.items()
+            ]
+            selected, chosen = "_selected", [Call("{", parts, "}")]
         whole = Call(f"{selected}(", ["item", *chosen])
         lines = ["    def show(item: Item) -> Item:"]
         needed = {entity: [*self._variables(entity, paths.values())] for entity in query.entities}
@@ -257,7 +261,7 @@ class QueryFunction:
         found = {}
         for shown, path in zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True):
             kinds = {self._kind(attributes[entity], entity, path) for entity in query.entities}
-            found[shown] = kinds.pop() if len(kinds) == 1 else "Any"
+            found[shown_name(shown)] = kinds.pop() if len(kinds) == 1 else "Any"
         return found
 
     def _kind(self, attributes: Mapping[str, Attribute], entity: str, path: str) -> str:

@@ -49,14 +49,14 @@ def _without_guards(item: Item) -> Item:
     return {name: value for name, value in item.items() if not name.startswith(_GUARD)}
 
 
-def _only(item: Item, *paths: str) -> Item:
-    """Return values of an item: those that it has."""
-    return _selected(item, dict(zip(paths, paths, strict=True)))
+def _only(item: Item, *names: str) -> Item:
+    """Return attributes of an item: those that it has."""
+    return {name: item[name] for name in names if name in item}
 
 
-def _selected(item: Item, paths: Mapping[str, str]) -> Item:
+def _selected(item: Item, paths: Mapping[str, Sequence[str]]) -> Item:
     """Return values of an item by new names: those that it has."""
-    found = {name: _at(item, path) for name, path in paths.items()}
+    found = {name: _at(item, *path) for name, path in paths.items()}
     return {name: value for name, value in found.items() if value is not _ABSENT}
 
 

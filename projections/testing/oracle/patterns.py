@@ -1,4 +1,4 @@
-"""Patterns of `where` and `match`: EventBridge's language on DynamoDB items."""
+"""Patterns of `where` and `match`: the language of Lambda's filters on DynamoDB items."""
 
 from __future__ import annotations
 
