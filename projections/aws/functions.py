@@ -41,7 +41,10 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
         with zipfile.ZipFile(io.BytesIO(_download(location))) as package:
             return str(path), package.read(str(path.relative_to(_ROOT)))
     except KeyError:
-        raise Misconfigured(f"function {function}: its package has no {path.relative_to(_ROOT)}") from None
+        raise Misconfigured(
+            f"function {function}: its package has no {path.relative_to(_ROOT)}. If `sam build` failed or was omitted, "
+            "SAM uploads the project's directory: run `sam build` and `sam deploy`"
+        ) from None
     except ValueError:
         raise Misconfigured(f"function {function}: {variable} is {path}, which is not in its package") from None
     except BotoCoreError as error:  # its text has the URL with the signature
