@@ -9,8 +9,6 @@ For most rules the goal is what the item contributes now: nothing if it is gone.
   that is older than what the ledger remembers is rejected: to count it again would be wrong for good.
 - The entry may be older than the newest discarded record, where it misses the last changes of the item. Then that record
   shows what the item contributed last.
-
-While such a rule fills, nothing is kept: an invocation with the rules before may have taken the record of the expiry.
 """
 
 from __future__ import annotations
@@ -59,20 +57,17 @@ def goal_of(
     held: Contributions,
     contributions: Contributions,
     gone: bool,
-    publishes: Callable[[Rule], bool] = lambda rule: True,
-    *,
-    expired: bool = False,
 ) -> Contributions:
     """Return what an entry should record: what the item contributes, and what only records can show.
 
     `held` is what the entry records now. Marks of an expiry that is partly settled stay. If the item is `gone` and it is
-    unknown whether it expired, contributions under rules that keep what has expired stay, unless the rule fills (it does not
-    publish yet); they stay too if the entry records that the item `expired` (`Entry.expired`).
+    unknown whether it expired, contributions under rules that keep what has expired stay, also while the rule fills: the
+    record of the expiry may still be to come, and would find nothing to settle.
     """
     goal = {rule: dict(targets) for rule, targets in contributions.items()}
     for name, targets in held.items():
         rule = program.rules.get(name)
-        if gone and rule is not None and rule.expired == "keep" and (expired or rule.mode == SHADOW or publishes(rule)):
+        if gone and rule is not None and rule.expired == "keep":
             goal[name] = dict(targets)
             continue
         for target, contributed in targets.items():
@@ -137,7 +132,7 @@ class Goals:
         expired = entry is not None and entry.expired
         kept = image is None and ((may_have_expired and not ended) or expired)
         held = entry.contributions if entry is not None else {}
-        goal = goal_of(self._program, held, evaluated.contributions, kept, self._publishes, expired=expired)
+        goal = goal_of(self._program, held, evaluated.contributions, kept)
         learned = ""
         if entry is not None and last is not None and entry.version < last.version and kept and not (expired or expiry):
             corrected = self._corrected(goal, held, key, last)

@@ -274,3 +274,18 @@ def test_an_expiry_of_more_than_a_transaction_leaves_the_entry_as_it_is() -> Non
     w.settle()
     assert [(w.item(f"PAGE#p{number}", "P") or {})["views"] for number in range(3)] == views
     assert w.contributed("VISIT#1|V") in (None, {})
+
+
+def test_an_expiry_whose_record_comes_after_the_page_of_a_backfill_is_kept() -> None:
+    head = HEAD.replace("projections:", '  Page: {key: {PK: "PAGE#{page}", SK: P}, derived: true}\nprojections:')
+    w = Scene(EACH, head, new_rules=FILLING)
+    w.put("SITE#all", "S")
+    w.put("VISIT#1", "V", pages=["p1"])
+    w.settle()
+    held = w.contributed("VISIT#1|V")
+    w.remove("VISIT#1", "V", by_ttl=True)
+    w.refresher().sources({ItemKey("main", "VISIT#1", "V"): None}, deadline())
+    assert w.contributed("VISIT#1|V") == held
+    w.settle()
+    backfill(w)
+    assert w.item("PAGE#p1", "P") == {"PK": "PAGE#p1", "SK": "P", "views": 1}

@@ -169,8 +169,7 @@ def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, 
     """
     held = entry.contributions if entry is not None else {}
     evaluated = scope.program.contributions(item)
-    expired = entry is not None and entry.expired
-    return goal_of(scope.program, held, evaluated.contributions, gone, scope.publishes, expired=expired)
+    return goal_of(scope.program, held, evaluated.contributions, gone)
 
 
 def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
