@@ -200,6 +200,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
     types = attribute_types(table)
     constants = Pattern.parse(rules.entities[rule.into].match or {}).constants
     fixed = {root(name) for name in constants}
+    recognised = {root(name) for name in Pattern.parse(rules.entities[rule.into].match or {}).names}
     for attribute, inner in written(rule).items():
         where = (*place, *inner)
         if "." in attribute:
@@ -213,6 +214,13 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
             yield Mistake(where, message, at_key=True)
         elif attribute in fixed:
             yield Mistake(where, f"{attribute} is in `match` of {rule.into}: rules cannot write it", at_key=True)
+        elif attribute in recognised and rule.copy_ is None:
+            node = f"{rule.into}.{attribute}"
+            message = (
+                f"circular dependency: {node} → {node}: `match` of {rule.into} reads what this rule writes, so the "
+            )
+            message += "rule would lose the item; let `match` read another attribute"
+            yield Mistake(where, message, at_key=True)
         elif attribute in types:
             yield from _typed(rules, rule, attribute, types[attribute], where)
 

@@ -477,3 +477,19 @@ def test_a_greatest_text_is_no_key_of_type_number() -> None:
         "a is a key of type S, and this max is a number: declare the key with type N",
         "b is a key of type N, and this min is text: declare the key with type S",
     ]
+
+
+@pytest.mark.parametrize(
+    "action", ["aggregate: {into: A, set: {n: count}}", "latest: {into: A, by: at, attributes: {n: at}}"]
+)
+def test_a_rule_cannot_write_what_match_of_its_target_reads(action: str) -> None:
+    text = f"""
+table: {{key: [PK, SK]}}
+entities:
+  A: {{key: {{PK: "A#{{a}}", SK: X}}, match: {{n: [{{numeric: [">", 1]}}, {{exists: false}}]}}}}
+  L: {{key: {{PK: "A#{{a}}", SK: "L#{{l}}"}}}}
+projections:
+  c: {{from: L, {action}}}
+"""
+    with pytest.raises(RulesError, match=r"circular dependency: A\.n → A\.n: `match` of A reads"):
+        loader.loads(text)
