@@ -33,7 +33,7 @@ from projections.language.pipes import begins_time
 from projections.language.program import Program
 from projections.language.syntax import root, shown_name
 from projections.language.templates import Template
-from projections.language.values import Value, lookup, plain
+from projections.language.values import Resolver, Value, lookup, plain
 from projections.stores.conditions import comparable
 
 __all__ = ["Answer", "AnswerPage", "answer_to"]
@@ -176,7 +176,7 @@ class Answer:
         item = _recognised(self._program, read, image)
         assert item is not None
         resolve = _values(item)
-        found = {name: resolve(name) for name in asked}
+        found = {name: resolve(name, True) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
         names = {name: shown_name(one) for name, one in names.items()}
         return {names[name]: plain(value) for name, value in found.items() if value is not None}
@@ -233,8 +233,8 @@ def _recognised(program: Program, read: Read, image: Image) -> Item | None:
 def _values(item: Item) -> Resolve:
     """Return a resolver of attributes, and of key variables that are no attributes."""
 
-    def resolve(name: str) -> Value | None:
-        value = lookup(item.image, name)
+    def resolve(name: str, stored: bool = False) -> Value | None:
+        value = lookup(item.image, name, stored and name not in item.variables)
         if value is None and name in item.variables:
             return item.entity.variable(name, item.variables[name])
         return value
@@ -272,7 +272,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
     return fits
 
 
-def _text(template: Template, values: Resolve) -> str | None:
+def _text(template: Template, values: Resolver) -> str | None:
     """Return the text of an item's value; None if it has none, or one that cannot be in a key."""
     try:
         return template.render(values)

@@ -18,6 +18,7 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
+from projections.language.values import valued
 
 __all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]
 
@@ -116,7 +117,7 @@ def writes_of(
         copier = program.guarded_copies[name]
         copies = copies_of(copier, about.newest)
         others = frozenset(about.targets - copies.keys())
-        owned = copier.owned(*about.images)
+        owned = copier.owned(*map(valued, about.images))
         writes.append(
             CopyWrite(
                 copier,

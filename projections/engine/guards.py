@@ -41,7 +41,7 @@ from projections.engine.store import (
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.language.values import EXACT, number_text, same
+from projections.language.values import EXACT, number_text, same, valued
 
 __all__ = ["Guard", "Guards", "Healing", "Identity", "as_read", "at_of", "by_of", "needs_healing"]
 
@@ -189,7 +189,8 @@ class Guards:
         For a copy of all attributes, these are the attributes in any of these images of its source, and those of the item
         itself only if a rule created it.
         """
-        return rule.owned(item, *images) if self.created(key, item) else rule.owned(*images)
+        sources = map(valued, images)
+        return rule.owned(item, *sources) if self.created(key, item) else rule.owned(*sources)
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""

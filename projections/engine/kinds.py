@@ -96,10 +96,10 @@ def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | No
     present = [one for one in test.alternatives if one != Presence(False)]
     value, attribute_first = given.get(test.name, (None, True))
     if value is not None:
-        fits = test.compile()({test.name: value}.get)
+        fits = test.compile()(lambda name, stored=False: value)
         if not attribute_first:
             return AllOf(()) if fits else AnyOf(())
-        attribute = _at((test.name,), present)
+        attribute = _at((test.name,), [one for one in present if one != Equals(None)])  # NULL: the key has the value
         if not fits:
             return attribute
         return AnyOf((Missing((test.name,)), *(() if attribute is None else (attribute,))))

@@ -14,7 +14,7 @@ from projections.language.patterns import Pattern
 from projections.language.rules import Condition, Evaluate, ItemRule
 from projections.language.syntax import root
 from projections.language.templates import Template
-from projections.language.values import Value, wire
+from projections.language.values import Value, having, wire
 
 __all__ = ["ComputeRule", "compiled"]
 
@@ -38,9 +38,11 @@ class ComputeRule(ItemRule):
         if not self.fits(resolve, refused):
             return values
         for name, cases in self.values:
-            if values[name] is None:
-                values[name] = self._computed(cases, resolve)
-                if values[name] is None and refused is not None:
+            if having(values[name]) is None:
+                computed = self._computed(cases, resolve)
+                if computed is not None:
+                    values[name] = computed
+                elif refused is not None:
                     refused(("set", name), resolve)
         return values
 

@@ -19,6 +19,7 @@ from projections.language.rules import LIST_BYTES, Render, Rule
 from projections.language.sizes import size
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import KeyPattern, Template
+from projections.language.values import having
 
 __all__ = [
     "MOST_REFERENCES",
@@ -336,16 +337,17 @@ class ListEmbedRule(EmbedRule):
             raise BadInput(
                 f'"{self.references_name}" is of type {kind}; references are a list or a set of strings or numbers'
             )
-        for element in content:
+        elements = [element for element in content if having(element) is not None]
+        for element in elements:
             if not element.keys() & {"S", "N"}:
                 of = next(iter(element))
                 raise BadInput(
                     f'"{self.references_name}" has an element of type {of}; a reference is a string or a number'
                 )
-        return list(content)
+        return elements
 
     def _resolver(self, plain: Resolve, value: Value) -> Resolve:
-        return lambda name: value if name == self.references_name else plain(name)
+        return lambda name, stored=False: value if name == self.references_name else plain(name, stored)
 
     def given(self, child: Item, reference: Reference, parent: Item | None) -> dict[str, Value] | None:
         """Return what a parent gives a child that references it; None if there is no parent."""

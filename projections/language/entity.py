@@ -20,12 +20,9 @@ from projections.language.keys import (
 from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import KeyPattern
-from projections.language.values import lookup
+from projections.language.values import Resolve, Resolver, having, lookup
 
 __all__ = ["Entity", "Item", "Refused", "Resolve", "resolver", "values_to_recognise"]
-
-Resolve: TypeAlias = Callable[[str], Value | None]
-"""Returns the value of a name; None if it has no value."""
 
 Refused: TypeAlias = Callable[[tuple[str | int, ...], Resolve], object]
 """Is called with each part of a rule that does not apply, and with the values on which it was evaluated.
@@ -98,7 +95,7 @@ class Entity:
             and (len(self.patterns) == 1 or self.patterns[1].match(key.sort or "") is not None)
         )
 
-    def target_key(self, resolve: Resolve) -> ItemKey | None:
+    def target_key(self, resolve: Resolver) -> ItemKey | None:
         """Return the key with these variables; None if a variable is missing. Raises BadInput if it is not a valid key."""
         texts = []
         for position, pattern in enumerate(self.patterns):
@@ -139,13 +136,13 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
     """
     variables, image = item.variables, item.image
 
-    def resolve(name: str) -> Value | None:
+    def resolve(name: str, stored: bool = False) -> Value | None:
         if bound is not None and root(name) in bound:
-            return lookup(bound, name)
+            return lookup(bound, name, stored)
         text = variables.get(name)
         if text is None:
-            return lookup(image, name)
-        value = image.get(name)
+            return lookup(image, name, stored)
+        value = having(image.get(name))
         if value is None:
             return item.entity.variable(name, text)
         kind, content = next(iter(value.items()))
@@ -163,8 +160,8 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
 def values_to_recognise(item: Item) -> Resolve:
     """Return a resolver for recognition: a difference between a key variable and an attribute is not bad input there."""
 
-    def resolve(name: str) -> Value | None:
-        value = lookup(item.image, name)
+    def resolve(name: str, stored: bool = False) -> Value | None:
+        value = lookup(item.image, name, stored and name not in item.variables)
         return {"S": item.variables[name]} if value is None and name in item.variables else value
 
     return resolve

@@ -2,7 +2,8 @@
 
 It differs where that would not suit DynamoDB: numbers compare as decimals, `exists` and
 `anything-but` look at maps and lists too, and `anything-but` on a list or set means that *no* element is one of these
-(in EventBridge: that *some* element is not one of them).
+(in EventBridge: that *some* element is not one of them). A value of type NULL is a missing one, except to `exists` and
+`null`, which match it as in EventBridge.
 
 It adds comparisons (`{"<": "2026-01-01"}`, `{">=": "{lessons}"}`): of two numbers or two texts, with a constant or with
 another value of the item. A comparison that other forms can express is parsed to these forms: `{">": 10}` to that of
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, key_name, key_text, quote_it, suggest
 from projections.language.templates import Template
-from projections.language.values import Resolver, Value, number_text, wire
+from projections.language.values import Resolve, Value, number_text, wire
 
 __all__ = [
     *("Condition", "Named", "Pattern", "Test", "canonical_key"),
@@ -142,7 +143,7 @@ class Compares(NamedTuple):
         renamed = (Named(name_of(one.name)) if isinstance(one, Named) else one for _, one in self.bounds)
         return Compares(tuple((sign, one) for (sign, _), one in zip(self.bounds, renamed, strict=True)))
 
-    def fits(self, resolve: Resolver = lambda name: None) -> Fits:
+    def fits(self, resolve: Resolve = lambda name, stored=False: None) -> Fits:
         """Return whether an element fits. Numbers are compared with numbers, and text with text by its code points,
         which is the order of its UTF-8 bytes.
         """
@@ -237,13 +238,13 @@ class Test:
         alternatives = (one.renamed(name_of) if isinstance(one, Compares) else one for one in self.alternatives)
         return Test(name_of(self.name), tuple(alternatives))
 
-    def compile(self) -> Callable[[Resolver], bool]:
+    def compile(self) -> Callable[[Resolve], bool]:
         name = self.name
         if len(self.names) > 1:
             return self._compile_related()
         absent = Exists(False) in self.alternatives
         if Exists(True) in self.alternatives:
-            return (lambda resolve: True) if absent else (lambda resolve: resolve(name) is not None)
+            return (lambda resolve: True) if absent else (lambda resolve: resolve(name, True) is not None)
         texts = frozenset(a.value for a in self.alternatives if isinstance(a, Equals) and isinstance(a.value, str))
         fits = [
             a.fits()
@@ -252,8 +253,8 @@ class Test:
         ]
         excluded = [[one.fits() for one in a.excluded] for a in self.alternatives if isinstance(a, AnythingBut)]
 
-        def matches(resolve: Resolver) -> bool:
-            value = resolve(name)
+        def matches(resolve: Resolve) -> bool:
+            value = resolve(name, True)
             if value is None:
                 return absent
             tag, data = next(iter(value.items()))
@@ -267,11 +268,11 @@ class Test:
             for fit in fits:
                 if fit(tag, data):
                     return True
-            return any(not any(fit(tag, data) for fit in these) for these in excluded)
+            return tag != "NULL" and any(not any(fit(tag, data) for fit in these) for these in excluded)
 
         return matches
 
-    def _compile_related(self) -> Callable[[Resolver], bool]:
+    def _compile_related(self) -> Callable[[Resolve], bool]:
         """Return the test if an alternative compares with other values. It reads them all, also if another one matches:
         whether a wrong value is bad input does not depend on the order of alternatives.
         """
@@ -280,15 +281,19 @@ class Test:
         rest = tuple(one for one in self.alternatives if one not in related)
         others = Test(self.name, rest).compile() if rest else None
 
-        def matches(resolve: Resolver) -> bool:
-            values = {name: resolve(name) for name in names}
-            if others is not None and others(values.get):
+        def matches(resolve: Resolve) -> bool:
+            values = {name: resolve(name, True) for name in names}
+
+            def read(name: str, stored: bool = False) -> Value | None:
+                return values[name]
+
+            if others is not None and others(read):
                 return True
             value = values[names[0]]
             if value is None:
                 return False
             elements = list(_elements(value))
-            return any(fit(*element) for fit in [one.fits(values.get) for one in related] for element in elements)
+            return any(fit(*element) for fit in [one.fits(read) for one in related] for element in elements)
 
         return matches
 
@@ -328,7 +333,7 @@ class Either:
     def names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_names(chain.from_iterable(self.branches))))
 
-    def compile(self) -> Callable[[Resolver], bool]:
+    def compile(self) -> Callable[[Resolve], bool]:
         branches = [_all(branch) for branch in self.branches]
         return lambda resolve: any(branch(resolve) for branch in branches)
 
@@ -339,12 +344,12 @@ class Either:
 Condition: TypeAlias = Test | Either
 
 
-def _all(conditions: tuple[Condition, ...]) -> Callable[[Resolver], bool]:
+def _all(conditions: tuple[Condition, ...]) -> Callable[[Resolve], bool]:
     tests = [condition.compile() for condition in conditions]
     if len(tests) == 1:
         return tests[0]
 
-    def every(resolve: Resolver) -> bool:
+    def every(resolve: Resolve) -> bool:
         for test in tests:  # noqa: SIM110 - a generator would double the cost of a small pattern
             if not test(resolve):
                 return False
@@ -389,15 +394,15 @@ class Pattern:
             and isinstance(condition.alternatives[0], Equals)
         }
 
-    def compile(self) -> Callable[[Resolver], bool]:
+    def compile(self) -> Callable[[Resolve], bool]:
         return _all(self.conditions)
 
     @cached_property
-    def matches(self) -> Callable[[Resolver], bool]:
+    def matches(self) -> Callable[[Resolve], bool]:
         """Return whether the values that a resolver returns match."""
         return self.compile()
 
-    def unmet(self, resolve: Resolver) -> list[Condition]:
+    def unmet(self, resolve: Resolve) -> list[Condition]:
         """Return the conditions that do not hold for the values that a resolver returns."""
         return [condition for condition in self.conditions if not condition.compile()(resolve)]
 

@@ -26,7 +26,7 @@ from projections.language.keys import Image, ItemKey, Value, check_key, encode_k
 from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
 from projections.language.ordering import encode_order
 from projections.language.sizes import size
-from projections.language.values import CONTEXT, number_text
+from projections.language.values import CONTEXT, Resolver, number_text, valued
 
 __all__ = [
     "LIST_BYTES",
@@ -59,7 +59,7 @@ MOST_KEPT = 40
 """The most different values that one item with `expired: keep` contributes to one target: they settle in one transaction."""
 
 Condition = Callable[[Resolve], bool]
-Render = Callable[[Resolve], str | None]
+Render = Callable[[Resolver], str | None]
 Evaluate = Callable[[Resolve], Value | None]
 
 MOST_OF_A_KEY = 20_000
@@ -101,6 +101,8 @@ class Each:
                     if scalar in seen:
                         continue
                     seen.add(scalar)
+                elif of == "NULL":
+                    continue
                 elif of != "M":
                     raise BadInput(f'"{self.path}" has an element of type {of}; it may hold strings, numbers or maps')
                 yield element
@@ -361,7 +363,7 @@ class CopyRule(Rule):
                 continue
             if self.attributes is None:
                 attributes: dict[str, Value] = {}
-                for name, value in item.image.items():
+                for name, value in valued(item.image).items():
                     if name not in self.not_copied and not name.startswith(self.guard_prefix):
                         attributes[name] = value
             else:

@@ -6,7 +6,7 @@ import base64
 import decimal
 from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.syntax import LanguageError, steps
@@ -15,12 +15,14 @@ __all__ = [
     "CONTEXT",
     "EXACT",
     "Image",
+    "Resolve",
     "Resolver",
     "Value",
     "canonical",
     "changed_attributes",
     "decimal_of",
     "differing",
+    "having",
     "kind_of",
     "lookup",
     "number_text",
@@ -28,6 +30,7 @@ __all__ = [
     "plain_item",
     "same",
     "shown",
+    "valued",
     "wire",
     "wire_set",
 ]
@@ -39,7 +42,17 @@ Image: TypeAlias = Mapping[str, Value]
 """An item, or some of its attributes."""
 
 Resolver: TypeAlias = Callable[[str], Value | None]
-"""Returns the value of a variable or dotted path; None if it is absent."""
+"""Returns the value of a variable or dotted path; None if it is missing."""
+
+
+class Resolve(Protocol):
+    """A resolver that also returns what is stored.
+
+    An attribute of type NULL is missing. Patterns pass `stored`, and get the NULL: their `exists` and `null` match it.
+    """
+
+    def __call__(self, name: str, stored: bool = False, /) -> Value | None: ...
+
 
 CONTEXT = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_EVEN, Emin=-130, Emax=125)
 """DynamoDB's numbers: 38 significant digits, magnitudes from 1E-130 to 9.99…E+125."""
@@ -99,10 +112,11 @@ def decimal_of(value: Value) -> Decimal:
         raise BadInput(f"a number is needed, this is {shown(value)}") from None
 
 
-def lookup(image: Image, path: str) -> Value | None:
-    """Return the value of a name, such as `address.city` or `tags.0`; None if it is absent."""
+def lookup(image: Image, path: str, stored: bool = False) -> Value | None:
+    """Return the value of a name, such as `address.city` or `tags.0`; None if it is absent, or NULL and not `stored`."""
     if "." not in path and path[:1] not in ("'", '"'):
-        return image.get(path)
+        value = image.get(path)
+        return value if stored else having(value)
     first, *rest = steps(path)
     value = image.get(first)
     for name in rest:
@@ -115,7 +129,17 @@ def lookup(image: Image, path: str) -> Value | None:
             value = elements[int(name)] if int(name) < len(elements) else None
         else:
             return None
-    return value
+    return value if stored else having(value)
+
+
+def having(value: Value | None) -> Value | None:
+    """Return a stored value; None if it is absent or NULL."""
+    return None if value is None or "NULL" in value else value
+
+
+def valued(image: Image | None) -> Image:
+    """Return the attributes of an item that have a value; none without an item."""
+    return {name: value for name, value in (image or {}).items() if "NULL" not in value}
 
 
 def plain(value: Value) -> Any:

@@ -101,7 +101,7 @@ def test_a_pattern_fits_what_the_page_says(pattern: str, fits: str, not_: str) -
 
     def fitting(item: Mapping[str, Any]) -> bool:
         image = {name: value_of(value) for name, value in item.items()}
-        return matches(lambda name: lookup(image, name))
+        return matches(lambda name, stored: lookup(image, name, stored))
 
     assert fitting(plain(fits))
     assert not fitting(plain(not_))

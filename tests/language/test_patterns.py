@@ -88,13 +88,13 @@ def test_any_document_is_a_pattern_or_has_mistakes_at_places_that_exist(document
         assert errors
     else:
         assert describe(pattern)
-        assert isinstance(pattern.matches(lambda name: None), bool)
+        assert isinstance(pattern.matches(lambda name, stored: None), bool)
 
 
 @given(st.text() | st.integers(-(10**30), 10**30) | st.booleans() | st.none(), st.data())
 def test_a_scalar_fits_itself_and_not_anything_but_itself(value: Any, data: st.DataObject) -> None:
     value_in_list = data.draw(st.booleans())
     found = wire([value]) if value_in_list else wire(value)
-    assert Pattern.parse({"a": [value]}).matches(lambda name: found)
-    assert not Pattern.parse({"a": [{"anything-but": [value]}]}).matches(lambda name: found)
-    assert Pattern.parse({"a": [{"exists": True}]}).matches(lambda name: found)
+    assert Pattern.parse({"a": [value]}).matches(lambda name, stored: found)
+    assert not Pattern.parse({"a": [{"anything-but": [value]}]}).matches(lambda name, stored: found)
+    assert Pattern.parse({"a": [{"exists": True}]}).matches(lambda name, stored: found)

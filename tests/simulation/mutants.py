@@ -51,7 +51,7 @@ from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import BadInput, Occupied
-from projections.language import arithmetic, attribute_sources, templates, values
+from projections.language import arithmetic, attribute_sources, entity, templates, values
 from projections.language import ranks as compiled_ranks
 from projections.language import rules as compiled
 from projections.language.computed import ComputeRule
@@ -313,6 +313,18 @@ def released_items_lose_what_was_set_once() -> Iterator[None]:
 @mutant("expressions", seed=11)
 def quotients_have_the_digits_of_floats() -> Iterator[None]:
     with patch.object(arithmetic, "_QUOTIENT", Context(prec=17)):
+        yield
+
+
+@mutant("expressions", seed=4)
+def null_is_a_value() -> Iterator[None]:
+    with patch.object(entity, "lookup", lambda image, path, stored=False: values.lookup(image, path, True)):
+        yield
+
+
+@mutant("claims")
+def null_is_copied_with_all_attributes() -> Iterator[None]:
+    with patch.object(compiled, "valued", dict):
         yield
 
 

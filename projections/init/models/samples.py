@@ -185,5 +185,5 @@ def _with(
     return found
 
 
-def _resolved(image: Image, texts: Mapping[str, str], path: str) -> Value | None:
-    return {"S": texts[path]} if path in texts else lookup(image, path)
+def _resolved(image: Image, texts: Mapping[str, str], path: str, stored: bool = False) -> Value | None:
+    return {"S": texts[path]} if path in texts else lookup(image, path, stored)

@@ -45,11 +45,18 @@ class Names:
             return at("item", name)
         return f"item[{literal(root(name))}]" if sure else f"item.get({literal(root(name))})"
 
+    def stored(self, name: str) -> str | None:
+        """Return the condition that an item has a value or NULL; None if all have."""
+        if name in self.variables:
+            return None
+        return f"{self.value(name)} is not _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} in item"
+
     def present(self, name: str) -> str | None:
         """Return the condition that an item has a value; None if all have."""
         if name in self.variables:
             return None
-        return f"{self.value(name)} is not _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} in item"
+        value = self.value(name)
+        return f"{value} not in (None, _ABSENT)" if len(steps(name)) > 1 else f"{value} is not None"
 
 
 def at(item: str, name: str) -> str:
@@ -85,12 +92,12 @@ def _both(conditions: list[str]) -> str:
 def _test(test: Test, names: Names) -> Iterator[str]:
     """Yield conditions of which one must hold."""
     alternatives = test.alternatives
-    present = names.present(test.name)
+    present, stored = names.present(test.name), names.stored(test.name)
     if Exists(True) in alternatives:
-        yield "True" if present is None or Exists(False) in alternatives else present
+        yield "True" if stored is None or Exists(False) in alternatives else stored
         return
     if Exists(False) in alternatives:
-        yield "False" if present is None else _absent(test.name, names)
+        yield "False" if stored is None else _absent(test.name, names)
     null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
     value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
     yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)

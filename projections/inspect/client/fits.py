@@ -82,11 +82,12 @@ class Fits:
         self, entity: str, requests: list[Request], names: ItemNames, match: Pattern
     ) -> Iterator[Expression]:
         query = self._plan.asked
+        needed = {names.stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
         for condition in query.where.conditions:
             read = Pattern((condition,), {}).names
             if condition in match.conditions or not all(self._known(entity, name, requests, names) for name in read):
                 continue
-            if (text := written(condition, names)) != "True":
+            if (text := written(condition, names)) != "True" and text not in needed:
                 yield text
         for field in query.by:
             if not self._sure(entity, field, requests) and self._known(entity, field.name, requests, names):

@@ -369,5 +369,5 @@ def _key(entity: Entity) -> list[tuple[str, str]]:
     return [each for each in (entity.schema.partition, entity.schema.sort) if each is not None]
 
 
-def _resolved(image: Image, texts: Mapping[str, str], path: str) -> Value | None:
-    return {"S": texts[path]} if path in texts else lookup(image, path)
+def _resolved(image: Image, texts: Mapping[str, str], path: str, stored: bool = False) -> Value | None:
+    return {"S": texts[path]} if path in texts else lookup(image, path, stored)

@@ -199,7 +199,7 @@ def _excluded(held: Alternative, other: Alternative) -> bool:
 
 def _fits(value: Any, alternative: Alternative) -> bool:
     """Return whether one scalar matches an alternative."""
-    return Pattern((Test("x", (alternative,)),), {}).matches(lambda name: wire(value))
+    return Pattern((Test("x", (alternative,)),), {}).matches(lambda name, stored=False: wire(value))
 
 
 _IMPLIED: Mapping[str, tuple[str, ...]] = {

@@ -72,7 +72,7 @@ class Entity:
         if self._fits is None:
             return True
         try:
-            return self._fits(Scope(item, variables).get)
+            return self._fits(Scope(item, variables).stored)
         except Unfit:
             return False
 

@@ -60,7 +60,7 @@ class Measure:
 
     def amount(self, scope: Scope) -> Amount | Picked | None:
         """Return the amount that the source adds, None if it adds nothing. Raises Unfit."""
-        if not self._fits(scope.get):
+        if not self._fits(scope.stored):
             return None
         if self._by is not None:
             by = scope.get(self._by)

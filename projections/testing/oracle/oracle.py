@@ -287,7 +287,8 @@ class _Run:
                     then[key].update(self._remembered(own, key, item, variables))
                     if isinstance(own, ComputeRule) and own.once:  # what is there stays, whatever it is
                         held = self._actual.get(key, {})
-                        then[key].update({name: held[name] for name in own.attributes if name in held})
+                        kept = {name: held[name] for name in own.attributes if name in held}
+                        then[key].update({n: v for n, v in kept.items() if "NULL" not in v or n not in then[key]})
         for embed in self._oracle.embed_rules:
             self._embed(embed, sources, then)
         return {key: now[key] if now.get(key) == item else item for key, item in then.items()}

@@ -1,4 +1,4 @@
-"""Patterns of `where` and `match`: the language of Lambda's filters on DynamoDB items."""
+"""Patterns of `where` and `match`: the language of Lambda's filters on DynamoDB items. Only `exists` and `null` see a NULL."""
 
 from __future__ import annotations
 
@@ -110,7 +110,9 @@ def _alternative(form: Any) -> _Test:
         return lambda value, item: (value is not None) == argument
     if name == "anything-but":
         test = _one_of(argument)
-        return lambda value, item: value is not None and not any(test(leaf) for leaf in _leaves(value))
+        return lambda value, item: (
+            value is not None and "NULL" not in value and not any(test(leaf) for leaf in _leaves(value))
+        )
     test = _numeric(argument) if name == "numeric" else _operator(name, argument)
     return lambda value, item: any(test(leaf) for leaf in _leaves(value))
 

@@ -130,7 +130,7 @@ class GroupRule(Rule):
             for position, element in enumerate(source.elements(Scope(item, variables))):
                 scope = Scope(item, variables, element)
                 try:
-                    if source.fits(scope.get):
+                    if source.fits(scope.stored):
                         found.append(self._contribution(source, by, position, scope))
                 except Missing:
                     continue
@@ -168,7 +168,9 @@ class GroupRule(Rule):
     def _content(self, scope: Scope) -> dict[str, Value]:
         found: dict[str, Value] = {}
         if self.everything:
-            found = {name: value for name, value in scope.item.items() if name not in self.not_copied}
+            found = {
+                name: value for name, value in scope.item.items() if name not in self.not_copied and "NULL" not in value
+            }
         for name, source in self._attributes.items():
             value = source(scope)
             if value is not None:
@@ -233,10 +235,14 @@ def _list(value: Value) -> list[Value]:
     ((kind, content),) = value.items()
     if kind not in ("L", "SS", "NS"):
         raise Unfit(f"neither list nor set of texts or numbers: {value}")
-    elements: list[Value] = list(content) if kind == "L" else [{kind[0]: member} for member in content]
+    elements: list[Value] = _without_null(content) if kind == "L" else [{kind[0]: member} for member in content]
     if any(element.keys().isdisjoint(("S", "N", "M")) for element in elements):
         raise Unfit(f"elements that are neither texts nor numbers nor maps: {value}")
     return elements
+
+
+def _without_null(elements: list[Value]) -> list[Value]:
+    return [element for element in elements if "NULL" not in element]
 
 
 class IndexRule(Rule):
@@ -253,10 +259,10 @@ class IndexRule(Rule):
     def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.get):
+            if not self.fits(scope.stored):
                 return {}
             for fits, templates in self._cases:
-                if fits(scope.get):
+                if fits(scope.stored):
                     made = {name: self._made(name, template, scope) for name, template in templates.items()}
                     written = self._written(made)
                     return {n: self._value(n, one) for n, one in made.items() if one is not None and n in written}
@@ -304,14 +310,14 @@ class ComputeRule(Rule):
         """Return the attributes that have a value. With `once` these are what items get that lack them."""
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.get):
+            if not self.fits(scope.stored):
                 return {}
         except Unfit:
             return {}
         found = {}
         for name, cases in self._values.items():
             try:
-                compute = next((compute for fits, compute in cases if fits(scope.get)), None)
+                compute = next((compute for fits, compute in cases if fits(scope.stored)), None)
                 if compute is not None:
                     found[name] = compute(scope)
             except (Missing, Unfit):
@@ -379,7 +385,7 @@ class EmbedRule(Rule):
         """Return the attributes that a parent gives to its children."""
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.get):
+            if not self.fits(scope.stored):
                 return {}
             found = {name: source(scope) for name, source in self._attributes.items()}
         except Unfit:
@@ -401,7 +407,7 @@ class ListEmbedRule(EmbedRule):
         """Return what a parent gives; None if the rule does not apply to it."""
         scope = Scope(item, variables)
         try:
-            found = self.result(item, variables) if self.fits(scope.get) else None
+            found = self.result(item, variables) if self.fits(scope.stored) else None
         except Unfit:
             return None
         return None if any(levels(value) > 30 for value in (found or {}).values()) else found
@@ -445,8 +451,8 @@ class ListEmbedRule(EmbedRule):
             elements: list[Value] = [{"N": member} for member in sorted(content, key=Decimal)]
         elif kind == "SS":
             elements = [{"S": member} for member in sorted(content)]
-        elif kind == "L" and all("S" in element or "N" in element for element in content):
-            elements = list(content)
+        elif kind == "L" and all("S" in element or "N" in element for element in _without_null(content)):
+            elements = _without_null(content)
         else:
             raise Unfit(f"neither list nor set of texts or numbers: {held}")
         first: dict[str, Value] = {}

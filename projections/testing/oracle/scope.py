@@ -21,10 +21,15 @@ class Scope:
     element: Mapping[str, Value] = field(default_factory=dict)
 
     def get(self, path: str) -> Value | None:
-        """Return the value of a name or dotted path, None if the item lacks it.
+        """Return the value of a name or dotted path, None if the item lacks it or has NULL there.
 
         Raises Unfit if a key variable and an attribute of this name differ.
         """
+        value = self.stored(path)
+        return None if value is None or "NULL" in value else value
+
+    def stored(self, path: str) -> Value | None:
+        """Return the same for a pattern, with NULL for NULL."""
         head, *rest = steps(path)
         if head in self.element:
             return walk(self.element[head], rest)
@@ -32,14 +37,14 @@ class Scope:
         if rest or head not in self.variables:
             return None if attribute is None else walk(attribute, rest)
         variable = self.variables[head]
-        if attribute is None:
+        if attribute is None or "NULL" in attribute:
             return variable
         if attribute != variable and text(attribute) != text(variable):
             raise Unfit(f"{head} is {variable} in the key and {attribute} as an attribute")
         return attribute
 
     def need(self, path: str) -> Value:
-        """The same, but raises Missing where the item lacks it."""
+        """As `get`, but raises Missing where there is no value."""
         value = self.get(path)
         if value is None:
             raise Missing(path)

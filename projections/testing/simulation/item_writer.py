@@ -45,6 +45,8 @@ class ItemWriter:
         self.store = store
         self._bad = rng.random() < 0.4
         self._width = rng.choice((1, 1, 2, 3))
+        self._nulls = Random(f"nulls {rng.getstate()[1][:9]}")  # so that the other draws are as without them
+        self._null_rate = self._nulls.choice((0.0, 0.0, 0.0, 0.2))
         self.rng = rng
         self.items = items
         self.made = made
@@ -151,11 +153,34 @@ class ItemWriter:
             if found is not None and found.entity is entity:
                 break
         if self.rng.random() < 0.3:
-            image[FOREIGN] = self.remark()
+            image[FOREIGN] = self._null_or(self.remark()) if self._null_rate else self.remark()
         return image
 
     def value(self, kind: Kind, path: str) -> Value | None:
-        """Return a value for a path, None if the attribute should be absent."""
+        """Return a value for a path, None if the attribute should be absent. Some applications write NULL instead."""
+        value = self._value(kind, path)
+        if not self._null_rate:
+            return value
+        if self._nulls.random() < (self._null_rate if value is not None else 0.7):
+            return {"NULL": True}
+        return self._with_nulls(value) if value is not None else None
+
+    def _with_nulls(self, value: Value) -> Value:
+        """Return the value with NULL for some elements of lists and attributes of maps, and between elements."""
+        ((kind, content),) = value.items()
+        if kind == "M":
+            return {"M": {name: self._null_or(self._with_nulls(inner)) for name, inner in content.items()}}
+        if kind != "L":
+            return value
+        elements = [self._null_or(self._with_nulls(inner)) for inner in content]
+        if self._nulls.random() < self._null_rate:
+            elements.insert(self._nulls.randint(0, len(elements)), {"NULL": True})
+        return {"L": elements}
+
+    def _null_or(self, value: Value) -> Value:
+        return {"NULL": True} if self._nulls.random() < self._null_rate else value
+
+    def _value(self, kind: Kind, path: str) -> Value | None:
         dice = self.rng.random()
         if dice < 0.12:
             return None
@@ -201,7 +226,8 @@ class ItemWriter:
         if not names:
             return {}
         self.own[key] = None
-        return {self.pick(names): self.pick([{"S": "mine"}, {"N": "77"}, {"N": "0"}])}
+        own = {self.pick(names): self.pick([{"S": "mine"}, {"N": "77"}, {"N": "0"}])}
+        return {name: self._null_or(value) for name, value in own.items()} if self._null_rate else own
 
     def forged(self, guard: Value) -> Value:
         """Return a guard with other fields, as of another item or of an earlier or later version."""
