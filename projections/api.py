@@ -176,7 +176,7 @@ def reader(
     ... ''')
     >>> posts = Scenario(rules).given({"PK": "POST#p1", "SK": "METADATA", "likeCount": 0})
     >>> reader(rules, posts.store).read({"PK": "POST#p1", "SK": "METADATA"})
-    {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': 0}
+    {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': Decimal('0')}
     """
     from projections.access.item_reader import item_reader
 

@@ -33,7 +33,7 @@ from projections.language.pipes import begins_time
 from projections.language.program import Program
 from projections.language.syntax import root, shown_name
 from projections.language.templates import Template
-from projections.language.values import Resolver, Value, lookup, plain
+from projections.language.values import Resolver, Value, lookup, python, python_item
 from projections.stores.conditions import comparable
 
 __all__ = ["Answer", "AnswerPage", "answer_to"]
@@ -43,7 +43,7 @@ Place: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class AnswerPage:
-    """Items of one page as plain values, the token of the next page (None at the end), and what it took."""
+    """Items of one page with Python's values, the token of the next page (None at the end), and what it took."""
 
     items: list[dict[str, Any]]
     token: str | None = None
@@ -90,7 +90,7 @@ class Answer:
         self.units = 0.0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all items as plain values."""
+        """Yield all items with Python's values."""
         for image, read in self._items({}, 0, self._query.limit):
             yield self._shown(read, image)
 
@@ -172,14 +172,14 @@ class Answer:
         prefix = self._program.guard_prefix
         asked = self._query.attributes
         if asked is None:
-            return {name: plain(value) for name, value in image.items() if not name.startswith(prefix)}
+            return python_item({name: value for name, value in image.items() if not name.startswith(prefix)})
         item = _recognised(self._program, read, image)
         assert item is not None
         resolve = _values(item)
         found = {name: resolve(name, True) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
         names = {name: shown_name(one) for name, one in names.items()}
-        return {names[name]: plain(value) for name, value in found.items() if value is not None}
+        return {names[name]: python(value) for name, value in found.items() if value is not None}
 
     # --- tokens ---
 

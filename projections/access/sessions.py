@@ -16,7 +16,7 @@ from projections.errors import UsageError
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, key_text
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.sizes import size as size_of
-from projections.language.values import plain_item, wire
+from projections.language.values import python_item, wire
 from projections.stores.wire import received, sent
 
 __all__ = ["Session", "Snapshots", "session_of"]
@@ -98,7 +98,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
         if tables is not None or ledger is not None:
             raise UsageError("a store has its tables. Pass no names of tables")
         return Session(
-            dynamodb, lambda keys, pause: dynamodb.get_many(keys), schemas, _plain_image, plain_item, ledger=True
+            dynamodb, lambda keys, pause: dynamodb.get_many(keys), schemas, _plain_image, python_item, ledger=True
         )
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]

@@ -189,6 +189,7 @@ class LiveSource:
         from projections.cli.queries import PAGE
         from projections.console.values import Result
         from projections.language.access.planner import plan
+        from projections.language.values import plain_items
 
         query = self.queries[name]
         requests: list[Mapping[str, Any]] = []
@@ -196,6 +197,7 @@ class LiveSource:
             planned = plan(self.program.typed, query)
             answer = answer_to(self.program, planned, given, ClientReader(self._live.store, requests.append))
             page = answer.page(query.limit or PAGE, token)
+            page.items = plain_items(page.items)
         table = self.program.entities[query.entities[0]].table
         names = self.program.tables[table].key_attributes
         keys = [_encoded(table, [item.get(name) for name in names]) for item in page.items]

@@ -216,6 +216,7 @@ def _run(
     from projections.cli.printing.queries import columns_of, page_document, print_page
     from projections.cli.stack import deployed
     from projections.language.access.planner import plan
+    from projections.language.values import plain_items
     from projections.terminal import json_text, print_text
 
     planned = plan(rules.program.typed, query)
@@ -225,6 +226,7 @@ def _run(
     requests: list[Mapping[str, Any]] = []
     answer = answer_to(live.program, planned, parameters, ClientReader(live.store, requests.append))
     page = answer.page(limit or query.limit or PAGE, token)
+    page.items = plain_items(page.items)
     if as_json:
         print_text(json_text(page_document(page, requests)))
     else:

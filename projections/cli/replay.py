@@ -93,6 +93,7 @@ def command(
     """
     from projections.api import ask, load
     from projections.cli.printing.replay import Asked, print_replay, replay_document
+    from projections.language.values import plain_items
     from projections.local.events import read
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
@@ -113,7 +114,7 @@ def command(
             tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
         result = replay(program, records, tables, batch_size=batch_size, settle=settle)
         answers = [
-            Asked(query, parameters, ask(tables.store, loaded, query.name, parameters).page().items)
+            Asked(query, parameters, plain_items(ask(tables.store, loaded, query.name, parameters).page().items))
             for query, parameters in asked
         ]
     if as_json:

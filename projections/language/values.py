@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import decimal
+import json
 from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
@@ -28,6 +29,10 @@ __all__ = [
     "number_text",
     "plain",
     "plain_item",
+    "plain_items",
+    "plain_words",
+    "python",
+    "python_item",
     "same",
     "shown",
     "valued",
@@ -145,8 +150,8 @@ def valued(image: Image | None) -> Image:
 def plain(value: Value) -> Any:
     """Return a value as plain JSON, for people and for programs that do not use the wire form.
 
-    A number becomes an int, a float if that is exact, or a string; binary `{"$binary": base64}`; sets
-    become sorted lists.
+    A number that is neither whole nor exact as a float becomes `{"$number": text}`, binary `{"$binary": base64}`, a set
+    `{"SS": […]}`, sorted. Case files read these forms.
     """
     tag, data = next(iter(value.items()))
     match tag:
@@ -161,19 +166,47 @@ def plain(value: Value) -> Any:
         case "M":
             return {name: plain(element) for name, element in data.items()}
         case "SS":
-            return sorted(data)
+            return {"SS": sorted(data)}
         case "NS":
-            return [_plain_number(number) for number in sorted(map(Decimal, data))]
+            return {"NS": [_plain_number(number) for number in sorted(map(Decimal, data))]}
         case "BS":
-            return [{"$binary": element} for element in sorted(data)]
+            return {"BS": [{"$binary": element} for element in sorted(data)]}
     return data
 
 
-def _plain_number(number: Decimal) -> int | float | str:
+def _plain_number(number: Decimal) -> int | float | dict[str, str]:
     if number == number.to_integral_value():
         return int(number)
     nearest = float(number)
-    return nearest if Decimal(repr(nearest)) == number else number_text(number)
+    return nearest if Decimal(repr(nearest)) == number else {"$number": number_text(number)}
+
+
+def python(value: Value) -> Any:
+    """Return a value as Python's, as boto3's resources do: Decimal, bytes, set, None, list, dict. `wire` is the reverse."""
+    tag, data = next(iter(value.items()))
+    match tag:
+        case "N":
+            return Decimal(data)
+        case "B":
+            return base64.b64decode(data)
+        case "NULL":
+            return None
+        case "L":
+            return [python(element) for element in data]
+        case "M":
+            return python_item(data)
+        case "SS":
+            return set(data)
+        case "NS":
+            return set(map(Decimal, data))
+        case "BS":
+            return set(map(base64.b64decode, data))
+    return data
+
+
+def python_item(image: Image) -> dict[str, Any]:
+    """Return an item, or some of its attributes, with Python's values."""
+    return {name: python(value) for name, value in image.items()}
 
 
 def plain_item(image: Image) -> dict[str, Any]:
@@ -181,8 +214,28 @@ def plain_item(image: Image) -> dict[str, Any]:
     return {name: plain(value) for name, value in image.items()}
 
 
+def plain_items(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return items with Python's values as plain JSON."""
+    return [plain_item({name: wire(value) for name, value in item.items()}) for item in items]
+
+
+def plain_words(one: Any) -> str:
+    """Return plain JSON as text for people: all numbers without quotes, and sets marked as such."""
+    if isinstance(one, Mapping):
+        if len(one) == 1:
+            ((name, content),) = one.items()
+            if name == "$number":
+                return str(content)
+            if name in ("SS", "NS", "BS") and isinstance(content, list):
+                return f"set {plain_words(content)}"
+        return "{" + ", ".join([f"{plain_words(name)}: {plain_words(inner)}" for name, inner in one.items()]) + "}"
+    if isinstance(one, list | tuple):
+        return "[" + ", ".join(map(plain_words, one)) + "]"
+    return json.dumps(one, ensure_ascii=False, default=str)
+
+
 def wire(constant: Any) -> dict[str, Any]:
-    """Return a Python or JSON constant as an attribute value; `{"$binary": base64}` becomes binary.
+    """Return a Python or JSON constant as an attribute value, also `{"$binary": base64}` and `{"$number": text}` of `plain`.
 
     A float becomes the decimal number that represents it: 0.1 becomes 0.1. Raises LanguageError, with a path, for values
     that DynamoDB cannot store.
@@ -201,6 +254,8 @@ def wire(constant: Any) -> dict[str, Any]:
         case Mapping():
             if len(constant) == 1 and isinstance(constant.get("$binary"), str):
                 return {"B": str(constant["$binary"])}
+            if len(constant) == 1 and isinstance(constant.get("$number"), str):
+                return {"N": number_text(_constant_number(_number_of(constant["$number"])))}
             return {"M": {_name(name): _inner(element, name) for name, element in constant.items()}}
         case list() | tuple():
             return {"L": [_inner(element, position) for position, element in enumerate(constant)]}
@@ -220,6 +275,13 @@ def _inner(constant: Any, step: str | int) -> dict[str, Any]:
         return wire(constant)
     except LanguageError as error:
         raise error.within(step) from None
+
+
+def _number_of(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except decimal.InvalidOperation:
+        raise LanguageError(f"{text[:60]!r} is not a number") from None
 
 
 def _constant_number(number: int | float | Decimal) -> Decimal:

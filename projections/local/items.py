@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +11,18 @@ from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.syntax import LanguageError
-from projections.language.values import plain, wire, wire_set
+from projections.language.values import plain, plain_words, wire, wire_set
 
-__all__ = ["in_wire_form", "json_words", "key_of", "key_words", "value_of", "value_words", "wire_item"]
+__all__ = [
+    "different_words",
+    "in_wire_form",
+    "json_words",
+    "key_of",
+    "key_words",
+    "value_of",
+    "value_words",
+    "wire_item",
+]
 
 _SETS = ("SS", "NS", "BS")
 _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
@@ -98,14 +107,26 @@ def key_words(key: ItemKey, *, several: bool = False) -> str:
 
 def value_words(value: Value | None, most: int = 200) -> str:
     """Return a value on one line, "absent" for None."""
-    if value is None:
-        return "absent"
-    return ("set " if value.keys() & set(_SETS) else "") + json_words(plain(value), most)
+    return "absent" if value is None else json_words(plain(value), most)
+
+
+def different_words(one: Value | None, other: Value | None, most: int = 200) -> tuple[str, str]:
+    """Return two different values as `value_words` does; if these are equal, the parts from a little before they differ."""
+    words = value_words(one, most), value_words(other, most)
+    if words[0] != words[1]:
+        return words
+    texts = [value_words(value, sys.maxsize) for value in (one, other)]
+    same = next((number for number, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(same - most // 4, 0)
+    first, second = (
+        "…" + (text if len(text) < most else text[: most - 1] + "…") for text in (t[start:] for t in texts)
+    )
+    return first, second
 
 
 def json_words(value: object, most: int = 200) -> str:
     """Return a plain value on one line."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = plain_words(value)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

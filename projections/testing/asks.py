@@ -9,7 +9,7 @@ from typing import Any
 from projections.api import ask
 from projections.language.mistakes import Location, Mistake
 from projections.language.syntax import suggest
-from projections.language.values import plain_item
+from projections.language.values import plain_item, plain_items
 from projections.local.items import json_words, wire_item
 from projections.printable import printable
 from projections.testing.scenario import Scenario
@@ -49,7 +49,7 @@ def answered(scenario: Scenario, one: Mapping[str, Any]) -> tuple[list[dict[str,
     for _ in range(one.get("page", 1) - 1):
         found = type(found)([]) if found.token is None else answer.page(one.get("limit"), found.token)
     given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
-    return given, list(found.items)
+    return given, plain_items(found.items)
 
 
 def differing_names(given: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 from projections.language.values import changed_attributes
-from projections.local.items import key_words, value_words
+from projections.local.items import different_words, key_words, value_words
 from projections.printable import printable
 
 __all__ = ["LEGEND", "Comparison", "Difference"]
@@ -150,9 +150,8 @@ def _diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iter
     """
     for name, expected, found, rule in rows:
         for path, one, other in _parts(name, expected, found):
-            lines = [
-                f"  {sign} {path}: {value_words(part)}" for sign, part in (("-", one), ("+", other)) if part is not None
-            ]
+            words = zip("-+", (one, other), different_words(one, other), strict=True)
+            lines = [f"  {sign} {path}: {text}" for sign, part, text in words if part is not None]
             yield from lines[:-1]
             yield lines[-1] + (f"    {rule}" if rule else "")
 

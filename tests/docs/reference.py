@@ -240,7 +240,9 @@ def test_a_like_counts(projections):
 
 The fixture is a `Scenario`. Without pytest: `projections.testing.Scenario(projections.load("rules.yaml"))`. Items are
 plain values: text, numbers, `Decimal`, `bytes`, lists, mappings, and sets of Python. Items as DynamoDB has them
-(`{"PK": {"S": "POST#p1"}}`) are accepted, too. A key is a mapping, or a list of its parts. Wrong use raises
+(`{"PK": {"S": "POST#p1"}}`) are accepted, too. Results have the values of boto3's resources: all numbers are
+`Decimal`, sets are sets, binary is `bytes`, NULL is `None`. So what `item()` returns can be put again unchanged.
+A key is a mapping, or a list of its parts. Wrong use raises
 `UsageError`. Each example begins with empty tables.
 """
 
@@ -275,6 +277,8 @@ cases:
 
 With several tables, `given`, `then` and `gone` are mappings from tables to lists. Sets are `{ SS: [a, b] }` and `{ NS:
 [1, 2] }`, binary is `{ $binary: base64 }`. Numbers keep all their digits, dates are text.
+`--json` prints values in the same form, but a number that is neither whole nor exact as a double is
+`{ $number: "0.3333…" }`, with all its digits: case files read this, too.
 
 The functions run after `given`, and after the last step: they receive the records of all steps together, as in one
 batch. Where the order of writes and functions matters, as for rules with `once`, write the step `settle` between.

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from projections.errors import BadInput
 from projections.language.syntax import LanguageError
-from projections.language.values import canonical, decimal_of, lookup, number_text, plain, plain_item, same, shown, wire
+from projections.language.values import (
+    canonical,
+    decimal_of,
+    lookup,
+    number_text,
+    plain,
+    plain_item,
+    python,
+    same,
+    shown,
+    wire,
+)
+from projections.local.items import different_words, value_of
 
 
 @pytest.mark.parametrize(
@@ -24,13 +36,13 @@ from projections.language.values import canonical, decimal_of, lookup, number_te
         ({"N": "1E+2"}, 100),
         ({"N": "1.5"}, 1.5),
         ({"N": "0.1"}, 0.1),
-        ({"N": "0.12345678901234567890123"}, "0.12345678901234567890123"),
+        ({"N": "0.12345678901234567890123"}, {"$number": "0.12345678901234567890123"}),
         ({"BOOL": False}, False),
         ({"NULL": True}, None),
         ({"B": "AA=="}, {"$binary": "AA=="}),
-        ({"SS": ["b", "a"]}, ["a", "b"]),
-        ({"NS": ["10", "9", "1.5"]}, [1.5, 9, 10]),
-        ({"BS": ["AA=="]}, [{"$binary": "AA=="}]),
+        ({"SS": ["b", "a"]}, {"SS": ["a", "b"]}),
+        ({"NS": ["10", "9", "1.5"]}, {"NS": [1.5, 9, 10]}),
+        ({"BS": ["AA=="]}, {"BS": [{"$binary": "AA=="}]}),
         ({"L": [{"N": "1"}, {"M": {"a": {"S": "b"}}}]}, [1, {"a": "b"}]),
     ],
 )
@@ -51,6 +63,7 @@ def test_plain(value: dict[str, Any], expected: Any) -> None:
         (Decimal("-0.0"), {"N": "0"}),
         (b"\0", {"B": "AA=="}),
         ({"$binary": "AA=="}, {"B": "AA=="}),
+        ({"$number": "0.12345678901234567890123"}, {"N": "0.12345678901234567890123"}),
         ([1, ["x"]], {"L": [{"N": "1"}, {"L": [{"S": "x"}]}]}),
         ({"a": None}, {"M": {"a": {"NULL": True}}}),
         ({"b", "a"}, {"SS": ["a", "b"]}),
@@ -71,6 +84,7 @@ def test_wire(constant: Any, expected: dict[str, Any]) -> None:
         (Decimal("1E-131"), ()),
         ({"a": [1, object()]}, ("a", 1)),
         ({1: 2}, ()),
+        ({"a": {"$number": "many"}}, ("a",)),
         (set(), ()),
         ({1, "a"}, ()),
         ({True}, ()),
@@ -143,6 +157,15 @@ def test_an_equal_value_written_differently_is_the_same(value: Any) -> None:
     assert same(value, other)
     assert json.dumps(canonical(value)) == json.dumps(canonical(other))
     json.dumps(plain(value))
+
+
+@given(_VALUES, _VALUES)
+def test_a_value_that_was_read_can_be_written_again_and_different_values_have_different_words(
+    value: Any, other: Any
+) -> None:
+    assert same(wire(python(value)), value)
+    assert same(value_of(plain(value)), value)
+    assert same(value, other) or different_words(value, other, 20)[0] != different_words(value, other, 20)[1]
 
 
 @given(_VALUES, _VALUES)

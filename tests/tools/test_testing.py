@@ -410,7 +410,7 @@ def test_update_sets_the_attributes_beside_the_key(scenario: Scenario) -> None:
     scenario.update({"PK": {"S": "x"}, "SK": {"S": "y"}, "wire": {"M": {}}}, add={"more": 1})
     scenario.update(["x", "z"], {"category": "c"})
     assert scenario.item(["x", "y"]) == {
-        "PK": "x", "SK": "y", "category": "b", "tags": ["p"], "more": 3, "wire": {}
+        "PK": "x", "SK": "y", "category": "b", "tags": {"p"}, "more": 3, "wire": {}
     }  # fmt: skip
     assert scenario.item(["x", "z"]) == {"PK": "x", "SK": "z", "category": "c"}
     item = {"PK": "x", "SK": "y", "category": "b", "more": 3, "tags": {"p"}}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from projections.inspect.explain.words import short
-from projections.language.values import changed_attributes, plain
+from projections.language.values import changed_attributes, plain, plain_words
+from projections.local.items import different_words
 
 if TYPE_CHECKING:
     from projections.engine.records import Record
@@ -34,12 +34,16 @@ def happened(record: Record, prefix: str) -> str:
 def _change(name: str, old: Value | None, new: Value | None) -> str:
     if new is None:
         return f"{name} is removed"
-    after = value_text(new, _LONGEST)
-    return f"{name}: {after}" if old is None else f"{name}: {value_text(old, _LONGEST)} → {after}"
+    if old is None:
+        return f"{name}: {value_text(new, _LONGEST)}"
+    before, after = value_text(old, _LONGEST), value_text(new, _LONGEST)
+    if before == after:  # of another type, or different only in what is cut off
+        before, after = different_words(old, new, _LONGEST)
+    return f"{name}: {before} → {after}"
 
 
 def value_text(value: Value, longest: int = 48) -> str:
     """Return a value on one line: strings and numbers as they are, others as JSON."""
     ((kind, _),) = value.items()
-    text = str(value[kind]) if kind in ("S", "N") else json.dumps(plain(value), ensure_ascii=False)
+    text = str(value[kind]) if kind in ("S", "N") else plain_words(plain(value))
     return short(text, longest)

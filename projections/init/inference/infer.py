@@ -19,6 +19,7 @@ from projections.init.inference.repeats import contradicted_embeds, copy_rules, 
 from projections.init.inference.rows import common_separator, rows_of
 from projections.init.inference.words import pascal
 from projections.init.table import Sample, Table
+from projections.language.values import valued
 
 __all__ = ["infer"]
 
@@ -33,7 +34,7 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     guards: dict[int, tuple[str, ...]] = {}
     items = []
     for item in sample.items:
-        items.append(without_guards(item))
+        items.append(valued(without_guards(item)))
         guards[id(items[-1])] = guards_of(item)
     sample = replace(sample, items=items)
     separator = separator or common_separator(sample.items, table)

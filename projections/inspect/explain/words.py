@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +25,7 @@ from projections.engine.store import (
 from projections.language.digits import range_of
 from projections.language.keys import decode_key, is_range
 from projections.language.program import LEDGER_SCHEMA
-from projections.language.values import plain
+from projections.language.values import plain, plain_words
 from projections.stores.conditions import holds, value_at
 
 __all__ = [
@@ -69,7 +68,7 @@ def short(text: str, most: int = _LONGEST) -> str:
 
 def json_words(value: Any, most: int = _LONGEST, *, absent: str = "absent") -> str:
     """Return a plain value as JSON of limited length, or `absent` for None."""
-    return absent if value is None else short(json.dumps(value, ensure_ascii=False), most)
+    return absent if value is None else short(plain_words(value), most)
 
 
 def value_words(value: Value | None, most: int = _LONGEST) -> str:

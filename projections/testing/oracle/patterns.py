@@ -1,4 +1,4 @@
-"""Patterns of `where` and `match`: the language of Lambda's filters on DynamoDB items. Only `exists` and `null` see a NULL."""
+"""Patterns of `where` and `match`: the language of Lambda's filters on items. Only `exists` and `null` see a NULL."""
 
 from __future__ import annotations
 
