@@ -212,7 +212,7 @@ def only(*operations: str) -> Base:
 # Guards
 
 
-@mutant("copies", base=GUARDED, seed=5)
+@mutant("copies", base=GUARDED, seed=11)
 def copies_are_written_without_a_guard_condition() -> Iterator[None]:
     with (
         patch.object(guards.Guards, "older_or_foreign", lambda *_: ALWAYS),
@@ -322,7 +322,7 @@ def null_is_a_value() -> Iterator[None]:
         yield
 
 
-@mutant("claims")
+@mutant("claims", seed=2)
 def null_is_copied_with_all_attributes() -> Iterator[None]:
     with patch.object(compiled, "valued", dict):
         yield
@@ -394,7 +394,7 @@ def entries_are_committed_without_a_version_condition() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", seed=2)
+@mutant("aggregates", seed=5)
 def entries_are_committed_without_the_predicted_contributions() -> Iterator[None]:
     def condition(attempt: Attempt, original: Callable[[Attempt], Condition]) -> Condition:
         if attempt.known:
@@ -659,7 +659,7 @@ def index_is_queried_only_once() -> Iterator[None]:
         yield
 
 
-@mutant("embeds", page=1, seed=72)
+@mutant("embeds", page=1, seed=432)
 def a_push_ends_with_its_first_page() -> Iterator[None]:
     original = embeds.Embedder.following
     with patch.object(embeds.Embedder, "following", lambda self, push, more: original(self, push, None)):
@@ -823,7 +823,7 @@ def numbers_are_compared_as_text() -> Iterator[None]:
 # Rebuilds
 
 
-@mutant("aggregates", rebuilds=3, damage=1.0, seed=2)
+@mutant("aggregates", rebuilds=3, damage=1.0, seed=3)
 def entries_move_without_their_generation() -> Iterator[None]:
     with patch.object(groups.Generations, "stamped", lambda self, contributions: contributions):
         yield
@@ -921,7 +921,7 @@ def writes_to_read_items_do_not_check_the_kind() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", change_kind=True, seed=33)
+@mutant("kinds", change_kind=True, seed=72)
 def alternatives_in_match_are_not_in_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_either", lambda *_: ALWAYS):
         yield
@@ -1195,7 +1195,7 @@ def source_of_a_guard_is_not_checked() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", malform=True, seed=85, crashes=True)
+@mutant("kinds", malform=True, seed=89, crashes=True)
 def version_of_a_guard_is_not_checked() -> Iterator[None]:
     with unchecked(), patch.object(guards, "_is_version", lambda _: True):
         yield

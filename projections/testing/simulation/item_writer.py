@@ -46,7 +46,7 @@ class ItemWriter:
         self._bad = rng.random() < 0.4
         self._width = rng.choice((1, 1, 2, 3))
         self._nulls = Random(f"nulls {rng.getstate()[1][:9]}")  # so that the other draws are as without them
-        self._null_rate = self._nulls.choice((0.0, 0.0, 0.0, 0.2))
+        self._null_rate = self._nulls.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2))
         self.rng = rng
         self.items = items
         self.made = made
