@@ -19,7 +19,7 @@ from projections.engine.processor import Processor
 from projections.engine.store import Image
 from projections.language.access.planner import plan
 from projections.language.review import review
-from projections.language.values import plain_item
+from projections.language.values import plain_item, plain_items
 from projections.local.replay import Replay, replay
 from projections.local.tables import MemoryTables, Tables, schemas
 from projections.testing.oracle import Oracle
@@ -92,7 +92,8 @@ def compare(pattern: Pattern, reader: Reader, ask: dict[str, Any], counted: bool
     assert planned.verdict in ("one", "several"), planned
     answer = answer_to(pattern.program, planned, ask.get("with", {}), reader, now=NOW)
     found = list(answer)
-    shown = [{name: item.get(name) for name in due} for item, due in zip(found, ask["gives"], strict=False)]
+    plain = plain_items(found)
+    shown = [{name: item.get(name) for name in due} for item, due in zip(plain, ask["gives"], strict=False)]
     assert (shown, len(found)) == (ask["gives"], len(ask["gives"])), ask
     assert answer.scanned == len(found)
     assert answer.requests == len(answer.reads)

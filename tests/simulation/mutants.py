@@ -1461,7 +1461,7 @@ def retraction_leaves_its_value_counters() -> Iterator[None]:
         yield
 
 
-@mutant("counted", seed=14)
+@mutant("counted", seed=29)
 def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
     merged: dict[int, int] = {}
     count, write = transactions._count, value_counters.Counters.write
