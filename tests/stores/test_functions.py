@@ -128,7 +128,11 @@ def answered(stubber: Stubber, code: dict[str, Any], **variables: str) -> None:
         ({}, ("/var/task/rules.json", b"default")),
         ({"RULES_FILE": "my.yaml"}, ("/var/task/my.yaml", b"mine")),
         ({"RULES_FILE": "/var/task/my.yaml"}, ("/var/task/my.yaml", b"mine")),
-        ({"RULES_FILE": "none.json"}, "function shop-stream: its package has no none.json"),
+        (
+            {"RULES_FILE": "none.json"},
+            "function shop-stream: its package has no none.json. If `sam build` failed or was omitted, SAM uploads the "
+            "project's directory: run `sam build` and `sam deploy`",
+        ),
         (
             {"RULES_FILE": "/opt/my.yaml"},
             "function shop-stream: RULES_FILE is /opt/my.yaml, which is not in its package",
