@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -398,7 +399,7 @@ def test_every_pattern_matches_in_a_generated_module_what_it_matches_in_the_engi
     for number, (case, item, _) in enumerate(cases):
         pattern = Pattern.parse(case["pattern"])
         whole = {"PK": {"S": f"E{number}#1"}, "SK": {"S": "A"}, **item}
-        expected = pattern.matches(lambda name, whole=whole: lookup(whole, name))
+        expected = pattern.matches(partial(lookup, whole))
         found = getattr(module, f"is_e{number}")(as_boto3(whole))
         assert found == expected, case
         tests = [one for one in pattern.conditions if isinstance(one, patterns.Test)]
