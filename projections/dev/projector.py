@@ -56,6 +56,9 @@ class Projector:
         self._freshness: Mapping[str, tuple[float, float]] = {}
         self.use(program, self.store_for(program))
 
+    rivalled = False
+    """Whether a record showed another ledger that replaced a guard of this one."""
+
     def store_for(self, program: Program) -> WatchedStore:
         """Return the tables under these rules."""
         schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
@@ -135,6 +138,7 @@ class Projector:
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
         self._freshness = outcome.freshness
+        self.rivalled = self.rivalled or outcome.counts["rival"] > 0
 
     def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
         return record_report(self.program, Decoded.of(self.program, raw, {self._live.names[logical]: logical}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +16,10 @@ from projections.dev.followed import Followed
 from projections.dev.projector import Projector
 from projections.dev.rules_file import RulesFile
 from projections.dev.target import Target, stream_of
+from projections.engine.guards import Guards, Identity
 from projections.engine.records import stream_label
+from projections.engine.registry import Registry
+from projections.engine.rivals import rivals
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.program import Program
 from projections.local.event_source import Batch, Discard
@@ -55,6 +59,7 @@ class Session:
         self._failures = 0
         self._lost = False
         self._lost_reported = False
+        self._warned = False
         self._discovered = 0.0
         self._backfill_later = False
 
@@ -74,6 +79,7 @@ class Session:
         for logical in self._projector.program.tables:
             self._follow(logical, latest=latest)  # before the backfill, so that it misses no write
         self._use_labels()
+        self._warn_of_guards()
         self._backfill_later = self._rules.begin(stream_first=not latest)
         if not self._stopped.is_set():
             self._report_start(latest)
@@ -82,6 +88,32 @@ class Session:
             text = styled("[yellow]Items older than the stream were not read: run `projections backfill`[/]")
             self._report.note(text, "backfill missing")
         self._report.totals(self.totals, last=True)
+
+    def _warn_of_guards(self) -> None:
+        """Warn if the first items of a table have guards of another ledger."""
+        program, store = self._projector.program, self._projector.store
+        snapshot = Registry(program, store).read()
+        guards = Guards(program, snapshot.identity if snapshot is not None else Identity("", ()))
+        found: set[str] = set()
+        for table, schema in program.tables.items():
+            for image in store.scan(table, limit=100).items:
+                names = [guards.rule(name) for name in image if guards.is_guard(name)]
+                found |= {guards.other_ledger(name, schema.key(table, image), image) for name in names}
+        self._warn_of(sorted(found - {""}), "its items have guards")
+
+    def _warn_of_rivals(self) -> None:
+        """Warn once of other ledgers that replace guards of this one."""
+        if self._projector.rivalled and not self._warned:
+            self._warn_of([one.ledger for one in rivals(self._projector.store)], "guards are replaced by those")
+
+    def _warn_of(self, ledgers: Sequence[str], why: str) -> None:
+        if ledgers:
+            self._warned = True
+            text = (
+                f"another ledger maintains this table, or did: {why} of {', '.join(ledgers)}. If a stack or another "
+                "`projections dev` still does, stop one of them, or use a table of your own"
+            )
+            self._report.note(styled("[yellow]{}[/]", text), "other ledger", ledgers=list(ledgers))
 
     def _report_start(self, latest: bool) -> None:
         names = self._target.live.names
@@ -236,6 +268,7 @@ class Session:
             self._lose()
             return
         self._report.delivered(invocation.delivery)
+        self._warn_of_rivals()
         followed.finish(batch, invocation.answer, invocation.error)
         if invocation.delivery.failed is not None:
             self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)

@@ -255,7 +255,7 @@ class Guards:
         value = image.get(self.name(rule)) if image is not None else None
         fields = value.get("M") if value is not None else None
         digest = _text(fields, "d") if isinstance(fields, Mapping) else None
-        if digest is None or self._identity is None or len(digest) != 8 or digest.startswith(self._ledger):
+        if digest is None or self._identity is None or len(digest) != 8 or digest[:4] == self._ledger:
             return ""
         return digest[:4] if digest[4:] == _digest(digest[:4], rule, key) else ""
 

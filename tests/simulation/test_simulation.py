@@ -132,6 +132,18 @@ def test_every_rule_file_that_check_accepts_can_be_simulated(rules: dict[str, An
     simulated(document, 1)
 
 
+GUARDED_RULES = ["adoption", "aggregates", "chains", "claims", "copies", "derived", "embeds", "keep", "kinds", "lists"]
+
+
+@pytest.mark.parametrize(("first", "histories"), [(0, 10), pytest.param(10, HISTORIES - 10, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("rules", GUARDED_RULES)
+def test_an_adversary_who_knows_every_guard_gains_nothing_that_lasts(rules: str, first: int, histories: int) -> None:
+    """It writes any attribute of any item; each history ends as the source items say, and nothing else is lost."""
+    setup = Setup(load(rules_file(rules)).canonical(), fixed={"adversary": 0.3})
+    for seed in range(first, first + histories):
+        assert setup.play(seed).problems == [], f"{rules}, seed {seed}"
+
+
 @pytest.mark.parametrize("projection", ["keys_only", ["author", "ownerId"]], ids=["keys", "some"])
 @pytest.mark.parametrize("rules", ["embeds", "keep", "kinds"])
 def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection: str | list[str]) -> None:
