@@ -257,7 +257,8 @@ class Guards:
         digest = _text(fields, "d") if isinstance(fields, Mapping) else None
         if digest is None or self._identity is None or len(digest) != 8 or digest[:4] == self._ledger:
             return ""
-        return digest[:4] if digest[4:] == _digest(digest[:4], rule, key) else ""
+        known = digest[:4].isascii() and digest[:4].isalnum()  # it is printed
+        return digest[:4] if known and digest[4:] == _digest(digest[:4], rule, key) else ""
 
     def replaced(self, rule: str, key: ItemKey, old: Image | None, new: Image | None) -> Healing | None:
         """Return whether to heal an item on which no valid guard of the rule is left, as its record shows.

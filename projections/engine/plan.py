@@ -419,10 +419,16 @@ def _reasons(why: Sequence[tuple[Record, Rule, Healing]]) -> dict[str, tuple[int
             continue
         old, new = record.old or {}, record.new or {}
         names = [name for name in sorted(rule.owned(old, new)) if not same(old.get(name), new.get(name))]
-        text = f"{rule.name}, {reason}" + (f": {', '.join(names)}" if names else "")
+        shown = ", ".join(name[:_MOST_SHOWN] for name in names[:5])
+        text = f"{rule.name}, {reason}" + (f": {shown}" if shown else "")
+        if text not in found and len(found) == _MOST_SHOWN:
+            continue
         found[text] = (found[text][0] + 1 if text in found else 1, encode_key(record.key))
     return found
 
+
+_MOST_SHOWN = 40
+"""The most reasons of heals in a plan, and characters of an attribute's name in one."""
 
 _BY_OTHERS: frozenset[Healing] = frozenset(
     ("guard invalid", "another ledger", "guard removed", "guard not advanced", "values changed", "put back")

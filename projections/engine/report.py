@@ -142,7 +142,7 @@ class Report:
             counts=self.counters.counts,
             internal=traces,
             freshness=freshness or {},
-            healing=self.healing,
+            healing=self.healing if self.counters.counts["healed"] else {},  # the record of a heal requires another one
         )
 
     def _first_failure(self) -> str | None:

@@ -311,3 +311,25 @@ def test_two_ledgers_on_one_table_come_to_rest(posts: int) -> None:
         item = both.first.item(f"POST#{post}", "M")
         assert item is not None
         assert item["likes"] == 4
+
+
+def test_what_another_ledger_is_called_cannot_be_chosen_freely() -> None:
+    """Its id is printed and stored, so it has 4 letters and digits."""
+    w = deployed()
+    before = items(w)
+    for name in ("\x1b[2J", "a|b.", "....", "äöüß"):
+        posing = Guards(w.program, Identity(name, (b"x",))).stamp("likes", POST, "~", n=1)
+        assert w.guards().other_ledger("likes", POST, {"~likes": posing}) == ""
+        overwrite(w, POST, likes=MILLION, **{"~likes": posing})
+        w.settle()
+    assert items(w) == before
+    assert list(rivals(w.store)) == []
+
+
+def test_a_correction_is_reported_with_rule_attribute_and_reason() -> None:
+    w = deployed()
+    overwrite(w, POST, likes=MILLION)
+    outcome = w.deliver()
+    assert outcome.healing == {"likes, values changed: likes": (1, "main|POST#1|M")}
+    assert outcome.counts["healed"] == 1
+    assert w.deliver().healing == {}
