@@ -20,8 +20,9 @@ write shows it. A guard that does not parse is invalid: it may be overwritten, a
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import b2a_base64
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from hmac import compare_digest
 from secrets import token_bytes
@@ -116,8 +117,7 @@ class Guards:
     def __init__(self, program: Program, identity: Identity | None) -> None:
         self._program = program
         self._identity = identity
-        self._ledger, secrets = identity or _NOBODY
-        self._signers = [blake2b(key=secret, digest_size=6) for secret in secrets]
+        self._ledger, self._secrets = identity or _NOBODY
         self._schemas = program.tables
         self._digests: dict[tuple[str, ItemKey], str] = {}
         self.mark: str = program.guard_prefix
@@ -146,23 +146,22 @@ class Guards:
             known = self._digests[rule, key] = self._ledger + _digest(self._ledger, rule, key)
         return known
 
-    def _signatures(self, *parts: object) -> Iterator[str]:
-        """The signatures of these parts with each secret, the present one first: 8 characters (48 bits of BLAKE2b)."""
-        texts = [str(part).encode("utf-8", "surrogatepass") for part in parts]
-        message = b"".join([b"%d|" % len(text) for text in texts] + texts)  # no other parts have the same message
-        for keyed in self._signers:
-            signer = keyed.copy()
-            signer.update(message)
-            yield urlsafe_b64encode(signer.digest()).decode()
+    def _signature(self, secret: int, rule: str, key: ItemKey, at: str = "", by: str = "", n: int | None = None) -> str:
+        """Return the signature of a guard with one of the secrets; of a mark, if the rule is empty: 48 bits of BLAKE2b."""
+        # with the lengths, no other guard has the same message
+        text = f"{len(rule)}|{len(at)}|{len(by)}|{n}|{rule}{at}{by}{encode_key(key)}"
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6, key=self._secrets[secret]).digest()
+        return b2a_base64(digest, newline=False).decode()
 
-    def _signed_with(self, held: str | None, *parts: object) -> int | None:
-        """Return the number of the secret that a signature of these parts was made with, or None."""
-        if held is None:
+    def _signed_with(
+        self, held: str | None, rule: str, key: ItemKey, at: str = "", by: str = "", n: int | None = None
+    ) -> int | None:
+        """Return the number of the secret that a signature was made with, or None."""
+        if held is None or not held.isascii():
             return None
-        signature = held.encode("utf-8", "surrogatepass")
-        for number, one in enumerate(self._signatures(*parts)):
-            if compare_digest(signature, one.encode()):
-                return number
+        for secret in range(len(self._secrets)):
+            if compare_digest(held, self._signature(secret, rule, key, at, by, n)):
+                return secret
         return None
 
     def created(self, key: ItemKey, image: Image | None) -> bool:
@@ -175,12 +174,12 @@ class Guards:
 
     def _mark_secret(self, key: ItemKey, held: Value) -> int | None:
         """Return the number of the secret with which a mark was made, or None if it is invalid."""
-        return self._signed_with(_text({"mark": held}, "mark"), "", encode_key(key))
+        return self._signed_with(_text({"mark": held}, "mark"), "", key)
 
     def renewed_mark(self, key: ItemKey, image: Image) -> dict[str, Value]:
         """Return the mark to write with an update of an item: its mark was made with a secret that is being replaced."""
         held = image.get(self.mark)
-        former = held is not None and len(self._signers) > 1 and self._mark_secret(key, held) == 1
+        former = held is not None and len(self._secrets) > 1 and self._mark_secret(key, held) == 1
         return {self.mark: self.mark_of(key)} if former else {}
 
     def owned(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
@@ -194,7 +193,7 @@ class Guards:
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""
-        return {"S": next(self._signatures("", encode_key(key)))}
+        return {"S": self._signature(0, "", key)}
 
     def stamp(self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
         """Return a guard of a rule in wire form."""
@@ -203,7 +202,7 @@ class Guards:
             fields["by"] = {"S": by}
         if n is not None:
             fields["n"] = {"N": str(n)}
-        fields["s"] = {"S": next(self._signatures(rule, encode_key(key), at, by or "", n))}
+        fields["s"] = {"S": self._signature(0, rule, key, at, by or "", n)}
         return {"M": fields}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
@@ -245,7 +244,7 @@ class Guards:
         """Return the number of the secret with which this ledger signed the guard, or None if it did not."""
         if self._identity is None:
             return 0
-        return self._signed_with(signature, rule, encode_key(key), guard.at, guard.by, guard.n)
+        return self._signed_with(signature, rule, key, guard.at, guard.by, guard.n)
 
     def other_ledger(self, rule: str, key: ItemKey, image: Image | None) -> str:
         """Return the id of the other ledger that wrote the guard of a rule on an item; the empty text if none did.

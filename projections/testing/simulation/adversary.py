@@ -80,10 +80,11 @@ class Adversary:
         own = self._seen.get(name, {}).get(key, [])
         if attack == "repeat":
             return self._rng.choice(own) if own else None
-        if attack == "copy":
-            others = [
-                value for held in self._seen.values() for values in held.values() for value in values if value.get("M")
-            ]
+        if attack == "copy":  # of the same rule on another item, or of another rule on the same item
+            others = [value for place, some in self._seen.get(name, {}).items() if place != key for value in some]
+            if self._rng.random() < 0.5:
+                others = [value for each, held in self._seen.items() if each != name for value in held.get(key, ())]
+            others = [value for value in others if value.get("M")]
             return self._rng.choice(others) if others else None
         if attack == "pose":
             posing = Guards(self._writer.program, Identity("else", (b"another",)))
