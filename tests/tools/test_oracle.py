@@ -326,7 +326,7 @@ def test_guard_copied_from_another_item_marks_nothing() -> None:
     oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
     items = {"main": [image({"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": {"n": 0}, **MARK})]}
     assert oracle.expected(items).items == {}
-    assert oracle.expected(items, genuine=lambda key, guard: False).items == oracle.read(items)
+    assert oracle.expected(items, genuine=lambda key, name, guard: False).items == oracle.read(items)
 
 
 def test_numbers_beyond_the_limits_of_a_sum_contribute_nothing() -> None:
