@@ -211,6 +211,8 @@ class Harm:
                 if name not in after:
                     shadow.wrote.pop(name, None)
                     shadow.unclear |= self._ownership.together(key, name)
+        if self._guards(key, after):
+            shadow.whole.clear()  # it put back what it had read, with the guards
         shadow.created = not self._marked(key, after)
         if before is not None and any(name.startswith(self._prefix) and name not in after for name in before):
             self._stripped.add(key)
