@@ -68,7 +68,8 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
     found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
     accepted: list[Accepted] = []
     if rules is not None and not lost.everything:
-        placed = dict.fromkeys(_placed(remark, source) for remark in _remarks(rules, lost))
+        held = (one for one in _remarks(rules, lost) if not (one.unquoted and source.is_quoted(one.path)))
+        placed = dict.fromkeys(_placed(remark, source) for remark in held)
         for part in {one.file: one for one in (source, *source.parts.values())}.values():
             here = [one for one in placed if one.file == part.file]
             for one in _judged(part.text, part.file, here, whole=not lost):

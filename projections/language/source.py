@@ -73,6 +73,11 @@ class Source:
         node = self._keys.get(path) or self._values.get(path)
         return _start(node) if node is not None else (1, 1)
 
+    def is_quoted(self, path: Location) -> bool:
+        """Return whether the text at a place has quotes, or is a block of its own."""
+        node = self._part(path)._values.get(path)
+        return not isinstance(node, ScalarNode) or node.style is not None
+
     def rename(self, path: Location, name: str) -> None:
         """Make the part at `path` also available under another last name: the correct spelling."""
         size = len(path)

@@ -134,7 +134,7 @@ def test_a_copy_that_expires_by_itself(attributes: str) -> None:
     rule = "  r: {{from: Session, expired: retract, copy: {{into: Copy, attributes: {}}}}}\n".format
     (one,) = expiry(", ttl: gone", ", expires: true", ", expired: keep", rule(attributes))
     assert one.partition(": ")[0].startswith("8:")
-    assert "note [copied-ttl]: the copy also has gone, so it expires on its own" in one
+    assert "note [derived-ttl]: if DynamoDB deletes a Copy by gone, the rules create it again with the same gone" in one
     assert expiry(", ttl: gone", ", expires: true", ", expired: keep", rule("[a]")) == []
 
 

@@ -4,8 +4,9 @@
 
 | module | is about |
 | --- | --- |
-| `names` | unknown names, and names that differ only in case |
-| `conditions` | conditions that never match |
+| `names` | unknown names, and names that are spelt in two ways |
+| `conditions` | conditions that never match, or do not mean what they look like |
+| `meanings` | values that do not mean what they look like |
 | `sorting` | sort keys that do not sort |
 | `lengths` | keys that can be too long |
 | `partitions` | hot partitions and hot groups |
@@ -37,6 +38,7 @@ from projections.language.findings.history import history
 from projections.language.findings.indexes import indexes
 from projections.language.findings.kinds import CODES, KINDS, SEVERITIES, Kind, Severity
 from projections.language.findings.lengths import lengths
+from projections.language.findings.meanings import meanings
 from projections.language.findings.names import names
 from projections.language.findings.partitions import partitions
 from projections.language.findings.queries import queries
@@ -54,6 +56,7 @@ __all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severit
 _FAMILIES = (
     names,
     conditions,
+    meanings,
     sorting,
     lengths,
     partitions,

@@ -1,14 +1,15 @@
-"""Conditions that never match, because what they compare has other types, or is a text that was meant to be a name."""
+"""Conditions that never match, because what they compare has other types, or is a text that was meant as something else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import NEVER_MATCHES
+from projections.language.findings.kinds import NEVER_MATCHES, READ_AS_WRITTEN
 from projections.language.findings.numbers import Numbers
 from projections.language.findings.reads import Tested, patterns
 from projections.language.mistakes import Location
@@ -17,14 +18,16 @@ from projections.language.syntax import LanguageError
 from projections.language.templates import Template
 from projections.language.values import number_text
 
-__all__ = ["conditions"]
+__all__ = ["BOOLEANS", "boolean", "conditions"]
 
 
 def conditions(facts: Facts) -> Iterator[Remark]:
-    """Yield a remark for each condition whose alternatives all have the wrong type, or that has a name as text."""
+    """Yield a remark for each condition whose alternatives all have the wrong type, and for texts that mean something."""
     numbers = Numbers(facts)
     for tested in facts.tests:
         number = numbers.number(tested.entity, tested.test.name)
+        if number is None and all(map(_is_quoted_number, tested.test.alternatives)):
+            number = numbers.calculated(tested.entity, tested.test.name)
         text = numbers.text(tested.entity, tested.test.name)
         alternatives = tested.test.alternatives
         if number is not None and all(_only_text(one) for one in alternatives):
@@ -34,7 +37,14 @@ def conditions(facts: Facts) -> Iterator[Remark]:
         elif alternatives and all(why := [_differing(numbers, tested, one) for one in alternatives]):
             yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}, so the comparison never matches", _SAME, at_key=True)
     for document, place in _all_patterns(facts):
-        yield from _names_as_text(document, place)
+        for text, at, sign in _texts(document, place):
+            if sign and (name := _name(text)) is not None:
+                yield _name_as_text(text, name, at, sign)
+            elif (meant := _meant(text) if sign else _wildcard(text)) is not None:
+                instead = f"write the opposite of {meant}" if sign == "!=" else f"write {meant}"
+                yield Remark(READ_AS_WRITTEN, at, f'"{text}" is compared as text, as it stands', instead)
+            elif sign and text.lower() in BOOLEANS:
+                yield boolean(text, at)
 
 
 _SAME = "compare numbers with numbers, and text with text"
@@ -51,31 +61,82 @@ def _all_patterns(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Location]]:
             yield query.where, ("queries", name, "where")
 
 
-def _names_as_text(form: Any, place: Location, sign: str = "=") -> Iterator[Remark]:
-    """Yield a remark for each text in a pattern that is a name in braces."""
+def _texts(form: Any, place: Location, sign: str = "=") -> Iterator[tuple[str, Location, str]]:
+    """Yield each text of a pattern that is compared as a whole, or by prefix or suffix, with its place.
+
+    The sign is `=` or `!=`, and empty for a prefix or suffix.
+    """
     if isinstance(form, Mapping):
         for key, value in form.items():
             if not is_comparison(key):
-                yield from _names_as_text(value, (*place, key), sign)
+                operator = isinstance(place[-1], int) or place[-1] == "anything-but"
+                yield from _texts(value, (*place, key), _OF_OPERATOR.get(key, sign) if operator else sign)
     elif isinstance(form, list):
         for position, value in enumerate(form):
-            if not isinstance(value, Mapping):
-                yield from _names_as_text(value, (*place, position), sign)
-            elif "anything-but" in value and not isinstance(value["anything-but"], Mapping):
-                yield from _names_as_text(value["anything-but"], (*place, position, "anything-but"), "!=")
-    elif (name := _name(form)) is not None:
-        compared, text = f'{{"{sign}": "{form}"}}', f'{{"{sign}": "{{{form}}}"}}'
-        yield Remark(
-            NEVER_MATCHES,
-            place,
-            f'"{form}" is text with braces here, not the value of {name}',
-            f"write {compared} to compare with {name}, or {text} for the text",
-        )
+            yield from _texts(value, (*place, position), sign)
+    elif isinstance(form, str) and place[-2:-1] != ("numeric",):
+        yield form, place, sign
 
 
-def _name(value: Any) -> str | None:
-    """Return the name in `{name}`; None for any other value."""
-    if not isinstance(value, str) or not value.startswith("{"):
+_OF_OPERATOR = {"anything-but": "!=", "prefix": "", "suffix": ""}
+
+
+def _name_as_text(text: str, name: str, place: Location, sign: str) -> Remark:
+    compared, literal = f'{{"{sign}": "{text}"}}', f'{{"{sign}": "{{{text}}}"}}'
+    return Remark(
+        NEVER_MATCHES,
+        place,
+        f'"{text}" is text with braces here, not the value of {name}',
+        f"write {compared} to compare with {name}, or {literal} for the text",
+    )
+
+
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_SIGN = re.compile(r"(<=|>=|<>|!=|==|=|<|>|!)\s*(\w[\w .:@-]*)")
+_WILD = re.compile(r"[\w.#@/ -]*[^\W_]{2}[\w.#@/ -]*")
+_PRESENT = {"exists": "true", "not null": "true", "is not null": "true", "not exists": "false", "is null": "false"}
+BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""What YAML 1.1 reads as booleans, and YAML 1.2 as text."""
+
+
+def _meant(text: str) -> str | None:
+    """Return the form of a text that looks like an operator or a wildcard; None for any other text."""
+    if text.lower() in _PRESENT:
+        return f"[{{exists: {_PRESENT[text.lower()]}}}]"
+    if (found := _SIGN.fullmatch(text.strip())) is not None:
+        sign, operand = found.groups()
+        if sign in ("=", "=="):
+            return f"[{operand}]"
+        if sign in ("!", "!=", "<>"):
+            return f"[{{anything-but: {operand}}}]"
+        return f'{{"{sign}": {operand}}}' if operand[0].isdecimal() else None
+    return _wildcard(text)
+
+
+def _wildcard(text: str) -> str | None:
+    plain = text.replace(".*", "*")
+    if re.fullmatch(r"%?[^\W\d]{3,}%?", text):
+        plain = text.replace("%", "*")  # of SQL
+    core = plain.strip("^$*")
+    if "*" not in plain or _WILD.fullmatch(core.replace("*", "")) is None:
+        return None
+    if "**" in text:
+        return None  # a mark of emphasis
+    if "*" not in core and plain.endswith("*") != plain.startswith("*"):
+        return f"[{{{'prefix' if plain.endswith('*') else 'suffix'}: {core}}}]"
+    return "[{prefix: …}] or [{suffix: …}], there are no wildcards; or let the application set an attribute to test"
+
+
+def boolean(text: str, place: Location) -> Remark:
+    """Return a remark about a boolean of YAML 1.1 without quotes."""
+    reason = f"{text} is text in YAML 1.2, and no boolean"
+    instead = f'write {BOOLEANS[text.lower()]}, or "{text}" in quotes for the text'
+    return Remark(READ_AS_WRITTEN, place, reason, instead, rated="note", unquoted=True)
+
+
+def _name(value: str) -> str | None:
+    """Return the name in `{name}`; None for any other text."""
+    if not value.startswith("{"):
         return None
     try:
         return Template.parse(value).single
@@ -97,6 +158,10 @@ def _only_text(one: Alternative) -> bool:
     return (
         isinstance(one, Affix) or (isinstance(one, Equals) and isinstance(one.value, str)) or compared_type(one) == "S"
     )
+
+
+def _is_quoted_number(one: Alternative) -> bool:
+    return isinstance(one, Equals) and isinstance(one.value, str) and _NUMBER.fullmatch(one.value) is not None
 
 
 def _only_number(one: Alternative) -> bool:

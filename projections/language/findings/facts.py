@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from projections.language.arithmetic import Expression
 from projections.language.binding import each_variable, key_variables
 from projections.language.entities import attribute_types, listed_values
-from projections.language.findings.reads import Read, Tested, reads, tests
+from projections.language.findings.reads import Computes, Read, Tested, expressions, reads, tests
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules, Table
@@ -165,6 +165,11 @@ class Facts:
     def tests(self) -> tuple[Tested, ...]:
         """All conditions of rules."""
         return tuple(tests(self.rules))
+
+    @cached_property
+    def expressions(self) -> tuple[Computes, ...]:
+        """All expressions and templates of values in rules."""
+        return tuple(expressions(self.rules))
 
     # Who creates what.
 

@@ -16,6 +16,7 @@ class Remark:
     """A finding before its line is known. `path`, `offset` and `at_key` are as `Mistake` has them.
 
     `rated` is its severity if it is not the usual one of its kind. `paste` is YAML that would make it go away, if any.
+    With `unquoted`, it only holds if the text at the place has no quotes.
     """
 
     kind: Kind
@@ -26,6 +27,7 @@ class Remark:
     at_key: bool = False
     rated: Severity | None = None
     paste: str = ""
+    unquoted: bool = False
 
     @property
     def severity(self) -> Severity:

@@ -102,11 +102,11 @@ projections:
 """,
     depends=_WRITERS,
 )
-OTHER_CASE = Kind(
-    "other-case",
+OTHER_SPELLING = Kind(
+    "other-spelling",
     ("warning",),
-    summary="Two names differ only in upper and lower case.",
-    why="`State` and `state` are different attributes. A rule that reads the wrong one gets no value.",
+    summary="Two names differ only in case, in a `$`, or in one letter.",
+    why="`State`, `state` and `satte` are different attributes. A rule that reads the wrong one gets no value.",
     fix="Use one spelling. If the name is a variable of the target's key, set it with `bind` from the source's attribute.",
     example="""\
 projections:
@@ -116,6 +116,24 @@ projections:
     aggregate: {into: User, set: {openPosts: count}}
 """,
     depends=_USES,
+)
+READ_AS_WRITTEN = Kind(
+    "read-as-written",
+    ("warning", "note"),
+    summary="A text is probably meant as an operator, a calculation or another value.",
+    why="Text in a pattern is compared as a whole, a template makes text and calculates nothing outside its braces, and "
+    "text in quotes in an expression is the name of an attribute. YAML 1.2 reads `yes`, `no`, `on` and `off` as text, which "
+    "is a note.",
+    fix="Write the form that the message shows. If the text is right, accept the finding; put `yes`, `no`, `on` and `off` "
+    "in quotes.",
+    example="""\
+projections:
+  popular:
+    from: Like
+    where: {stars: "> 3"}
+    aggregate: {into: Meta, set: {popular: count}}
+""",
+    depends=_NOTHING,
 )
 NEVER_RECOGNISED = Kind(
     "never-recognised",
@@ -430,25 +448,27 @@ projections:
 """,
     depends=_WRITERS,
 )
-COPIED_TTL = Kind(
-    "copied-ttl",
-    ("note",),
-    summary="A copy gets the TTL attribute of its source.",
-    why="DynamoDB then deletes the copy on its own. If it deletes the copy before the source, the rule creates the copy "
-    "again.",
-    fix="Do not copy the attribute. A rule removes the copy when its source expires.",
+DERIVED_TTL = Kind(
+    "derived-ttl",
+    ("warning", "note"),
+    summary="A rule writes the TTL attribute of items that rules create.",
+    why="If DynamoDB deletes such an item, the rules create it again as long as it has a source, with the same TTL: it is "
+    "deleted and created without end, which costs writes. The severity is note if a copy has the TTL of its source, "
+    "because both end at the same time.",
+    fix="Let no rule write the attribute. A derived item is removed with its last source: let the sources expire, with "
+    "`expired: retract`.",
     example="""\
 table: {key: [PK, SK], ttl: expiresAt}
 entities:
-  Session: {key: {PK: "SESSION#{session}", SK: S}, id: session, expires: true}
-  Device: {key: {PK: "DEVICE#{session}", SK: D}}
+  Event: {key: {PK: "EVENT#{event}", SK: E}, expires: true}
+  Day: {key: {PK: "DAY#{day}", SK: D}, derived: true}
 projections:
-  devices:
-    from: Session
-    expired: retract
-    copy: {into: Device, attributes: [name, expiresAt]}
+  days:
+    from: Event
+    expired: keep
+    aggregate: {into: Day, set: {events: count, expiresAt: max(number(keepUntil))}}
 """,
-    depends=_NOTHING,
+    depends=_WRITERS,
 )
 LARGE_LIST = Kind(
     "large-list",

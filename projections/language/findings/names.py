@@ -1,16 +1,17 @@
-"""Unknown names: attributes that an item made by rules cannot have, guards, and names that differ only in case."""
+"""Unknown names: attributes that an item made by rules cannot have, guards, and names that are spelt in two ways."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from projections.language.binding import each_variable
 from projections.language.entities import attribute_types
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, READS_GUARD, UNKNOWN_ATTRIBUTE
+from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE
 from projections.language.findings.reads import Read
-from projections.language.ownership import written
+from projections.language.ownership import Node, written
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.syntax import root, suggest
 
@@ -28,7 +29,9 @@ def names(facts: Facts) -> Iterator[Remark]:
         yield _unknown(facts, read)
     for read in _once([read for read in found if read.root.startswith(facts.rules.guard_prefix)]):
         yield _guard(facts, read)
-    yield from _other_case(facts, [read for read in found if read not in unknown])
+    known = [read for read in found if read not in unknown]
+    yield from _other_case(facts, known)
+    yield from _slips(facts, known)
 
 
 def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
@@ -175,4 +178,55 @@ def _misspelt(read: Read, other: str, what: str, bound: bool) -> Remark:
     else:
         reason = f"{read.root} of {read.entity} differs in case from {other}, {what}"
         instead = f"if both are the same attribute, write {other}"
-    return Remark(OTHER_CASE, read.place, reason, instead, read.offset, read.at_key)
+    return Remark(OTHER_SPELLING, read.place, reason, instead, read.offset, read.at_key)
+
+
+def _slips(facts: Facts, found: list[Read]) -> Iterator[Remark]:
+    """Yield remarks for names that differ from another name of the same item by a `$`, or by a slip of the keyboard."""
+    names: dict[str, dict[str, set[str]]] = {}
+    for entity, declared in facts.rules.entities.items():
+        others = (*facts.variables(entity), *(declared.required or ()), *declared.index_key)
+        names[entity] = {name: {"entities"} for name in others}
+    for name, rule in facts.projections.items():
+        for attribute in written(rule):
+            names[rule.into].setdefault(attribute, set()).add(name)
+    for read in found:
+        names[read.entity].setdefault(read.root, set()).add(read.rule)
+    seen: set[Node] = set()
+    for read in found:
+        here = names[read.entity]
+        if (read.entity, read.root) in seen or len(here[read.root]) > 1 or "entities" in here[read.root]:
+            continue
+        bound = str(read.place[-1]) if "bind" in read.place[2:] else ""
+        order = [*here]
+        likely = [*order[: order.index(read.root)], *(name for name in order if len(here[name]) > 1)]
+        other = next((name for name in (bound, *likely) if _is_slip(read.root, name)), None)
+        if other is None and _VARIABLE.fullmatch(read.root):
+            other = read.root[1:]
+        if other is not None:
+            seen.add((read.entity, read.root))
+            what = f"{other}, without $" if read.root[0] == "$" else f"{other} in one letter"
+            reason = f"{read.root} is the name of an attribute of {read.entity}, and differs from {what}"
+            instead = f"if that is meant, write {other}; if it is another attribute, accept the finding"
+            yield Remark(OTHER_SPELLING, read.place, reason, instead, read.offset, read.at_key)
+
+
+_VARIABLE = re.compile(r"\$(?!type$|id$|ref$|schema$|values$)[^\W\d]\w*")
+"""A name with the `$` of variables in other languages; some formats have attributes such as `$type`."""
+
+
+def _is_slip(name: str, other: str) -> bool:
+    """Return whether two names differ by one letter inside them, or by two that have changed places."""
+    if name == other or min(len(name), len(other)) < 5 or abs(len(name) - len(other)) > 1 or name[0] != other[0]:
+        return False
+    start = next((at for at, (one, two) in enumerate(zip(name, other, strict=False)) if one != two), None)
+    if start is None:
+        return False  # one is the beginning of the other, as `tag` of `tags`
+    first, second = name[start:], other[start:]
+    if len(first) != len(second):
+        longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+        return longer[1:] == shorter and longer[0].islower() and len(name) > 5
+    if first[:2] == second[1::-1]:
+        return first[2:] == second[2:]
+    letters = first[0].islower() and second[0].islower() and len(first) > 1
+    return letters and first[1:] == second[1:] and len(name) > 6

@@ -57,6 +57,10 @@ class Numbers:
             return None
         return self._used.get((entity, name))
 
+    def calculated(self, entity: str, name: str) -> str | None:
+        """Return which rule reads an attribute in a calculation, or ranks it, where text is bad input."""
+        return self._calculated.get((entity, name))
+
     def text(self, entity: str, name: str) -> str | None:
         """Return why an attribute is certainly text."""
         return self._texts.get((entity, name))
@@ -127,6 +131,16 @@ class Numbers:
                         yield (rule.into, attribute), why
 
     # How rules use what the application writes.
+
+    @cached_property
+    def _calculated(self) -> dict[Node, str]:
+        found: dict[Node, str] = {}
+        for one in self._facts.expressions:
+            texts = {factor.path for factor in one.expression.factors if factor.from_text or factor.as_text}
+            names = one.expression.names if one.numeric else one.expression.calculated
+            for name in (name for name in names if name not in texts):
+                found.setdefault((one.entity, name), f"rule {one.rule} calculates with it")
+        return found
 
     @cached_property
     def _used(self) -> dict[Node, str]:

@@ -17,7 +17,7 @@ from projections.language.shapes import cases, computed_cases
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
-__all__ = ["Read", "Tested", "patterns", "reads", "tests"]
+__all__ = ["Computes", "Read", "Tested", "expressions", "patterns", "reads", "tests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,19 @@ class Tested:
     entity: str
     test: Test
     place: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Computes:
+    """An expression of a rule, or one in braces in a template of it. `text` is what stands at `place`."""
+
+    rule: str
+    entity: str
+    expression: Expression
+    place: Location
+    text: str
+    numeric: bool = False
+    """Whether its result must be a number."""
 
 
 def reads(rules: Rules) -> Iterator[Read]:
@@ -158,6 +171,53 @@ def offset_of(form: Any, path: str) -> int | None:
     text = form if isinstance(form, str) else next((form[name] for name in FUNCTIONS if name in form), "")
     at = text.find(path) if isinstance(text, str) else -1
     return at if at > 0 else None
+
+
+# --- expressions ---
+
+
+def expressions(rules: Rules) -> Iterator[Computes]:
+    """Yield every expression in a rule: of measures, ranks, computed and listed attributes, and in templates."""
+    for name, rule in rules.variants():
+        place: Location = ("projections", name)
+        if rule.aggregate is not None:
+            for attribute, form in rule.aggregate.set.items():
+                measure = Measure.parse(attribute, form)
+                at = expression_place(form, (*place, "aggregate", "set", attribute))
+                for part in (measure.expression, measure.by):
+                    if part is not None:
+                        numeric = part is measure.expression and measure.function in ("sum", "avg")
+                        yield Computes(name, rule.source, part, at, part.text, numeric)
+        elif rule.rank is not None:
+            expression = Expression.parse(rule.rank.by)
+            yield Computes(name, rule.source, expression, (*place, "rank", "by"), rule.rank.by, numeric=True)
+        for text, at in texts(rule):
+            source = attribute_source(text)
+            if isinstance(source, Expression):
+                yield Computes(name, rule.source, source, (*place, *at), text)
+            else:
+                for field in source.fields:
+                    if field.expression is not None:
+                        yield Computes(name, rule.source, field.expression, (*place, *at), text)
+
+
+def texts(rule: Projection) -> Iterator[tuple[str, Location]]:
+    """Yield each template with values, and each expression, of which a rule makes a value, with its place in the rule."""
+    yield from ((text, (*rule.place("bind"), name)) for name, text in rule.bind.items() if "{" in text)
+    if rule.index is not None:
+        for inner, _, made in cases(rule.index):
+            yield from ((text, ("index", *inner, name)) for name, text in made.items() if "{" in text)
+    elif rule.compute is not None:
+        for attribute, form in rule.compute.set.items():
+            for inner, _, kind, content in computed_cases(form):
+                if kind != "constant":
+                    yield content, ("compute", "set", attribute, *inner)
+    elif (action := rule.copy_ or rule.latest or rule.top or rule.embed) is not None:
+        if isinstance(action.attributes, dict):
+            yield from ((text, (rule.kind, "attributes", name)) for name, text in action.attributes.items())
+        if rule.copy_ is not None:
+            made = {name: text for name, text in rule.copy_.values.items() if isinstance(text, str) and "{" in text}
+            yield from ((text, ("copy", "values", name)) for name, text in made.items())
 
 
 # --- conditions ---

@@ -13,7 +13,7 @@ from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import (
     CLAIMED_COPY,
     COPIED_INDEX_KEY,
-    COPIED_TTL,
+    DERIVED_TTL,
     LARGE_LIST,
     LARGE_LISTS,
     NOT_DERIVED,
@@ -23,11 +23,11 @@ from projections.language.findings.kinds import (
 )
 from projections.language.findings.lengths import LONG_TEXTS
 from projections.language.findings.numbers import Numbers
-from projections.language.mistakes import Location
 from projections.language.models import Projection
+from projections.language.ownership import written
 from projections.language.rules import LIST_BYTES
 from projections.language.shapes import attribute_map
-from projections.language.syntax import steps
+from projections.language.syntax import an, steps
 
 __all__ = ["targets"]
 
@@ -47,8 +47,8 @@ def targets(facts: Facts) -> Iterator[Remark]:
         if rule.copy_ is not None:
             yield from _claimed(facts, name, rule)
             yield from _index_keys(facts, name, rule)
-            yield from _expiry(facts, name, rule)
             yield from _wrong_type(facts, name, rule)
+        yield from _expiry(facts, name, rule)
         if rule.top is not None:
             yield from _long_list(name, rule)
 
@@ -160,23 +160,27 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    """Yield a remark for a copy that gets the TTL attribute."""
-    assert rule.copy_ is not None
-    ttl, form = facts.table(rule.into).ttl, rule.copy_.attributes
-    source = facts.rules.entities[rule.source]
-    if ttl is None or not source.expires or (form != "all" and ttl not in attribute_map(form)):
+    """Yield a remark for a rule that writes the TTL attribute of items that rules create."""
+    ttl, copy = facts.table(rule.into).ttl, rule.copy_
+    if ttl is None or not facts.made_by_rules(rule.into):
         return
-    place: Location = ("projections", name, "copy", "attributes")
-    if form != "all":
-        place = (*place, form.index(ttl) if isinstance(form, list) else ttl)
+    source = facts.rules.entities[rule.source]
+    place = written(rule).get(ttl)
+    if place is None and copy is not None and copy.attributes == "all" and source.expires:
+        place = ("copy", "attributes")
+    if place is None:
+        return
+    same = copy is not None and source.expires and place[1] == "attributes"
+    until = f"until its {rule.source} is deleted" if same else "without end, as long as it has contributions"
+    instead = f"a {rule.into} is removed with its last source. To remove it earlier, let {rule.source} items expire"
+    if copy is not None:
+        instead = "a copy is removed with its source" + ("; list the attributes to copy" if len(place) == 2 else "")
     yield Remark(
-        COPIED_TTL,
-        place,
-        f"the copy also has {ttl}, so it expires on its own: if DynamoDB deletes it before its {rule.source}, the rule "
-        f"creates it again until the {rule.source} is deleted",
-        "do not copy it: a copy is removed with its source"
-        if form != "all"
-        else "list the attributes to copy, without it",
+        DERIVED_TTL,
+        ("projections", name, *place),
+        f"if DynamoDB deletes {an(rule.into)} by {ttl}, the rules create it again with the same {ttl}, {until}",
+        f"do not write {ttl}: {instead}",
+        rated="note" if same else None,
     )
 
 
