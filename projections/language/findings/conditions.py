@@ -161,7 +161,8 @@ def _only_text(one: Alternative) -> bool:
 
 
 def _is_quoted_number(one: Alternative) -> bool:
-    return isinstance(one, Equals) and isinstance(one.value, str) and _NUMBER.fullmatch(one.value) is not None
+    found = [operand for _, operand in one.bounds] if isinstance(one, Compares) else [getattr(one, "value", None)]
+    return all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in found)
 
 
 def _only_number(one: Alternative) -> bool:

@@ -338,6 +338,21 @@ projections:
 """,
     depends=_WRITERS,
 )
+ONCE_AND_PUTS = Kind(
+    "once-and-puts",
+    ("note", "warning"),
+    summary="A put of the whole item removes a value that a rule records `once`.",
+    why="If the application puts an item without the recorded value, the rule sets it again, from the current values. The "
+    "severity is warning if `writes` has such a put, and there is no finding if `writes` has only other writes of the "
+    "entity.",
+    fix="Change such items with `UpdateItem`, or include the recorded value in the put, and declare the writes under "
+    "`writes`.",
+    example="""\
+projections:
+  sold: {from: Like, compute: {set: {paid: price}, once: true}}
+""",
+    depends=_NOTHING,
+)
 UNROUNDED_QUOTIENT = Kind(
     "unrounded-quotient",
     ("warning",),

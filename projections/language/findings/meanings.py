@@ -9,14 +9,15 @@ from projections.language.arithmetic import OPERATIONS, Expression
 from projections.language.findings.conditions import BOOLEANS, boolean
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import READ_AS_WRITTEN
+from projections.language.findings.kinds import ONCE_AND_PUTS, READ_AS_WRITTEN
 from projections.language.findings.reads import Computes, texts
-from projections.language.syntax import LanguageError, name_of
+from projections.language.models import Projection
+from projections.language.syntax import LanguageError, an, name_of
 
 __all__ = ["meanings"]
 
 _FIELD = re.compile(r"\{([^{}|]*)\}")
-_BETWEEN = re.compile(rf"(?=.*(?:\*|\s\+\s))(?:{'|'.join(OPERATIONS)}|\0|[\s().,\d*/+-])+")
+_BETWEEN = re.compile(rf"(?=.*(?:\*|\s\+\s|\w\())(?:{'|'.join(OPERATIONS)}|\0|[\s().,\d*/+-])+")
 _OPERAND = re.compile(r"""[-+*/]\s*('[^']+'|"[^"]+")|('[^']+'|"[^"]+")\s*[-+*/]""")
 
 
@@ -34,8 +35,34 @@ def meanings(facts: Facts) -> Iterator[Remark]:
         for attribute, value in (rule.copy_.values if rule.copy_ is not None else {}).items():
             if isinstance(value, str) and value.lower() in BOOLEANS:
                 yield boolean(value, ("projections", name, "copy", "values", attribute))
+        if rule.compute is not None and rule.compute.once and not facts.made_by_rules(rule.source):
+            yield from _put_again(facts, name, rule)
     for one in facts.expressions:
         yield from _texts_in_calculation(one)
+
+
+def _put_again(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    """Yield a remark for values that are recorded once, unless the declared writes do not remove them."""
+    writes = [
+        (pattern, step)
+        for pattern, one in facts.rules.writes.items()
+        for step in one.steps
+        if step.operation in ("put", "update") and step.entity == rule.source
+    ]
+    put = next((pattern for pattern, step in writes if step.put is not None and step.if_ != "absent"), None)
+    if writes and put is None:
+        return
+    assert rule.compute is not None
+    values, which = " and ".join(rule.compute.set), "a put" if put is None else f"the put of write {put}"
+    yield Remark(
+        ONCE_AND_PUTS,
+        ("projections", name, "compute", "once"),
+        f"{which} that replaces {an(rule.source)} without {values} removes what was recorded, and the rule then records "
+        "the current values",
+        "change these items with UpdateItem, or include the recorded values in puts",
+        at_key=True,
+        rated=None if put is None else "warning",
+    )
 
 
 def _calculates(text: str) -> bool:
@@ -54,7 +81,8 @@ def _texts_in_calculation(one: Computes) -> Iterator[Remark]:
     for found in _OPERAND.finditer(one.expression.text):
         quoted = found[1] or found[2]
         content = quoted[1:-1]
-        if name_of(quoted) in one.expression.calculated and (content.isidentifier() or not re.search(r"\w", content)):
+        is_name = content == content.strip() and re.search(r"\W.*\w|\w.*\W", content) is not None
+        if name_of(quoted) in one.expression.calculated and not is_name:
             yield Remark(
                 READ_AS_WRITTEN,
                 one.place,

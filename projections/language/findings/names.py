@@ -205,9 +205,8 @@ def _slips(facts: Facts, found: list[Read]) -> Iterator[Remark]:
             other = read.root[1:]
         if other is not None:
             seen.add((read.entity, read.root))
-            what = f"{other}, without $" if read.root[0] == "$" else f"{other} in one letter"
-            reason = f"{read.root} is the name of an attribute of {read.entity}, and differs from {what}"
-            instead = f"if that is meant, write {other}; if it is another attribute, accept the finding"
+            reason = f"{read.root} and {other} are different attributes of {read.entity}, with nearly the same name"
+            instead = f"if both are the same attribute, write {other}"
             yield Remark(OTHER_SPELLING, read.place, reason, instead, read.offset, read.at_key)
 
 
