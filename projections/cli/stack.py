@@ -112,9 +112,8 @@ class Deployed:
     def findings(self, live: Live, mappings: Sequence[Mapping[str, Any]] | None) -> list[Finding]:
         """Return where the deployed tables and these mappings do not agree with the rules.
 
-        The TTL is not compared on an emulator: MiniStack creates the tables of a stack without it.
+        The TTL is compared only if `compares_ttl`.
         """
-        from projections.aws.clients import is_emulated
         from projections.aws.connection import LEDGER, time_to_live
         from projections.deploy.kinds import TTL
         from projections.deploy.live import LiveTable, live_findings
@@ -124,8 +123,14 @@ class Deployed:
             for logical, real in live.names.items()
         }
         found = live_findings(live.program, tables, tables.get(LEDGER))
-        emulated = is_emulated(live.client.meta.endpoint_url)
-        return [one for one in found if not (emulated and one.code == TTL.code)]
+        return [one for one in found if one.code != TTL.code or self.compares_ttl(live)]
+
+    @staticmethod
+    def compares_ttl(live: Live) -> bool:
+        """Return whether `findings` compares the TTL: not on an emulator, because MiniStack creates tables without."""
+        from projections.aws.clients import is_emulated
+
+        return not is_emulated(live.client.meta.endpoint_url)
 
     def warnings(self, live: Live, *, refuse: bool = False) -> list[str]:
         """Return where the deployment does not agree with the rules, each with the way out.

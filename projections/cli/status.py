@@ -19,7 +19,6 @@ from projections.terminal import console, json_text, print_line, print_text, sty
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
-    from projections.deploy.finding import Finding as Difference
     from projections.language.program import Program
     from projections.operations.status import Finding, LedgerStatus
 
@@ -188,7 +187,7 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
         mappings = there.mappings(live, function)
     except StoreError as error:
         yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
-        yield from _deployment(there.findings(live, None), False, stack)
+        yield from _deployment(there, live, None, stack)
         return
     for subject, table in tables.items():
         counts = None
@@ -197,13 +196,19 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
                     counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
         yield status.stream(subject, table, mappings, counts, stack)
-    yield from _deployment(there.findings(live, mappings), mappings is not None, stack)
+    yield from _deployment(there, live, mappings, stack)
 
 
-def _deployment(found: Sequence[Difference], filters: bool, stack: str | None) -> Iterator[Finding]:
-    """Whether tables, and with `filters` their event source mappings, agree with the rules. `_streams` reports streams."""
+def _deployment(
+    there: Deployed, live: Live, mappings: Sequence[Mapping[str, Any]] | None, stack: str | None
+) -> Iterator[Finding]:
+    """Whether tables, and their event source mappings if they are known, agree with the rules. `_streams` reports streams.
+
+    If nothing differs, names what was compared.
+    """
     from projections.operations import status
 
+    found = there.findings(live, mappings)
     levels = {"error": status.ACT, "warning": status.LOOK, "note": status.UNKNOWN}
     differences = [one for one in found if one.code != "stream"]
     for one in differences:
@@ -212,7 +217,10 @@ def _deployment(found: Sequence[Difference], filters: bool, stack: str | None) -
             todo += f", then {status.command('backfill --restart', stack)}"
         yield status.Finding("deployment", levels[one.severity], one.reason, todo and f"{todo}.")
     if not differences:
-        what = "keys, indexes, TTL and filters" if filters and not found else "keys, indexes and TTL"
+        compared = ["keys", "indexes"]
+        compared += ["TTL"] if there.compares_ttl(live) else []
+        compared += ["filters"] if mappings is not None and not found else []
+        what = f"{', '.join(compared[:-1])} and {compared[-1]}"
         yield status.Finding("deployment", status.FINE, f"{what} agree with the rules")
 
 

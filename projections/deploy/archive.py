@@ -49,9 +49,9 @@ def _build(rules: Path, package: Path) -> str:
     done = subprocess.run(
         [
             *("make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction"),
-            *(f"RULES={rules}", f"ARTIFACTS_DIR={package}", f"build_python={sys.executable}", "TEMPLATE="),
+            f"build_python={sys.executable}",
         ],
-        env={**environment, "NO_COLOR": "1"},
+        env={**environment, "NO_COLOR": "1", "RULES": str(rules), "ARTIFACTS_DIR": str(package), "TEMPLATE": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.deploy.filters import NOTHING
 from projections.deploy.needs import MAIN, Deployment, TableNeeds
 from projections.language.yaml_text import scalar
+from projections.printable import printable
 from projections.stores.indexes import GLOBAL, LOCAL, projection
 
 __all__ = ["facts", "part", "values"]
@@ -40,7 +42,7 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     tables = deployment.tables
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
-        "rules file": deployment.file,
+        "rules file": shlex.quote(printable(deployment.file)),
         "flags": (" --existing-table" if deployment.existing else "") + (" --gradual" if deployment.gradual else ""),
         "table parameters": ", ".join(parameters),
         "any exists": _any(

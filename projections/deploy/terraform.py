@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
@@ -101,7 +102,7 @@ def terraform_module(deployment: Deployment) -> str:
     parameters = template["Parameters"]
     flag = " --existing-table" if deployment.existing else ""
     blocks = [
-        _HEAD.format(rules=printable(deployment.file), flag=flag),
+        _HEAD.format(rules=shlex.quote(printable(deployment.file)), flag=flag),
         *(_variable(name, one, parameters) for name, one in parameters.items() if name not in CODE),
         _RESOURCES.format(parameters="\n".join(_parameters(parameters))),
         *(_output(name, one) for name, one in template["Outputs"].items()),

@@ -112,7 +112,7 @@ def ledger(
     found = states(program, snapshot, registry.definition) if snapshot is not None else {}
     run = Progress(store).run()
     findings = [
-        *rules(program, snapshot, found, deployed=deployed, stack=stack),
+        *rules(program, snapshot, found, registry.definition, deployed=deployed, stack=stack),
         backfill(run, noted(store, run) if run is not None else None, snapshot, now, stack=stack),
         *rebuilds(list(notes(store)), now, stack=stack),
         *others(snapshot.ledger if snapshot is not None else "", list(rivals(store)), now, stack=stack),
@@ -155,11 +155,15 @@ def rules(
     program: Program,
     snapshot: RegistrySnapshot | None,
     states: Mapping[str, str],
+    definition: Callable[[str], Mapping[str, Any] | None],
     *,
     deployed: bool = False,
     stack: str | None = None,
 ) -> Iterator[Finding]:
-    """Compare the registry with rules: those that functions run (`deployed`), or those of a file."""
+    """Compare the registry with rules: those that functions run (`deployed`), or those of a file.
+
+    `definition` is that of the registry.
+    """
     backfill = command("backfill", stack)
     if snapshot is None:
         yield Finding(
@@ -199,10 +203,14 @@ def rules(
         if known.state == FILLING:
             yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, current)}{about}", f"Run {backfill}.")
         elif known.state == RETIRING:
-            says = f"{'values of its former version' if former else 'retired: its values'} are not removed yet"
+            todo = f"Run {backfill}; with --allow-delete if it reports withheld deletions."
             if known.fingerprint == WITHOUT:
                 says = "records that functions without this rule processed are not corrected yet"
-            todo = f"Run {backfill}; with --allow-delete if it reports withheld deletions."
+            elif stay := _stay(definition(name)):
+                says = f"{'its former version' if former else 'retired: it'} is still in the ledger; {stay}"
+                todo = f"Run {backfill}."
+            else:
+                says = f"{'values of its former version' if former else 'retired: its values'} are not removed yet"
             yield Finding(f"rule {plain}", LOOK, says + about, todo)
     for name, tried in sorted(snapshot.provisional(program).items()):
         worked = "without this rule" if tried.fingerprint == WITHOUT else "with another version of this rule"
@@ -212,6 +220,14 @@ def rules(
             f"functions have worked {worked}, which is not active{_about(program, name)}",
             f"Run {backfill} with the rules that you want to keep: it corrects what the other functions recorded.",
         )
+
+
+def _stay(definition: Mapping[str, Any] | None) -> str:
+    """Return why a backfill removes no values of a retiring rule; empty if it removes them."""
+    rule = definition["rule"] if definition is not None else {}
+    if rule.get("mode") == SHADOW:
+        return "a backfill removes no values, because it was in shadow mode or disabled"
+    return "its values stay, because it has `once`" if rule.get("once") else ""
 
 
 def _about(program: Program, rule: str) -> str:

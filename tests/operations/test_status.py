@@ -46,7 +46,7 @@ def findings_of(store: MemoryStore, rules: Program, *, deployed: bool = False) -
     registry = Registry(rules, store)
     snapshot = registry.read()
     states = status.states(rules, snapshot, registry.definition) if snapshot is not None else {}
-    return list(status.rules(rules, snapshot, states, deployed=deployed))
+    return list(status.rules(rules, snapshot, states, registry.definition, deployed=deployed))
 
 
 def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dict[str, Finding]:
@@ -61,7 +61,7 @@ def test_rules_that_are_live_as_in_the_file_are_fine() -> None:
 
 
 def test_a_ledger_that_no_function_used_is_reported() -> None:
-    ((finding),) = status.rules(program(BOTH), None, {})
+    ((finding),) = status.rules(program(BOTH), None, {}, lambda name: None)
     assert (finding.level, "has no rules" in finding.says, "--ledger" in finding.todo) == (LOOK, True, True)
 
 
@@ -111,6 +111,27 @@ def test_a_rule_file_that_was_replaced_is_reported_as_older() -> None:
     assert judged(store, program(BOTH))["rule file"].says == "these rules are older than the active rules"
     retiring = judged(store, newer)["rule likes"]
     assert (retiring.level, retiring.says) == (LOOK, "retired: its values are not removed yet")
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (LIKES.replace("MODE", "mode: shadow, "), "in shadow mode it wrote no values"),
+        (
+            "  likes: {from: Post, compute: {set: {likeCount: stars}, once: true}}\n",
+            "its values stay, because it has `once`",
+        ),
+    ],
+)
+def test_no_removal_is_promised_for_a_retired_rule_whose_values_stay(rule: str, reason: str) -> None:
+    store, newer = memory(rule + LISTED), program(LISTED, "retired: {likes: remove}\n")
+    Registry(newer, store).activate()
+    found = judged(store, newer)["rule likes"]
+    assert (found.says, found.todo) == (f"retired: it is still in the ledger; {reason}", "Run `projections backfill`.")
+    changed = program(rule.replace("likeCount", "likeNumber") + LISTED)
+    Registry(changed, store := memory(rule + LISTED)).activate()
+    (former,) = [one for one in findings_of(store, changed) if "former" in one.says]
+    assert former.says == f"its former version is still in the ledger; {reason}"
 
 
 def test_values_of_the_former_version_of_a_rule_are_reported() -> None:

@@ -18,6 +18,7 @@ from tests.operations.backfill.stage import Stage
 from tests.operations.verify_scene import (
     Brief,
     assert_right,
+    assert_sides_differ,
     brief,
     drifts,
     edit,
@@ -170,7 +171,7 @@ def _(world: World) -> None:
     of("group", "likes", POST, "mean (number of values)", 0, 3),
     of("value", "likes", POST, "likeCount", 3, 3),
     of("value", "likes", POST, "mean", 31, 31),
-    of("guard", "likes", POST, "~likes", FIRST, "0000.000000000000000"),
+    of("guard", "likes", POST, "~likes", {"at": FIRST}, {"at": "0000.000000000000000"}),
 )
 def _(world: World) -> None:
     ledger_lose(world, "G|likes|main|POST#1")
@@ -192,7 +193,7 @@ def _(world: World) -> None:
     of("group", "sharded", POST, "contributions", 0, 3),
     of("group", "sharded", POST, "starSum", 0, 93),
     of("value", "sharded", POST, "starSum", 93, 93),
-    of("guard", "sharded", POST, "~sharded", FIRST, "0000.000000000000000"),
+    of("guard", "sharded", POST, "~sharded", {"at": FIRST}, {"at": "0000.000000000000000"}),
 )
 def _(world: World) -> None:
     ledger_lose(world, "G|sharded|main|POST#1", "0000|00")
@@ -303,36 +304,39 @@ def _(world: World) -> None:
     edit(world, "POST#2", "METADATA", remove=["visits", "~visits"])
 
 
-@plant("a guard from the future", of("guard", "likes", POST, "~likes", "0000.000000000000099", FIRST))
+@plant("a guard from the future", of("guard", "likes", POST, "~likes", {"at": "0000.000000000000099"}, {"at": FIRST}))
 def _(world: World) -> None:
     edit_guard(world, "POST#1", "METADATA", "~likes", at="0000.000000000000099", n=3)
 
 
-@plant("a guard that is gone", of("guard", "likes", POST, "~likes", None, FIRST))
+@plant("a guard that is gone", of("guard", "likes", POST, "~likes", None, {"at": FIRST}))
 def _(world: World) -> None:
     edit(world, "POST#1", "METADATA", remove=["~likes"])
 
 
-@plant("a guard that counts something else", of("guard", "likes", POST, "~likes", 8, 3))
+@plant("a guard that counts something else", of("guard", "likes", POST, "~likes", {"n": 8}, {"n": 3}))
 def _(world: World) -> None:
     edit_guard(world, "POST#1", "METADATA", "~likes", at=FIRST, n=8)
 
 
-@plant("a guard of another item", of("guard", "likes", POST, "~likes", None, FIRST))
+@plant("a guard of another item", of("guard", "likes", POST, "~likes", "invalid", {"at": FIRST}))
 def _(world: World) -> None:
     other = world.store.get(ItemKey("main", "POST#2", "METADATA")) or {}
     image = world.store.get(ItemKey("main", "POST#1", "METADATA")) or {}
     world.store.seed("main", {**image, "~likes": other["~likes"]})
 
 
-@plant("a guard of another ledger", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
+@plant(
+    "a guard of another ledger",
+    of("guard", "seen", "SEEN#3#1|X", "~seen", "invalid", {"by": f"main|{LIKE}"}, LIKE),
+)
 def _(world: World) -> None:
     key = ItemKey("main", "SEEN#3#1", "X")
     foreign = Guards(world.program, Identity("else", (b"another",))).stamp("seen", key, "2999/1", by=f"main|{LIKE}")
     world.store.seed("main", {**(world.store.get(key) or {}), "~seen": foreign})
 
 
-@plant("an attribute that is not a guard", of("guard", "likes", POST, "~likes", None, FIRST))
+@plant("an attribute that is not a guard", of("guard", "likes", POST, "~likes", "invalid", {"at": FIRST}))
 def _(world: World) -> None:
     edit(world, "POST#1", "METADATA", **{"~likes": "by hand"})
 
@@ -348,7 +352,7 @@ def _(world: World) -> None:
     of("value", "tagUsers", "TAG#zzz|STATS", "users", None, 0),
     of("target extra", "tags", "TAG#zzz|STATS", None, {"posts": 3}),
     of("target extra", "tagUsers", "TAG#zzz|STATS", None, {}),
-    of("guard", "tags", "TAG#zzz|STATS", "~tags", FIRST, "0000.000000000000000"),
+    of("guard", "tags", "TAG#zzz|STATS", "~tags", {"at": FIRST}, {"at": "0000.000000000000000"}),
 )
 def _(world: World) -> None:
     edit(world, "TAG#zzz", "STATS", posts=3)
@@ -394,13 +398,13 @@ def _(world: World) -> None:
 
 @plant(
     "a copy that names another source",
-    of("guard", "seen", "SEEN#3#1|X", "~seen", "main|USER#4|LIKE#1", f"main|{LIKE}", LIKE),
+    of("guard", "seen", "SEEN#3#1|X", "~seen", {"by": "main|USER#4|LIKE#1"}, {"by": f"main|{LIKE}"}, LIKE),
 )
 def _(world: World) -> None:
     edit_guard(world, "SEEN#3#1", "X", "~seen", at="2026/1", by="main|USER#4|LIKE#1", created=True)
 
 
-@plant("a copy without a guard", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
+@plant("a copy without a guard", of("guard", "seen", "SEEN#3#1|X", "~seen", None, {"by": f"main|{LIKE}"}, LIKE))
 def _(world: World) -> None:
     edit(world, "SEEN#3#1", "X", remove=["~seen"])
 
@@ -425,7 +429,7 @@ def _(world: World) -> None:
 @plant(
     "a claimed copy without a claim",
     of("value", "names", "NAME#zzz|USER", "userId", "7", None),
-    of("guard", "names", "NAME#zzz|USER", "~names", FIRST, "0000.000000000000000"),
+    of("guard", "names", "NAME#zzz|USER", "~names", {"at": FIRST}, {"at": "0000.000000000000000"}),
     of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}, None, "USER#7|PROFILE"),
 )
 def _(world: World) -> None:
@@ -461,14 +465,14 @@ def _(world: World) -> None:
     edit(world, "USER#3", "PROFILE", city="moved")
 
 
-@plant("a child's guard from the future", of("guard", "author", LIKE, "~author", "2999/1", FENCE, USER))
+@plant("a child's guard from the future", of("guard", "author", LIKE, "~author", {"at": "2999/1"}, {"at": FENCE}, USER))
 def _(world: World) -> None:
     edit_guard(world, "USER#3", "LIKE#1", "~author", at="2999/1", by=f"main|{USER}")
 
 
 @plant(
     "a child's guard of another parent",
-    of("guard", "author", LIKE, "~author", "main|USER#4|PROFILE", f"main|{USER}", USER),
+    of("guard", "author", LIKE, "~author", {"by": "main|USER#4|PROFILE"}, {"by": f"main|{USER}"}, USER),
 )
 def _(world: World) -> None:
     edit_guard(world, "USER#3", "LIKE#1", "~author", at="2025/1", by="main|USER#4|PROFILE")
@@ -490,7 +494,9 @@ def test_drift_is_found_and_repaired(name: str) -> None:
     damage, expected = PLANTS[name]
     damage(world)
     before = world.store.items("main"), world.store.items("ledger")
-    assert brief(drifts(world)) == expected
+    found = drifts(world)
+    assert brief(found) == expected
+    assert_sides_differ(found)
     assert (world.store.items("main"), world.store.items("ledger")) == before, "verification only reads"
     assert repaired(world) == []
     world.settle()

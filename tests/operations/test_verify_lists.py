@@ -10,7 +10,7 @@ import pytest
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey
 from tests.engine.world import World
-from tests.operations.verify_scene import brief, drifts, edit, ledger_lose, lost, of, repaired
+from tests.operations.verify_scene import assert_sides_differ, brief, drifts, edit, ledger_lose, lost, of, repaired
 
 HEAD = """
 table: {key: [PK, SK]}
@@ -47,7 +47,7 @@ DAMAGES: dict[str, tuple[Callable[[World], object], set[Any]]] = {
     ),
     "a guard": (
         lambda w: edit(w, "COURSE#0", "INFO", ["~teachers"]),
-        {of("guard", "teachers", COURSE, "~teachers")},
+        {of("guard", "teachers", COURSE, "~teachers", None, "valid")},
     ),
     "a change of a parent": (
         renamed,
@@ -55,11 +55,15 @@ DAMAGES: dict[str, tuple[Callable[[World], object], set[Any]]] = {
     ),
     "a link": (
         lambda w: ledger_lose(w, "L|teachers|main|USER#u0"),
-        {of("link", "teachers", COURSE, source="USER#u0|PROFILE")},
+        {of("link", "teachers", COURSE, expected=f"main|{COURSE}", source="USER#u0|PROFILE")},
     ),
     "references": (
         lambda w: edit(w, "COURSE#0", "INFO", ["teacherIds"]),
         {of("embed", "teachers", COURSE, "teachers", RIGHT, None)},
+    ),
+    "a NULL": (
+        lambda w: edit(w, "COURSE#0", "INFO", ["teacherIds"], teachers=None),
+        {of("embed", "teachers", COURSE, "teachers", {"NULL": True}, None)},
     ),
 }
 
@@ -68,7 +72,9 @@ DAMAGES: dict[str, tuple[Callable[[World], object], set[Any]]] = {
 def test_damage_is_found_and_repaired(damage: Callable[[World], object], expected: set[Any]) -> None:
     w = filled()
     damage(w)
-    assert brief(drifts(w)) == expected
+    found = drifts(w)
+    assert brief(found) == expected
+    assert_sides_differ(found)
     assert repaired(w) == []
     assert drifts(w) == []
     w.put("USER#u0", "PROFILE", name="later")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from projections.cli.printing.verify import difference
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Store
 from projections.operations.caution import Cautious
@@ -133,6 +135,16 @@ def drifts(world: World, store: Store | None = None, rules: Collection[str] = ()
     with verified(world, store, rules, **settings) as one:
         assert list(one.busy()) == []
         return list(one.drifts())
+
+
+def assert_sides_differ(found: Collection[Drift]) -> None:
+    """No printed line states two equal things: `is X, should be X`, or the same value on all sides."""
+    for drift in found:
+        text = difference(drift)
+        sides = re.fullmatch(r"is (.*), should be (.*)", text) or re.match(r"item: (.*), group: (.*?)[,;(]", text)
+        sides = sides or re.match(r"group: (.*), entries: (.*?)[,;(]", text)
+        assert sides is None or len(set(sides.groups())) > 1 or "should be" in text.partition(sides[0])[2], text
+        assert "is absent, should be absent" not in text
 
 
 Brief = tuple[str, str, str, str | None, str, str, str | None]

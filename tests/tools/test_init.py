@@ -21,14 +21,17 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
 from projections.cli.main import main
+from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
+from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.init.project import PROPOSED, example
 from projections.init.reading import Reading, describe, estimated_units, read_sample
 from projections.init.table import Table
 from projections.init.writing import write
 from projections.language.keys import Schema
-from projections.language.program import LEDGER_SCHEMA
+from projections.language.loader import load
+from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +62,54 @@ def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def projections(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run(directory, sys.executable, "-m", "projections", *arguments)
+
+
+HOSTILE_NAMES = [
+    '"; touch owned; ".yaml',
+    "'; touch owned; '.yaml",
+    "`touch owned`.yaml",
+    "$(shell touch owned).yaml",
+    "$(touch owned) and spaces.yaml",
+    "--help",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [*((name, "environment") for name in HOSTILE_NAMES), ("$(shell touch owned).yaml", "arguments")],
+)
+def test_the_name_of_a_file_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str
+) -> None:
+    if not shutil.which("make"):
+        pytest.skip("make is not on PATH")
+    write(tmp_path, example("shop"))
+    (tmp_path / "rules.yaml").rename(tmp_path / name)
+    (tmp_path / "template.yaml").rename(tmp_path / f"t{name}")
+    names = {"RULES": name, "TEMPLATE": f"t{name}", "ARTIFACTS_DIR": str(tmp_path / f"built {name}")}
+    arguments = [f"PYTHON={sys.executable}"]
+    if given == "environment":
+        for variable, value in names.items():
+            monkeypatch.setenv(variable, value)
+    else:
+        arguments += [f"{variable}={value}" for variable, value in names.items()]
+    agrees = run(tmp_path, "make", "template-agrees", *arguments)
+    assert (agrees.returncode, agrees.stderr) == (0, "")
+    (tmp_path / "show").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> calls\n')  # in the place of Python
+    (tmp_path / "show").chmod(0o755)
+    run(tmp_path, "make", "build-WorkerFunction", *arguments, "build_python=./show")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[:4] == ["-m", "projections.deploy.package", name, names["ARTIFACTS_DIR"]]
+    wrote = run(tmp_path, "make", "template", *arguments)
+    assert (wrote.returncode, (tmp_path / "template.yaml").exists()) == (0, True), wrote.stderr
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_name_with_a_line_end_adds_no_line_to_a_template() -> None:
+    program = Program.from_document(load(ROOT / "projections/init/example/rules.yaml").canonical())
+    text = sam_template(Deployment("a\nResources: $(touch owned)", program))
+    (line,) = [line for line in text.splitlines() if "touch owned" in line]
+    assert line == "# Written by `projections template 'a\\u000aResources: $(touch owned)'`."
 
 
 def all_passes(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -94,7 +145,7 @@ def test_sam_builds_the_functions_from_this_package(tmp_path: Path, call: Call) 
     call("init", tmp_path)
     planned = run(tmp_path, "make", "-n", "build-StreamFunction", f"PYTHON={sys.executable}", "ARTIFACTS_DIR=/tmp/none")
     assert planned.returncode == 0, planned.stderr
-    assert '-m projections.deploy.package "rules.yaml" "/tmp/none"' in planned.stdout
+    assert '-m projections.deploy.package "$RULES" "${ARTIFACTS_DIR:?}"' in planned.stdout
     assert MAKEFILE.is_file()
     elsewhere = run(tmp_path, "make", "-n", "build-StreamFunction", "PYTHON=/bin/false")
     assert "has no dynamodb-projections" in elsewhere.stderr

@@ -13,6 +13,7 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, SOURCE, Drift
 from projections.operations.verify.run import verified
+from projections.operations.verify.showing import both
 from projections.testing import Scenario
 
 if TYPE_CHECKING:
@@ -70,10 +71,35 @@ def test_one_sided_contributions_show_no_hash_and_values_of_the_application_are_
 
 
 def test_versions_in_guards_are_printed_as_explain_does() -> None:
-    versions = {ITEM: "0000.000000000000002", GROUP: "0001.000000000000001"}
+    versions = {ITEM: {"at": "0000.000000000000002"}, GROUP: {"at": "0001.000000000000001"}}
     assert difference(Drift("guard", "r", "main|A|B", "~r", sides=versions)) == (
-        "item: change 2 of its group, group: change 1 of its group of generation 1; source items not compared"
+        "item: at change 2 of its group, group: at change 1 of its group of generation 1; source items not compared"
     )
+
+
+def guard(actual: Any, expected: Any) -> str:
+    sides = {ITEM: actual, SOURCE: expected}
+    return difference(Drift("guard", "r", "main|A|B", "~r", actual, expected, sides=sides, wrong=(ITEM,)))
+
+
+def test_a_guard_is_printed_with_the_field_that_is_wrong() -> None:
+    assert guard(None, {"by": "main|C|D"}) == "is absent, should be of source C · D"
+    assert guard({"by": "main|A|D"}, {"by": "main|C|D"}) == "is of source A · D, should be of source C · D"
+    assert guard("invalid", {"at": "2026/12"}) == "is invalid, should be at record 12"
+    assert guard("invalid", None) == "is invalid, should be absent"
+    assert guard({"n": 1}, {"n": 2}) == "is of 1 contribution, should be of 2 contributions"
+
+
+def test_values_that_differ_are_never_printed_as_the_same_text() -> None:
+    assert guard({"at": "2026/12"}, {"at": "2025/12"}) == 'is {"at": "2026/12"}, should be {"at": "2025/12"}'
+    assert guard({"by": "a|A|B"}, {"by": "b|A|B"}) == 'is {"by": "a|A|B"}, should be {"by": "b|A|B"}'
+    long = "x" * 500
+    assert entry({"n": long + "a"}, {"n": long + "b"}) == (f'is …{"x" * 20}a"}}, should be …{"x" * 20}b"}}')
+    assert entry({"n": "a  b"}, {"n": "a b"}) == 'is {"n": "a  b"}, should be {"n": "a b"}'
+    assert both({"NULL": True}, None) == ({"NULL": True}, None)
+    assert both({"BOOL": True}, {"N": "1"}) == (True, 1)
+    alike = {"SS": ["a"]}, {"M": {"SS": {"L": [{"S": "a"}]}}}
+    assert both(*alike) == alike
 
 
 def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follow(

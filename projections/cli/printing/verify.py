@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from projections.cli.printing.progress import Bar
 from projections.engine.ledger_items import LEDGER
-from projections.inspect.explain.words import encoded_words, group_version, json_words, stream_version, version_words
+from projections.inspect.explain.words import encoded_words, json_words, version_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
@@ -160,18 +160,22 @@ def _difference(drift: Drift) -> str:
         return f"an item of another kind is there: {json_words(drift.actual)}"
     if drift.kind == "copy extra" and drift.wrong is None:
         return "no item has such a copy by its guard; other source items were not compared"
+    if drift.kind == "link":
+        return "is absent"
     sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
     first = next(iter(sides))
+    words = _guard if drift.kind == "guard" else json_words
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
         expected = drift.sides.get(SOURCE, drift.expected)
         if first == ENTRY:
             return _contributions(drift.actual, expected)
-        return f"is {json_words(drift.actual)}, should be {json_words(expected)}"
-    words = _version if drift.kind == "guard" else json_words
-    text = ", ".join(f"{_SIDES[side]}: {words(value)}" for side, value in sides.items())
+        actual, wanted = _apart([drift.actual, expected], words)
+        return f"is {actual}, should be {wanted}"
+    *shown, wanted = _apart([*sides.values(), drift.expected], words)
+    text = ", ".join(f"{_SIDES[side]}: {value}" for side, value in zip(sides, shown, strict=True))
     if drift.wrong is None:
         return f"{text}; source items not compared"
-    should = f", should be {json_words(drift.expected)}" if SOURCE in drift.sides else ""
+    should = f", should be {wanted}" if SOURCE in drift.sides else ""
     are = "is" if len(drift.wrong) == 1 else "are"
     return f"{text}{should} ({' and '.join(drift.wrong)} {are} wrong)"
 
@@ -184,14 +188,41 @@ def _contributions(actual: Any, expected: Any) -> str:
     shown = [_hashless(side) for side in (actual, expected)]
     if shown[0] == shown[1]:
         return f"the attributes that the ledger keeps differ from the source item's: {json_words(shown[0])}"
-    actual, expected = shown
-    return f"is {json_words(actual)}, should be {json_words(expected)}"
+    actual, expected = _apart(shown, json_words)
+    return f"is {actual}, should be {expected}"
 
 
-def _version(value: Any) -> str:
-    """Return the version in a guard or a group, as `explain` prints it."""
-    known = isinstance(value, str) and (group_version(value) or stream_version(value))
-    return version_words(value) if known else json_words(value)
+def _apart(values: Sequence[Any], words: Callable[[Any], str]) -> list[str]:
+    """Return values in words; where different values would read the same, the parts of their JSON that differ."""
+    whole = ["absent" if one is None else json.dumps(one, ensure_ascii=False, sort_keys=True) for one in values]
+    shown = [words(one) for one in values]
+    if len(set(shown)) == len(set(whole)):
+        return shown
+    shared = next((n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), 0)
+    begin = max(0, shared - _LONGEST // 3)
+    length = _LONGEST
+    while len({text[begin : begin + length] for text in whole}) < len(set(whole)):
+        length *= 2
+    return [
+        f"{'…' if begin else ''}{text[begin : begin + length]}{'…' if begin + length < len(text) else ''}"
+        for text in whole
+    ]
+
+
+_LONGEST = 60
+"""The characters that are shown of values that begin with the same text."""
+
+
+def _guard(value: Any) -> str:
+    """Return the field of a guard or of a group that was compared."""
+    if not isinstance(value, dict):
+        return value or "absent"
+    ((field, held),) = value.items()
+    if field == "n":
+        return f"of {count(held or 0, 'contribution')}"
+    if field == "by":
+        return f"of source {encoded_words(held)}" if held else "of no source"
+    return f"at {version_words(held)}"
 
 
 def _hashless(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,8 @@ def attributes_of(names: Iterable[str], image: Image | None, drifts: Iterable[Dr
             wrong |= dict.fromkeys([*(drift.actual or {}), *(drift.expected or {})], drift)
         elif drift.attribute is not None and drift.kind != "guard":
             wrong[drift.attribute] = drift
-    held: Mapping[str, Any] = {name: plain(value) for name, value in (image or {}).items()}
+    held: dict[str, Any] = {name: plain(value) for name, value in (image or {}).items()}
+    held |= {name: drift.actual for name, drift in wrong.items() if drift.attribute is not None}
     return tuple(Attribute(name, held.get(name), wrong.get(name)) for name in dict.fromkeys([*names, *wrong]))
 
 

@@ -12,7 +12,7 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
-from projections.operations.verify import published
+from projections.operations.verify import published, showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.finding import Finding, image_digest, recognised, state_text
 from projections.operations.verify.scope import Scope
@@ -72,11 +72,12 @@ class ChildExaminer:
         if not shadow and not self._scope.offline:
             guard = self._guards.read(rule.name, child.key, child.image)
             if not drifts and (guard is None) != (references is None):
-                drifts.append(
-                    replace(common, kind="guard", attribute=name, actual=guard.at if guard is not None else None)
-                )
+                actual = showing.guard(child.image.get(name), guard, "at")
+                wanted_guard = showing.VALID if references is not None else None
+                drifts.append(replace(common, kind="guard", attribute=name, actual=actual, expected=wanted_guard))
             drifts += [
-                replace(common, kind="link", source=parent) for parent in lists.unlinked(rule, child.key, references)
+                replace(common, kind="link", source=parent, expected=common.target)
+                for parent in lists.unlinked(rule, child.key, references)
             ]
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         return Finding(
@@ -108,11 +109,11 @@ class ChildExaminer:
             common = replace(common, kind="guard", attribute=name)
             if by is None:
                 if held is not None and not drifts:
-                    drifts.append(replace(common, actual=guard.by if guard is not None else None))
+                    drifts.append(replace(common, actual=showing.guard(held, guard, "by")))
             elif own and at > fence.version:
-                drifts.append(replace(common, actual=at, expected=fence.version))
+                drifts.append(replace(common, actual={"at": at}, expected={"at": fence.version}))
             elif not own and not drifts and name in wanted:
-                drifts.append(replace(common, actual=guard.by if guard is not None else None, expected=by))
+                drifts.append(replace(common, actual=showing.guard(held, guard, "by"), expected={"by": by}))
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         if late:
             return Finding(state, tuple(drifts), image_digest(child.image), at, fence.version, f"{rule.name}|{by}")

@@ -74,8 +74,8 @@ class CopyExaminer:
             drifts = published.wrong_values(
                 common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())}
             )
-            by = guard.by if guard is not None else None
-            if not drifts and not shadow and by != source:
-                drifts = [replace(common, kind="guard", attribute=name, actual=by, expected=source)]
+            if not drifts and not shadow and (guard is None or guard.by != source):
+                actual = showing.guard(held, guard, "by")
+                drifts = [replace(common, kind="guard", attribute=name, actual=actual, expected={"by": source})]
         drifts = self._scope.attributed(rule, key, item, drifts)
         return Finding(state_text(held, showing.item(item or {}, names), made), tuple(drifts), image_digest(item))

@@ -45,7 +45,7 @@ from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.facts import account_of, digest
-from projections.operations.verify.reading import counter_slot, live_count, member_digest
+from projections.operations.verify.reading import counter_slot, has_its_value, live_count, member_digest
 from projections.operations.verify.scanning import Scanner, patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
@@ -169,7 +169,8 @@ class Groups:
                     continue
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
                 order = image["o"]["S"] if "o" in image else ""
-                content = [image["s"]["S"], showing.member(order, payload), order]
+                value = showing.member(order, payload) if has_its_value(image) else showing.DAMAGED
+                content = [image["s"]["S"], value, order]
                 number = digest_number(member_digest(image))
                 members.append((account, image["sk"]["S"], -1, number, json.dumps(content, ensure_ascii=False)))
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
@@ -233,7 +234,7 @@ class Groups:
             summed = showing.number(sums.get(slot, Decimal(0)))
             held = showing.number(live.get(slot, Decimal(0)))
             if slot in counters and counters[slot][0] is None:
-                held = "damaged"
+                held = showing.DAMAGED
             elif slot in now.damaged:  # not a number
                 held = showing.value(now.damaged[slot])
             if held != summed:
@@ -264,9 +265,11 @@ class Groups:
             kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
             source = json.loads(content[1] or content[0])[0]
             slot = showing.members(rule, unescape(sort.split("|", 2)[1]))
-            drift = Drift(kind, rule.name, target, slot, held and held[1], None, source, at)
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
-            yield _sided(drift, entered and entered[1], *(one and one[1] for one in wanted))
+            shown = [one and one[1] for one in (held, entered, *wanted)]
+            if shown[0] == shown[1]:  # of different sources
+                shown = [one and {"source": one[0], "value": one[1]} for one in (held, entered, *wanted)]
+            yield _sided(Drift(kind, rule.name, target, slot, shown[0], None, source, at), *shown[1:])
 
     # The source items
 

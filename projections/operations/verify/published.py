@@ -55,22 +55,21 @@ def differences(
     values = {**rule.created_with, **values}
     found = wrong_values(replace(common, kind="value", raw=raw), item, values)
     if not shadow:
-        found += _guard(rule, scope.program.guard(rule.name), common, guard, group, members, bool(found))
+        common = replace(common, kind="guard", attribute=scope.program.guard(rule.name))
+        found += _guard(rule, common, item, guard, group, members, bool(found))
     return scope.attributed(rule, key, item, found)
 
 
 def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
     """Return a drift for each attribute that differs from the desired value; `common` has their common fields."""
-    return [
-        replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
-        for name, value in differing(item, desired).items()
-    ]
+    shown = {name: showing.both(item.get(name), value) for name, value in differing(item, desired).items()}
+    return [replace(common, attribute=name, actual=actual, expected=wanted) for name, (actual, wanted) in shown.items()]
 
 
 def _guard(
     rule: LedgerRule,
-    name: str,
     common: Drift,
+    item: Image,
     guard: Guard | None,
     group: Group,
     members: Mapping[str, Sequence[Member]],
@@ -79,17 +78,17 @@ def _guard(
     """A guard with a future version is reported in addition to wrong values, another guard only if the values are
     correct.
     """
-    common = replace(common, kind="guard", attribute=name)
+    held = item.get(common.attribute or "")
     if guard is not None and guard.at > group.at:
-        yield replace(common, actual=guard.at, expected=group.at)
+        yield replace(common, actual={"at": guard.at}, expected={"at": group.at})
     elif wrong:
         return
     elif guard is None:
-        yield replace(common, expected=group.at)
+        yield replace(common, actual=showing.guard(held, guard, "at"), expected={"at": group.at})
     elif (by := rule.claimant(members)) is not None and guard.by != by:
-        yield replace(common, actual=guard.by, expected=by)
+        yield replace(common, actual={"by": guard.by}, expected={"by": by})
     elif guard.at == group.at and guard.n != group.totals.n:
-        yield replace(common, actual=guard.n, expected=group.totals.n)
+        yield replace(common, actual={"n": guard.n}, expected={"n": group.totals.n})
 
 
 def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:

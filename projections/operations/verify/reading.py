@@ -362,7 +362,7 @@ def counter_slot(value: str) -> str:
 def live_count(counter: Image) -> int | None:
     """Return how many contributions of entries a value counter holds; None if it is damaged."""
     held, kept = count_of(counter), count_of(counter, KEPT)
-    described = "v" in counter and "o" in counter and _says(counter["v"], counter["o"]["S"])
+    described = "v" in counter and "o" in counter and has_its_value(counter)
     return held - kept if held is not None and kept is not None and held > 0 and described else None
 
 
@@ -382,13 +382,16 @@ def member_digest(image: Image) -> facts.Residues:
     """Return the residues of a stored member, which are equal to those that its entry posts."""
     order = image["o"]["S"] if "o" in image else ""
     payload = digest(image["a"]["M"]) if "a" in image else ""
-    if order and not _says(image.get("v"), order):
+    if not has_its_value(image):
         payload += _AMISS
     return facts.digest(f"{image['sk']['S']}\n{image['s']['S']}\n{order}\n{payload}")
 
 
-def _says(value: Value | None, order: str) -> bool:
-    """Return whether a member's value is the one that it is ordered by."""
+def has_its_value(image: Image) -> bool:
+    """Return whether a stored member has the value that it is ordered by, if it has an order."""
+    value, order = image.get("v"), image["o"]["S"] if "o" in image else ""
+    if not order:
+        return True
     try:
         return value is not None and encode_order(value) == order
     except (BadInput, ArithmeticError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import Literal
 
 from projections.engine.delta import GENERATION, SETTLED
+from projections.engine.guards import Guard
 from projections.engine.store import Value
 from projections.language.contribution import Contributed
 from projections.language.keys import unescape
@@ -13,12 +16,44 @@ from projections.language.ordering import decode_order
 from projections.language.rules import AggregateRule, Rule
 from projections.language.values import number_text, plain
 
-__all__ = ["contributed", "item", "measure", "member", "members", "number", "value"]
+__all__ = [
+    "DAMAGED",
+    "INVALID",
+    "VALID",
+    "both",
+    "contributed",
+    "guard",
+    "item",
+    "measure",
+    "member",
+    "members",
+    "number",
+    "value",
+]
+
+INVALID, VALID = "invalid", "valid"
+"""Guards of which no field can be compared."""
+
+DAMAGED = "damaged"
+"""A value of the ledger that cannot be read."""
 
 
 def value(one: Value | None) -> object:
     """Return a value as plain JSON, or None."""
     return None if one is None else plain(one)
+
+
+def both(actual: Value | None, expected: Value | None) -> tuple[object, object]:
+    """Return two values that differ as plain JSON that differs: in wire form if only that does, such as NULL and absent."""
+    shown = value(actual), value(expected)
+    return shown if json.dumps(shown[0]) != json.dumps(shown[1]) else (actual, expected)
+
+
+def guard(held: Value | None, read: Guard | None, field: Literal["at", "by", "n"]) -> object:
+    """Return a field of a guard, `INVALID` if the attribute is not a guard of this rule and item, None if it is absent."""
+    if read is None:
+        return None if held is None else INVALID
+    return {field: getattr(read, field)}
 
 
 def number(amount: Decimal) -> object:
@@ -57,7 +92,7 @@ def member(order: str, payload: str) -> object:
     """Return a member: the value that orders it, and a hash of its attributes, if any."""
     held = plain(decode_order(order)) if order else None
     if not payload:
-        return held
+        return held if order else {}
     return {"value": held, "hash": payload} if order else {"hash": payload}
 
 
