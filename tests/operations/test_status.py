@@ -116,7 +116,10 @@ def test_a_rule_file_that_was_replaced_is_reported_as_older() -> None:
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        (LIKES.replace("MODE", "mode: shadow, "), "in shadow mode it wrote no values"),
+        (
+            LIKES.replace("MODE", "mode: shadow, "),
+            "a backfill removes no values, because it was in shadow mode or disabled",
+        ),
         (
             "  likes: {from: Post, compute: {set: {likeCount: stars}, once: true}}\n",
             "its values stay, because it has `once`",
