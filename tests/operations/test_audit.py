@@ -14,8 +14,9 @@ import pytest
 from emulators import ROOT
 
 from projections.aws.wiring import audit_from_environment
+from projections.engine.guards import Guards, Identity
 from projections.engine.registry import REGISTRY
-from projections.engine.store import Update
+from projections.engine.store import ItemKey, Update
 from projections.errors import Misconfigured, Transient
 from projections.operations.audit import AUDIT, Audited, AuditHandler
 from projections.operations.status import ACT, FINE
@@ -125,6 +126,22 @@ def test_the_function_reports_it_by_metrics_and_keys(
     (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "drift" in line]
     assert (line["message"], line["rule"], line["key"]) == ("drift: value", "likes", "main|POST#1|METADATA")
     assert "99" not in line.values()
+
+
+@pytest.mark.parametrize("ledger", ["", "zzzz"])
+def test_guards_and_marks_that_a_user_wrote_are_no_drift(ledger: str) -> None:
+    """The audit verifies their signatures. Signed with the ledger's secret, these would be a copy without a source."""
+    world = filled()
+    registry = world.registry().read_or_create()
+    seen = ItemKey("main", "SEEN#9#9", "X")
+    forging = Guards(world.program, Identity(ledger or registry.ledger, (b"guess",)))
+    genuine = Guards(world.program, registry.identity)
+    for guards, drifts in ((forging, 0), (genuine, 1)):
+        fields = {"~": guards.mark_of(seen), "~seen": guards.stamp("seen", seen, "~", by="main|USER#9|LIKE#9")}
+        world.store.seed("main", {**world.program.tables["main"].wire(seen), "stars": {"N": "9"}, **fields})
+        audit = Scheduled(world)
+        audit.run()
+        assert len(audit.run().drifts) == drifts
 
 
 def test_missing_items_are_found_from_the_ledger() -> None:

@@ -109,7 +109,7 @@ def test_values_are_set_where_the_parameters_were() -> None:
     assert resources["StreamFunction"]["Properties"]["TracingConfig"] == {"Mode": "Active"}
     assert "KeyPolicy" in resources
     policies = [one["PolicyName"] for one in resources["StreamRole"]["Properties"]["Policies"]]
-    assert policies == ["project", "be-invoked", "trace"]
+    assert policies == ["project", "be-invoked", "use-key", "trace"]
     assert "AlarmActions" not in resources["ErrorsAlarm"]["Properties"]
 
 
