@@ -55,7 +55,8 @@ def command(
     The application may write meanwhile. Compares each source item with its entry in the ledger, the totals of each target
     (its group in the ledger) with the entries, and published values with groups. Compares copies, index attributes and
     embedded attributes with their sources. Rules in shadow mode are compared as well. If nothing is deployed yet, compares
-    the tables with the values that the rules would write: this checks values that the application maintains itself.
+    the tables with the values that the rules would write: this checks values that the application maintains itself. A rule
+    that reads what another rule writes is compared only if the values of that rule are right.
 
     For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
     source items. With --sample, not all source items are read: the command can only report that an item and its group

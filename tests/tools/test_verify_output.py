@@ -10,10 +10,11 @@ import pytest
 import projections
 from projections.cli.printing.verify import Progress, difference, print_table
 from projections.language.loader import loads
-from projections.language.program import Program
+from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, SOURCE, Drift
 from projections.operations.verify.run import verified
 from projections.operations.verify.showing import both
+from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
 
 if TYPE_CHECKING:
@@ -154,6 +155,29 @@ def test_a_repair_that_left_no_difference_asks_to_be_repeated_if_a_rule_reads_wh
     out = capsys.readouterr().out
     assert f"{1 if follows else 2} difference{'' if follows else 's'} found, 0 left." in out
     assert out.endswith(FOLLOWS) == follows
+
+
+def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = Program.from_document(loads(COPIED).canonical())
+    store = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA})
+    store.seed("main", {"PK": {"S": "USER#ann"}, "SK": {"S": "PROFILE"}, "city": {"S": "Oban"}, "name": {"S": "Ann"}})
+
+    def said() -> tuple[list[tuple[str, str]], dict[str, list[str]], str]:
+        with verified(program, store, ledger=False, patience=0.0) as done:
+            print_table(done.verification, None, [], None, done.found, 20)
+            found = [(drift.rule, drift.kind) for drift in done.verification.drifts()]
+            return found, done.verification.uncompared, capsys.readouterr().out
+
+    store.seed("main", {"PK": {"S": "CITY#Oban"}, "SK": {"S": "INFO"}, "population": {"N": "1"}})
+    found, uncompared, out = said()
+    assert (found, uncompared) == ([("residents", "copy missing")], {"population": ["residents"]})
+    assert "population was not compared: it reads what residents would write, and these values are not in the" in out
+    store.seed("main", {"PK": {"S": "CITY#Oban"}, "SK": {"S": "USER#ann"}, "name": {"S": "Ann"}})
+    assert said()[:2] == ([], {})
+    store.seed("main", {"PK": {"S": "CITY#Oban"}, "SK": {"S": "INFO"}, "population": {"N": "2"}})
+    assert said()[:2] == ([("population", "value")], {})
 
 
 def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: pytest.CaptureFixture[str]) -> None:

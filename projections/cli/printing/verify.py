@@ -71,6 +71,7 @@ def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str]
         "ledger": not one.scope.offline,
         "comparedSources": one.compares_sources,
         "takenAsGiven": one.scope.keeping,
+        "notCompared": one.uncompared,
         "repaired": dict(repair.counts) if repair is not None else None,
         "failed": repair.failed if repair is not None else {},
         "rejected": repair.rejected if repair is not None else {},
@@ -282,6 +283,11 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
                 "Items have guards, which only functions with a ledger write. Without it"
             )
         yield f"{why}{',' if one.guarded else ':'} the tables were compared with the values that the rules would write."
+    for name, causes in one.uncompared.items():
+        yield (
+            f"{name} was not compared: it reads what {' and '.join(causes)} would write, and these values are not in the "
+            "tables, or differ. Run this again after a backfill, or when they are right."
+        )
     for name in scope.undeployed:
         yield f"{name} is not deployed in this form, or no backfill has activated it: {_compared(scope, name)}."
     for name in scope.filling:

@@ -135,6 +135,16 @@ class Candidates:
         self._scratch.run(query, (subject.rule, subject.key, f'["{subject.kind}",%'))
         self.add([subject.text()])
 
+    def rules(self) -> set[str]:
+        """Return the rules with drift or with busy subjects."""
+        query = " UNION ".join(f"SELECT rule FROM {table}" for table in (DRIFTS, BUSY))
+        return {name for (name,) in self._scratch.rows(query)}
+
+    def forget(self, rule: str) -> None:
+        """Remove the drift and the busy subjects of a rule, because it was compared with values that are not right."""
+        for table in (DRIFTS, BUSY):
+            self._scratch.run(f"DELETE FROM {table} WHERE rule = ?", (rule,))
+
     def reset(self) -> None:
         """Make all drift of rules that publish candidates again, because it was repaired."""
         for table in (DRIFTS, BUSY):

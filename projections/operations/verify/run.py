@@ -63,6 +63,8 @@ def verified(
             one.all()
         else:
             one.sample(sample)
+        if scope.offline:
+            _leave_out_followers(one)
         found = one.candidates.count()
         done, withheld = None, list[str]()
         if repair:
@@ -70,3 +72,24 @@ def verified(
                 one, store, allow_delete=allow_delete, threads=segments, run=run, report=report
             )
         yield Verified(one, found, done, withheld)
+
+
+def _leave_out_followers(one: Verification) -> None:
+    """Report nothing of rules that read what other rules would write, where that is not yet, or not right, in the tables.
+
+    The values that such a rule would write follow from values that no item has. If the first rules of a chain have no
+    differences, the items have all that the following rule reads, and its comparison is exact.
+    """
+    from projections.language.selection import readers  # not above: the functions have no pydantic
+
+    wrong = sorted(one.candidates.rules())
+    causes: dict[str, dict[str, None]] = {}
+    for first in wrong:
+        following = [first]
+        for name in following:
+            following += [other for other in readers(one.scope.program.typed, [name]) if other not in following]
+        for name in following[1:]:
+            causes.setdefault(name, {})[first] = None
+    one.uncompared = {name: list(found) for name, found in sorted(causes.items()) if name in one.scope.states}
+    for name in one.uncompared:
+        one.candidates.forget(name)

@@ -74,6 +74,8 @@ class Verification:
         self._facts = Facts(scratch)
         self.compares_sources = False
         """Whether all source items are compared with the ledger, so that the wrong side of a difference is known."""
+        self.uncompared: dict[str, list[str]] = {}
+        """Without a ledger: the rules that were not compared, each with those before it whose values differ."""
         self.guarded = False
         """Whether items have guards, although they were compared without a ledger: functions with a ledger wrote them."""
 
