@@ -147,8 +147,8 @@ def _matches(query: Query, item: Item) -> bool:
     return query.where.compile()(partial(_value, item))
 
 
-def _value(item: Item, name: str) -> Value | None:
-    value = lookup(item.image, name)
+def _value(item: Item, name: str, stored: bool = False) -> Value | None:
+    value = lookup(item.image, name, stored)
     if value is None and name in item.variables:
         return {"N" if name in item.entity.numeric else "S": item.variables[name]}
     return value
