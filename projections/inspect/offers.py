@@ -31,7 +31,7 @@ from projections.language.patterns import Pattern
 from projections.language.pipes import date_arguments
 from projections.language.program import Program
 from projections.language.templates import Template
-from projections.language.values import Value, lookup, plain
+from projections.language.values import Value, lookup, plain, plain_items
 from projections.local.tables import MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
@@ -126,7 +126,7 @@ def _holds(before: Document, offered: Proposal) -> bool:
     if named is not None and query.order is not None:
         alike.sort(key=lambda item: _sorting(_plain(_value(item, named))), reverse=query.order.descending)
     reader = StoreReader(tables.store)
-    found = list(answer_to(program, offered.plan, given, reader, now=datetime(2027, 1, 1, tzinfo=UTC)))
+    found = plain_items(answer_to(program, offered.plan, given, reader, now=datetime(2027, 1, 1, tzinfo=UTC)))
     names = query.attributes or [name for name in (named, query.range) if name and name not in first.variables]
     shown = ({name: _plain(value) for name in names if (value := _value(item, name))} for item in alike)
     if len(found) != len(alike) or Counter(map(str, shown)) != Counter(str(_only(one, names)) for one in found):
