@@ -296,8 +296,17 @@ def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) ->
 
 def plain_finding(finding: Finding) -> dict[str, Any]:
     """Return the JSON of a finding."""
-    document = {"subject": finding.subject, "level": finding.level, "says": finding.says, "todo": finding.todo or None}
-    return document if finding.value is None else {**document, "value": finding.value}
+    document: dict[str, Any] = {
+        "subject": finding.subject,
+        "level": finding.level,
+        "says": finding.says,
+        "todo": finding.todo or None,
+    }
+    if finding.value is not None:
+        document["value"] = finding.value
+    if finding.examples:
+        document["examples"] = [{**one._asdict(), "rule": one.rule or None} for one in finding.examples]
+    return document
 
 
 def _print(findings: Sequence[Finding]) -> None:
@@ -311,6 +320,10 @@ def _print(findings: Sequence[Finding]) -> None:
         says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
         out.print(styled("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
+        for one in finding.examples:
+            out.print(
+                styled("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", one.key, one.rule or "all rules", one.reason)
+            )
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)

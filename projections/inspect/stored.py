@@ -292,7 +292,12 @@ KINDS: tuple[Kind, ...] = (
         "How far the scan of one segment of a table is.",
         "R",
         "backfill|<run>|<phase>|<table>|<segment>",
-        {"after": "the key at which it continues; JSON", "done": "whether it is complete", "counts": "what it did"},
+        {
+            "after": "the key at which it continues; JSON",
+            "done": "whether it is complete",
+            "counts": "what it did",
+            "rejected": "the first rejected items, at most 2 KB: key, rule and reason; JSON",
+        },
         ("progress",),
         "`backfill`, worker",
         "until the next backfill",

@@ -33,7 +33,8 @@ from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
-from projections.operations.backfill.progress import MOST_SECONDS, Progress, Run
+from projections.operations.backfill.progress import MOST_SECONDS, Example, Progress, Run, examples_in
+from projections.operations.caution import MOST_EXAMPLES
 from projections.operations.verify.scope import DISABLED
 
 __all__ = [
@@ -83,6 +84,8 @@ class Finding:
     says: str
     todo: str = ""
     value: float | None = None
+    examples: tuple[Example, ...] = ()
+    """Some of the items that the finding is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +284,24 @@ class Noted:
     done: int
     counts: Mapping[str, int]
     items: int
+    rejected: tuple[Example, ...] = ()
+    """The first rejected items of all phases."""
 
 
 def noted(store: Store, run: Run) -> Noted:
     """Read the recorded progress of a run. Raises Transient and Misconfigured."""
     counts: Counter[str] = Counter()
     done = items = 0
+    rejected: dict[Example, None] = {}
     prefix = f"backfill|{run.name}|"
     for item in all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=prefix)):
         held = {name: int(value["N"]) for name, value in item["counts"]["M"].items()}
         counts.update(held)
+        rejected |= dict.fromkeys(examples_in(item))
         if item["sk"]["S"].removeprefix(prefix).split("|")[0] == run.phase:
             done += item["done"]["BOOL"]
             items += held.get("items", 0)
-    return Noted(done, counts, items)
+    return Noted(done, counts, items, tuple(rejected)[:MOST_EXAMPLES])
 
 
 def backfill(
@@ -314,12 +321,16 @@ def backfill(
         ended = f"{which}completed {_ago(run.ended, now)}"
         if not left:
             return Finding("backfill", FINE, ended)
+        again = command("backfill", stack)
+        if notes.rejected:
+            if notes.counts.get("rejected", 0) > len(notes.rejected):
+                left += f", of which the first {len(notes.rejected)} are listed here"
+            todo = f"Correct these items or the rules, then run {again} again"
+        else:
+            todo = f"Run {again} again to list them"
         also = "; --allow-delete makes the withheld deletions" if "withheld" in left else ""
-        todo = (
-            f"Run {command('backfill', stack)} again to list them{also}. "
-            "This warning remains until a backfill finds none."
-        )
-        return Finding("backfill", LOOK, f"{ended}; {left}", todo)
+        todo += f"{also}. This warning remains until a backfill finds none."
+        return Finding("backfill", LOOK, f"{ended}; {left}", todo, examples=notes.rejected)
     if snapshot is not None and run.program != snapshot.program:
         return Finding(
             "backfill", FINE, f"{which}started {_ago(run.began, now)}, abandoned because other rules are active"

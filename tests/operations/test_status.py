@@ -216,6 +216,23 @@ def test_a_complete_backfill_is_fine_and_has_its_age() -> None:
     assert backfilled(world.store, world.program) == Finding("backfill", FINE, "completed 3 h ago")
 
 
+def test_a_backfill_records_rejected_items_in_the_writes_of_its_progress_and_within_bounds() -> None:
+    world = filled(3)
+    for number in range(60):
+        world.put(f"USER#{number}{'x' * 100}", "LIKE#1", postId="2")  # bad input
+    backfill = backfill_of(world)
+    pages: list[Any] = []
+    Runner(backfill, report=lambda run, done: pages.append(done), sleep=lambda seconds: None).work(
+        backfill.begin(segments=1)
+    )
+    finding = backfilled(world.store, world.program)
+    assert 5 <= len(finding.examples) < 20
+    assert f"60 rejected, of which the first {len(finding.examples)} are listed here" in finding.says
+    kept = [item for item in world.store.items("ledger") if item["sk"]["S"].startswith("backfill|")]
+    assert len(kept) == len({(done.segment.phase, done.segment.table) for done in pages})
+    assert all(len(item["rejected"]["S"]) <= 2000 for item in kept if "rejected" in item)
+
+
 def test_rejected_items_of_a_backfill_are_reported() -> None:
     world = filled(3)
     world.put("USER#x", "LIKE#1", postId="2")  # bad input
@@ -223,10 +240,13 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=1))
     finding = backfilled(world.store, world.program)
     assert (finding.level, "1 rejected" in finding.says) == (LOOK, True)
-    assert (
-        finding.todo
-        == "Run `projections backfill` again to list them. This warning remains until a backfill finds none."
+    assert finding.todo == (
+        "Correct these items or the rules, then run `projections backfill` again. "
+        "This warning remains until a backfill finds none."
     )
+    (example,) = finding.examples
+    assert (example.key, example.rule) == ("main|USER#x|LIKE#1", "")
+    assert "postId" in example.reason
     world.put("USER#x", "LIKE#1", postId="1")  # corrected
     world.settle()
     again = backfill_of(world)

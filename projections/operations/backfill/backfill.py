@@ -339,7 +339,7 @@ class Backfill:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
             self._quarantine(page.rejected)
-        after = segment.advanced(page.after, page.counts)
+        after = segment.advanced(page.after, page.counts, page.rejected)
         if fenced is None or Progress(fenced).keep(run, segment, after):
             return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)

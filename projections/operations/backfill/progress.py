@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import LEDGER
+from projections.engine.rejections import Rejected
 from projections.engine.store import (
     AllOf,
     Check,
@@ -32,7 +33,7 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed
 
-__all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Progress", "Run", "Segment"]
+__all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Example", "Progress", "Run", "Segment", "examples_in"]
 
 PHASES = ("items", "entries", "live", "groups", "targets", "done")
 """In order. `live` scans nothing: filled rules become live."""
@@ -90,9 +91,25 @@ class Run:
         return cls(**fields)
 
 
+_MOST_BYTES = 2000
+"""Of the examples of a segment, which are written with every page."""
+
+_LONGEST_REASON = 200
+
+
+class Example(NamedTuple):
+    """A rejected item, the rule that rejected it, empty for all, and the reason."""
+
+    key: str
+    rule: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment of the scan of one table in one phase. `after` continues it; `counts` has what was done in it."""
+    """One segment of the scan of one table in one phase. `after` continues it; `counts` has what was done in it, and
+    `rejected` the first rejected items, as many as `_MOST_BYTES` hold.
+    """
 
     phase: str
     table: str
@@ -101,11 +118,23 @@ class Segment:
     after: Any = None
     done: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    rejected: tuple[Example, ...] = ()
 
-    def advanced(self, after: Any, counts: Mapping[str, int]) -> Segment:
+    def advanced(self, after: Any, counts: Mapping[str, int], rejected: Iterable[Rejected] = ()) -> Segment:
         """Return the segment after one more page."""
         total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in {**self.counts, **counts}}
-        return replace(self, after=after, done=after is None, counts={name: n for name, n in total.items() if n})
+        found = dict.fromkeys(self.rejected)
+        for one in rejected:
+            example = Example(one.key or "", one.rule or "", one.reason[:_LONGEST_REASON])
+            if len(_text((*found, example))) <= _MOST_BYTES:
+                found[example] = None
+        return replace(
+            self,
+            after=after,
+            done=after is None,
+            counts={name: n for name, n in total.items() if n},
+            rejected=tuple(found),
+        )
 
 
 class Progress:
@@ -161,7 +190,8 @@ class Progress:
         if item is None:
             return segment
         counts = {name: int(Decimal(value["N"])) for name, value in item["counts"]["M"].items()}
-        return replace(segment, after=json.loads(item["after"]["S"]), done=item["done"]["BOOL"], counts=counts)
+        after, done = json.loads(item["after"]["S"]), item["done"]["BOOL"]
+        return replace(segment, after=after, done=done, counts=counts, rejected=examples_in(item))
 
     def keep(self, run: Run, before: Segment, after: Segment) -> bool:
         """Record the progress of a segment. Return False if another process has advanced it."""
@@ -170,6 +200,8 @@ class Progress:
             "done": {"BOOL": after.done},
             "counts": {"M": {name: {"N": str(count)} for name, count in after.counts.items()}},
         }
+        if after.rejected:
+            values["rejected"] = {"S": _text(after.rejected)}
         condition: Condition = Missing(("pk",))
         if before.after is not None:
             condition = AllOf((Equal(("after",), {"S": _cursor(before)}), Equal(("done",), {"BOOL": False})))
@@ -185,6 +217,15 @@ class Progress:
         for item in all_items(read):
             if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):
                 self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=_WHY))
+
+
+def examples_in(item: Image) -> tuple[Example, ...]:
+    """Return the rejected items that the progress of a segment names."""
+    return tuple(Example(*one) for one in json.loads(item["rejected"]["S"])) if "rejected" in item else ()
+
+
+def _text(examples: Iterable[Example]) -> str:
+    return json.dumps(list(examples))
 
 
 def _cursor(segment: Segment) -> str:
