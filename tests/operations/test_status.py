@@ -245,7 +245,7 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
         "This warning remains until a backfill finds none."
     )
     (example,) = finding.examples
-    assert (example.key, example.rule) == ("main|USER#x|LIKE#1", "")
+    assert (example.key, example.rule) == ("main|USER#x|LIKE#1", "likes")
     assert "postId" in example.reason
     world.put("USER#x", "LIKE#1", postId="1")  # corrected
     world.settle()
