@@ -275,7 +275,7 @@ JUDGED = {
     "tests/simulation/rules/index.yaml": ["17 hot-partition note"],
     "tests/simulation/rules/kinds.yaml": ["32 long-key note", "39 hot-partition warning"],
     "tests/simulation/rules/limits.yaml": ["29 many-contributions note"],
-    "tests/simulation/rules/separators.yaml": ["26 many-contributions note"],
+    "tests/simulation/rules/separators.yaml": ["26 many-contributions note", "31 ambiguous-index-key note"],
     "tests/simulation/rules/sources.yaml": [
         "15 many-contributions note",
         "21 many-contributions note",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.access.presence import always_present
+from projections.language.access.presence import always_present, bare_variables
 from projections.language.canonical import Embed, Index
 from projections.language.embeds import attributes_of_child, children_of
-from projections.language.findings.facts import Facts, KeySet
+from projections.language.findings.facts import Facts, KeySet, Slot
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import (
+    AMBIGUOUS_INDEX_KEY,
     CHILDREN_NOT_INDEXED,
     HALF_AN_INDEX_KEY,
     NOT_PROJECTED,
@@ -17,20 +18,27 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.names import known_attributes
+from projections.language.findings.numbers import Numbers
 from projections.language.ownership import written
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases, index_attributes, key_attributes
 from projections.language.syntax import an
-from projections.language.templates import Template
+from projections.language.templates import Field, Template
 
 __all__ = ["indexes"]
 
 
+_BARE_PIPES = ("pad", "invert", "bucket", "date")
+"""Pipes whose results have no separator, unless their arguments do."""
+
+
 def indexes(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about index rules, and rules that read an index."""
+    numbers = Numbers(facts)
     for key in facts.index_keys:
         if key.rule is not None:
             yield from _half(facts, key)
+            yield from _ambiguous(facts, numbers, key)
     for name, rule in facts.projections.items():
         if rule.index is None:
             continue
@@ -120,6 +128,39 @@ def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
     place = next(one.place for one in (*key.partition, *key.sort))
     reason = f"an item is in {key.index} only if it has {lacking} as well, and {who}"
     yield Remark(HALF_AN_INDEX_KEY, place, reason, instead, at_key=True, rated=severity)
+
+
+def _ambiguous(facts: Facts, numbers: Numbers, key: KeySet) -> Iterator[Remark]:
+    """Yield a remark for each partition key of an index that items with different values can have in common.
+
+    Unlike variables of a key, attributes may contain the separator. At the end of the template this is harmless.
+    """
+    separator = facts.table(key.entity).separator
+    bare = bare_variables(facts.typed, key.source)
+
+    def lacks_it(slot: Slot) -> bool:
+        if (piped := slot.piped(*_BARE_PIPES)) is not None:
+            return separator not in str(piped)
+        if slot.expression is not None or slot.name in bare or numbers.number(key.source, slot.name) is not None:
+            return True
+        listed = key.listed.get(slot.name)
+        return listed is not None and all(separator not in str(value) for value in listed)
+
+    for made in key.partition:
+        free = [slot for slot in made.slots[:-1] if not lacks_it(slot)]
+        names = {slot: f"v{number}" for number, slot in enumerate(made.slots)}
+        parts = tuple(part if isinstance(part, str) else Field(names[part]) for part in made.parts)
+        sure = Template("", parts).recoverable({names[slot] for slot in made.slots if lacks_it(slot)}, separator)
+        if free and not sure:
+            them = " and ".join(dict.fromkeys(map(str, free)))
+            yield Remark(
+                AMBIGUOUS_INDEX_KEY,
+                made.place,
+                f"{them} may contain the separator {separator}: then items with other values can have the same "
+                f"{made.attribute}, and a query returns them too",
+                f"if users can set it, use a variable of the key of {key.source} instead, move it to the end, list its "
+                "values in `where`, or let the application refuse values with the separator",
+            )
 
 
 def _others(facts: Facts, key: KeySet) -> set[str]:

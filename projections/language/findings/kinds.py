@@ -547,6 +547,21 @@ projections:
 """,
     depends=_USES,
 )
+AMBIGUOUS_INDEX_KEY = Kind(
+    "ambiguous-index-key",
+    ("note",),
+    summary="The partition key of an index is made of an attribute that may contain the separator.",
+    why="Variables of keys never contain the separator, attributes may. With `OPEN#{account}#{doc}`, the account `a#b` and "
+    "the document `c` have the same key as the account `a` and the document `b#c`. So a user who can set the attribute can "
+    "put an item into the list of another user.",
+    fix="Use a variable of the key, move the attribute to the end of the template, or list its values in `where`. "
+    "Otherwise, let the application refuse values that contain the separator.",
+    example="""\
+projections:
+  byPlace: {from: Post, index: {GSI1PK: "PLACE#{country}#{city}", GSI1SK: "{post}"}}
+""",
+    depends=_USES,
+)
 UNREACHABLE_CASE = Kind(
     "unreachable-case",
     ("warning",),
