@@ -6,7 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSRequest
@@ -16,10 +16,18 @@ from botocore.utils import get_environ_proxies
 
 from projections.errors import Misconfigured, Transient
 
-__all__ = ["event_source_mappings", "other_functions", "packaged_file", "pages_of_mappings"]
+__all__ = ["Maintainer", "event_source_mappings", "other_maintainers", "packaged_file", "pages_of_mappings"]
 
 _ROOT = "/var/task"
 """The directory into which Lambda unpacks the package."""
+
+
+class Maintainer(NamedTuple):
+    """A function that maintains derived values: its stack, empty if not known, and its ledger table."""
+
+    function: str
+    stack: str
+    ledger: str
 
 
 def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -> tuple[str, bytes]:
@@ -84,13 +92,24 @@ def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]
     return list(found.values())
 
 
-def other_functions(aws_lambda: Any, function: str, streams: Iterable[str]) -> list[str]:
-    """Return the other functions that mappings feed from these streams. Raises Transient if Lambda does not answer."""
+def other_maintainers(aws_lambda: Any, function: str, ledger: str, streams: Iterable[str]) -> list[Maintainer]:
+    """Return the other functions that read these streams and have another ledger table, by name.
+
+    Functions with disabled mappings are omitted, and those that have no ledger. Raises Transient if Lambda does not answer.
+    """
+    found = []
     try:
-        found = {_name(one["FunctionArn"]) for arn in streams for one in _pages(aws_lambda, {"EventSourceArn": arn})}
+        mappings = [one for arn in streams for one in _pages(aws_lambda, {"EventSourceArn": arn})]
+        names = {_name(one["FunctionArn"]) for one in mappings if one.get("State") not in ("Disabled", "Deleting")}
+        for name in sorted(names - {_name(function)}):
+            configuration = aws_lambda.get_function(FunctionName=name)["Configuration"]
+            variables = configuration.get("Environment", {}).get("Variables", {})
+            theirs = variables.get("LEDGER_TABLE_NAME", ledger)
+            if theirs != ledger:
+                found.append(Maintainer(name, variables.get("POWERTOOLS_SERVICE_NAME", ""), theirs))
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
-    return sorted(found - {_name(function)})
+    return found
 
 
 def pages_of_mappings(aws_lambda: Any, function: str) -> Iterator[Sequence[Mapping[str, Any]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from projections.terminal import count, print_line
 
 if TYPE_CHECKING:
     from projections.aws.buckets import Bucket
+    from projections.aws.functions import Maintainer
     from projections.aws.queues import Queue
     from projections.aws.stack import Stack
     from projections.deploy.finding import Finding
@@ -105,9 +107,22 @@ class Deployed:
         name = self.name(function, "StreamFunctionName")
         if name is None:
             return None
+        return event_source_mappings(self.client("lambda"), name, self._streams(live))
+
+    @staticmethod
+    def _streams(live: Live) -> list[str]:
         described = (live.described[table] for table in live.program.tables)
-        streams = [table["LatestStreamArn"] for table in described if table.get("LatestStreamArn")]
-        return event_source_mappings(self.client("lambda"), name, streams)
+        return [table["LatestStreamArn"] for table in described if table.get("LatestStreamArn")]
+
+    def other_maintainers(self, live: Live, function: str | None = None) -> list[Maintainer]:
+        """Return the other functions that maintain the same tables with another ledger. Raises Transient."""
+        from projections.aws.connection import LEDGER
+        from projections.aws.functions import other_maintainers
+
+        name, ledger = self.name(function, "StreamFunctionName"), live.names.get(LEDGER)
+        if name is None or ledger is None:
+            return []
+        return other_maintainers(self.client("lambda"), name, ledger, self._streams(live))
 
     def findings(self, live: Live, mappings: Sequence[Mapping[str, Any]] | None) -> list[Finding]:
         """Return where the deployed tables and these mappings do not agree with the rules.
@@ -139,6 +154,7 @@ class Deployed:
         items would never change again.
         """
         from projections.errors import StoreError
+        from projections.operations.status import maintainer
 
         texts: list[str] = []
         mappings = None
@@ -149,6 +165,10 @@ class Deployed:
         found = self.findings(live, mappings)
         if refuse and (blind := [_sentence(one) for one in found if one.rule]):
             raise UsageError(*blind)
+        with suppress(StoreError):  # the caller may not read other functions
+            for one in self.other_maintainers(live):
+                said = maintainer(one, stack=self.stack.name if self.stack else None)
+                texts.append(f"{said.says}. {said.todo.removesuffix('.')}")
         return [*texts, *map(_sentence, found)]
 
     def _tables(self, document: Mapping[str, Any]) -> tuple[str, ...]:

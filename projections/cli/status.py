@@ -85,30 +85,8 @@ def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) ->
     stack = there.stack
     schedule, since = (stack.parameters.get("AuditSchedule"), stack.created) if stack else (None, None)
     name = stack.name if stack else None
-    found = status.ledger(
+    return status.ledger(
         live.program, live.store, now, deployed=chosen.deployed, stack=name, schedule=schedule, since=since
-    )
-    if any(finding.subject == status.RIVAL for finding in found.findings):
-        findings = tuple(_with_functions(there, live, finding) for finding in found.findings)
-        return replace(found, findings=findings)
-    return found
-
-
-def _with_functions(there: Deployed, live: Live, finding: Finding) -> Finding:
-    """Return a finding about another ledger with the other functions that read the streams."""
-    from projections.aws.functions import other_functions
-    from projections.operations import status
-
-    function = there.name(None, "StreamFunctionName")
-    if finding.subject != status.RIVAL or not function:
-        return finding
-    streams = [str(table["LatestStreamArn"]) for table in live.described.values() if table.get("LatestStreamArn")]
-    try:
-        others = other_functions(there.client("lambda"), function, streams)
-    except StoreError:  # the finding about the stream reports that Lambda does not answer
-        return finding
-    return replace(
-        finding, says=f"{finding.says}. Other functions that read this stream: {', '.join(others) or 'none'}"
     )
 
 
@@ -196,6 +174,9 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
                     counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
         yield status.stream(subject, table, mappings, counts, stack)
+    with suppress(StoreError):  # the caller may not read other functions; what they write is reported as `other ledger`
+        for other in there.other_maintainers(live, function):
+            yield status.maintainer(other, stack=stack)
     yield from _deployment(there, live, mappings, stack)
 
 

@@ -7,21 +7,23 @@ rival, or none if one batch shows more. Then the rival's guards stay, until no r
     pk   sk             what
     R    rival|<id>     when a record last showed this rival, and how many heals are left
 
-Only a batch whose records show a rival reads this item. A backfill corrects everything, whatever it says.
+Only a batch whose records show a rival reads this item. A backfill corrects everything, whatever it says. When all rules are
+done, it deletes the items of rivals that were not seen since it began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from projections.engine.guards import as_read
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import AllOf, Image, ItemKey, Purpose, Store, Update, all_items
+from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Store, Update, all_items
 from projections.errors import ConditionFailed
 
-__all__ = ["BUDGET", "QUIET", "Rival", "left_to", "rivals"]
+__all__ = ["BUDGET", "QUIET", "Rival", "forget", "left_to", "rivals"]
 
 BUDGET = 60
 """How many guards that one rival replaced are healed, until it is quiet."""
@@ -60,6 +62,15 @@ def rivals(store: Store) -> Iterator[Rival]:
     return map(Rival.read, all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX)))
 
 
+def forget(store: Store, began: float) -> None:
+    """Delete what is known of rivals that were not seen since a backfill began, which corrected what they wrote."""
+    for one in list(rivals(store)):
+        if one.seen < began:
+            with suppress(ConditionFailed):  # seen meanwhile
+                seen = Equal(("seen",), {"N": f"{one.seen:.15g}"})
+                store.write(Delete(_key(one.ledger), seen, Purpose("registry", (), one.ledger)))
+
+
 def left_to(store: Store, shown: Mapping[tuple[str, bool], int], now: float) -> frozenset[str]:
     """Note which ledgers replaced guards of this one (`Guards.rivals`). Return those whose guards are not healed now."""
     ledgers = dict.fromkeys(ledger for ledger, _ in shown)
@@ -69,7 +80,7 @@ def left_to(store: Store, shown: Mapping[tuple[str, bool], int], now: float) -> 
 
 
 def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float) -> bool:
-    key = ItemKey(LEDGER, "R", _PREFIX + ledger)
+    key = _key(ledger)
     item = store.get(key)
     for _ in range(_MOST_TRIES):
         known = Rival.read(item) if item is not None else None
@@ -77,11 +88,12 @@ def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float)
             if not replaced:
                 return True  # imported, restored, or of a rival that is gone
             known = Rival(ledger, now, 0.0, BUDGET)
-        if known.left == 0 and now - known.seen < _NOTED:
+        if known.left == 0 and (not replaced or now - known.seen < _NOTED):
             return False
         heals = replaced + others <= known.left
         left = known.left - replaced - others if heals else 0
-        values = {"since": known.since, "seen": max(known.seen, now), "left": left, "ttl": int(now + _KEPT)}
+        seen = max(known.seen, now) if replaced else known.seen  # its guards stay on items also when it is gone
+        values = {"since": known.since, "seen": seen, "left": left, "ttl": int(now + _KEPT)}
         unchanged = AllOf(tuple(as_read(name, item[name] if item is not None else None) for name in ("seen", "left")))
         update = Update(
             key,
@@ -96,3 +108,7 @@ def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float)
             continue
         return heals
     return False
+
+
+def _key(ledger: str) -> ItemKey:
+    return ItemKey(LEDGER, "R", _PREFIX + ledger)

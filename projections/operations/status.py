@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rebuild import Note, notes
@@ -37,6 +37,9 @@ from projections.operations.backfill.progress import MOST_SECONDS, Example, Prog
 from projections.operations.caution import MOST_EXAMPLES
 from projections.operations.verify.scope import DISABLED
 
+if TYPE_CHECKING:
+    from projections.aws.functions import Maintainer
+
 __all__ = [
     "ACT",
     "FINE",
@@ -50,6 +53,7 @@ __all__ = [
     "command",
     "lag",
     "ledger",
+    "maintainer",
     "noted",
     "others",
     "queue",
@@ -62,6 +66,9 @@ __all__ = [
 
 RIVAL = "other ledger"
 """The subject of findings about rivals."""
+
+MAINTAINER = "other stack"
+"""The subject of findings about other functions that maintain the same table."""
 
 FINE, LOOK, ACT, UNKNOWN = "ok", "warn", "action", "unknown"
 """Levels: nothing to do; look at it, or wait and look again; act, because something fails until you do; not known."""
@@ -369,15 +376,31 @@ def others(ours: str, found: Sequence[Rival], now: datetime, *, stack: str | Non
     """Yield a finding for each other ledger that replaced guards of ours within the last 7 days."""
     for one in found:
         seen, gone = max(0.0, now.timestamp() - one.seen), one.is_quiet(now.timestamp())
-        does = f"guards stay until it was not seen for {_duration(QUIET)}" if one.left == 0 else "guards are replaced"
+        does = f"guards stay until none is seen for {_duration(QUIET)}" if one.left == 0 else "guards are corrected"
         verb = "replaced" if gone else "replaces"
         says = f"ledger {one.ledger} {verb} guards of this ledger ({ours}), last {_duration(seen)} ago"
         correct = f"run {command('backfill --restart', stack)}"
         if gone:
-            yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct what it wrote.", seen)
+            yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct its values.", seen)
         else:
-            todo = f"Two stacks maintain one table. Delete one of them, or give it a table of its own, then {correct} here."
+            todo = (
+                "Another stack, or `projections dev`, maintains this table. Delete or stop one of them, or give it a "
+                f"table of its own. If this stack stays, then {correct}."
+            )
             yield Finding(RIVAL, ACT, f"{says}; its {does}", todo, seen)
+
+
+def maintainer(one: Maintainer, *, stack: str | None = None) -> Finding:
+    """Return a finding about another function that reads the stream and has a ledger of its own."""
+    who, its = (f"stack {one.stack}", "its ") if one.stack else ("another stack", "")
+    says = (
+        f"{who} maintains this table too: {its}function {one.function} reads the stream, with ledger table {one.ledger}"
+    )
+    todo = (
+        "Delete one of the two stacks (its tables are retained), or deploy it with a table of its own. If this stack stays, "
+        f"then run {command('backfill --restart', stack)}."
+    )
+    return Finding(MAINTAINER, ACT, says, todo)
 
 
 def _left(counts: Mapping[str, int]) -> str:

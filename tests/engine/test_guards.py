@@ -10,7 +10,7 @@ import pytest
 
 from projections.engine.guards import Guards, Identity, new_secret
 from projections.engine.registry import Registry
-from projections.engine.rivals import BUDGET, QUIET, rivals
+from projections.engine.rivals import BUDGET, QUIET, forget, rivals
 from projections.engine.store import Action, Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import StoreError
 from projections.operations.backfill.backfill import Backfill
@@ -311,6 +311,41 @@ def test_two_ledgers_on_one_table_come_to_rest(posts: int) -> None:
         item = both.first.item(f"POST#{post}", "M")
         assert item is not None
         assert item["likes"] == 4
+
+
+def test_a_guard_that_a_former_stack_left_does_not_show_that_it_is_alive() -> None:
+    """The application goes on writing to items with guards of a stack that is gone."""
+    both = Two(BUDGET + 1)
+    for post in range(BUDGET + 1):
+        both.first.put("USER#2", f"LIKE#{post}")
+    both.rounds()
+    (seen,) = [one.seen for one in rivals(both.first.store)]
+    left = [post for post in range(BUDGET + 1) if not both.first.guards().read(*guarded(both.first, post))]
+    assert left
+    for _ in range(3):
+        both.now += QUIET / 2
+        for post in left[:5]:
+            overwrite(both.first, ItemKey("main", f"POST#{post}", "M"), title={"S": str(both.now)})
+        both.first.settle()
+    assert [one.seen for one in rivals(both.first.store)] == [seen]
+    assert [post for post in left[:5] if not both.first.guards().read(*guarded(both.first, post))] == []
+
+
+def guarded(world: World, post: int) -> tuple[str, ItemKey, Image | None]:
+    key = ItemKey("main", f"POST#{post}", "M")
+    return "likes", key, world.store.get(key)
+
+
+def test_a_backfill_of_all_rules_forgets_rivals_that_were_not_seen_since() -> None:
+    both = Two(BUDGET + 1)
+    for post in range(BUDGET + 1):
+        both.first.put("USER#2", f"LIKE#{post}")
+    both.rounds()
+    (rival,) = rivals(both.first.store)
+    forget(both.first.store, rival.seen)
+    assert list(rivals(both.first.store)) == [rival]
+    forget(both.first.store, rival.seen + 1)
+    assert list(rivals(both.first.store)) == []
 
 
 def test_what_another_ledger_is_called_cannot_be_chosen_freely() -> None:

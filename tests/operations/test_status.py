@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from projections.aws.functions import Maintainer
 from projections.engine.registry import FILLING, Registry
+from projections.engine.rivals import Rival
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations import status
@@ -456,3 +458,20 @@ def test_commands_in_advice_name_the_stack() -> None:
     }
     audit = status.audit(audited(60, drift=3), NOW, stack="shop")
     assert audit.todo.startswith("Run `projections verify --stack shop` to list the differences")
+
+
+def test_another_stack_and_another_ledger_are_actions_with_the_command_of_this_stack() -> None:
+    rival = Rival("aaaa", NOW.timestamp() - 90, NOW.timestamp() - 30, 0)
+    (found,) = status.others("bbbb", [rival], NOW, stack="shop")
+    stack = status.maintainer(Maintainer("twin-stream", "twin", "twin-ledger"), stack="shop")
+    assert found.says == (
+        "ledger aaaa replaces guards of this ledger (bbbb), last 30 s ago; its guards stay until none is seen for 60 min"
+    )
+    assert stack.says == (
+        "stack twin maintains this table too: its function twin-stream reads the stream, with ledger table twin-ledger"
+    )
+    for one in (found, stack):
+        assert one.level == ACT
+        assert "If this stack stays, then run `projections backfill --stack shop --restart`." in one.todo
+    (gone,) = status.others("bbbb", [rival], NOW + timedelta(hours=2), stack="shop")
+    assert gone.level == LOOK

@@ -17,7 +17,7 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
-from projections.aws.functions import event_source_mappings, packaged_file
+from projections.aws.functions import Maintainer, event_source_mappings, other_maintainers, packaged_file
 from projections.errors import Misconfigured, Transient
 
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shop-stream"
@@ -66,6 +66,21 @@ def test_mappings_of_aliases_are_found_by_the_stream_and_those_of_other_function
     stubber.add_response("list_event_source_mappings", answer, {"EventSourceArn": STREAM})
     (found,) = event_source_mappings(client, "shop-stream", [STREAM])
     assert found["UUID"].startswith("ours")
+
+
+def test_other_maintainers_read_the_stream_and_have_another_ledger(stubbed: tuple[Any, Stubber]) -> None:
+    client, stubber = stubbed
+    names = ("stream", "search", "same", "twin", "stopped")
+    mappings = [mapping(name, FUNCTION.replace("stream", name)) for name in names]
+    mappings[-1]["State"] = "Disabled"
+    stubber.add_response("list_event_source_mappings", {"EventSourceMappings": mappings}, {"EventSourceArn": STREAM})
+    twin = {"LEDGER_TABLE_NAME": "theirs", "POWERTOOLS_SERVICE_NAME": "shop2"}
+    variables = {"same": {"LEDGER_TABLE_NAME": "ours"}, "search": {}, "twin": twin}
+    for name, found in variables.items():
+        configuration = {"FunctionName": f"shop-{name}", "Environment": {"Variables": found}}
+        stubber.add_response("get_function", {"Configuration": configuration}, {"FunctionName": f"shop-{name}"})
+    found = other_maintainers(client, "shop-stream", "ours", [STREAM])
+    assert found == [Maintainer("shop-twin", "shop2", "theirs")]
 
 
 def test_a_denied_permission_is_reported_by_its_name(stubbed: tuple[Any, Stubber]) -> None:

@@ -88,12 +88,15 @@ def print_table(
 
     out = console()
     kinds: Counter[tuple[str, str]] = Counter()
+    others: Counter[str] = Counter()
     several = len(one.scope.program.tables) > 1
     for rule, drifts in groupby(one.drifts(), key=lambda drift: drift.rule):
         rows: list[list[tuple[str, str]]] = []
         more = 0
         for drift in drifts:
             kinds[drift.kind, drift.repair] += 1
+            if drift.ledger:
+                others[drift.ledger] += 1
             if len(rows) < most:
                 rows.append(_row(drift, several, one.scope.offline))
             else:
@@ -109,6 +112,11 @@ def print_table(
     for (kind, repairs), number in kinds.most_common():
         said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
         print_line(f"{number:>7,} × {kind}: {said}")
+    for ledger, number in sorted(others.items()):
+        print_line(
+            f"{count(number, 'difference')} on items that another ledger, {ledger}, maintains, or did. If that stack still "
+            "exists, delete one of the two before you repair: `projections status` names it."
+        )
     for line in [*_notes(one, repair, share), *_busy(one), *_left_over(one)]:
         print_line(line)
     if withheld:

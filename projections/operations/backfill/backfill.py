@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from projections.engine import rebuild
+from projections.engine import rebuild, rivals
 from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.leases import LEASE_SECONDS, close_leases
@@ -307,6 +307,7 @@ class Backfill:
             self.registry.forget(self._retired(run))
             if not run.rules:
                 self.registry.drop_former_secret()
+                rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)
 
