@@ -167,7 +167,7 @@ class Deployed:
             raise UsageError(*blind)
         with suppress(StoreError):  # the caller may not read other functions
             for one in self.other_maintainers(live):
-                said = maintainer(one, stack=self.stack.name if self.stack else None)
+                said = maintainer(*one, stack=self.stack.name if self.stack else None)
                 texts.append(f"{said.says}. {said.todo.removesuffix('.')}")
         return [*texts, *map(_sentence, found)]
 

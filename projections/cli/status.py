@@ -176,7 +176,7 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
         yield status.stream(subject, table, mappings, counts, stack)
     with suppress(StoreError):  # the caller may not read other functions; what they write is reported as `other ledger`
         for other in there.other_maintainers(live, function):
-            yield status.maintainer(other, stack=stack)
+            yield status.maintainer(*other, stack=stack)
     yield from _deployment(there, live, mappings, stack)
 
 

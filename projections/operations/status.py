@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rebuild import Note, notes
@@ -36,9 +36,6 @@ from projections.operations.audit import AUDIT
 from projections.operations.backfill.progress import MOST_SECONDS, Example, Progress, Run, examples_in
 from projections.operations.caution import MOST_EXAMPLES
 from projections.operations.verify.scope import DISABLED
-
-if TYPE_CHECKING:
-    from projections.aws.functions import Maintainer
 
 __all__ = [
     "ACT",
@@ -390,12 +387,10 @@ def others(ours: str, found: Sequence[Rival], now: datetime, *, stack: str | Non
             yield Finding(RIVAL, ACT, f"{says}; its {does}", todo, seen)
 
 
-def maintainer(one: Maintainer, *, stack: str | None = None) -> Finding:
-    """Return a finding about another function that reads the stream and has a ledger of its own."""
-    who, its = (f"stack {one.stack}", "its ") if one.stack else ("another stack", "")
-    says = (
-        f"{who} maintains this table too: {its}function {one.function} reads the stream, with ledger table {one.ledger}"
-    )
+def maintainer(function: str, theirs: str, table: str, *, stack: str | None = None) -> Finding:
+    """Return a finding about a function of another stack, `theirs` if known, with a ledger of its own."""
+    who, its = (f"stack {theirs}", "its ") if theirs else ("another stack", "")
+    says = f"{who} maintains this table too: {its}function {function} reads the stream, with ledger table {table}"
     todo = (
         "Delete one of the two stacks (its tables are retained), or deploy it with a table of its own. If this stack stays, "
         f"then run {command('backfill --restart', stack)}."

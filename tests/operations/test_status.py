@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from projections.aws.functions import Maintainer
 from projections.engine.registry import FILLING, Registry
 from projections.engine.rivals import Rival
 from projections.language.loader import loads
@@ -463,7 +462,7 @@ def test_commands_in_advice_name_the_stack() -> None:
 def test_another_stack_and_another_ledger_are_actions_with_the_command_of_this_stack() -> None:
     rival = Rival("aaaa", NOW.timestamp() - 90, NOW.timestamp() - 30, 0)
     (found,) = status.others("bbbb", [rival], NOW, stack="shop")
-    stack = status.maintainer(Maintainer("twin-stream", "twin", "twin-ledger"), stack="shop")
+    stack = status.maintainer("twin-stream", "twin", "twin-ledger", stack="shop")
     assert found.says == (
         "ledger aaaa replaces guards of this ledger (bbbb), last 30 s ago; its guards stay until none is seen for 60 min"
     )
