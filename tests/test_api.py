@@ -211,7 +211,11 @@ def test_records_that_rules_cannot_use_are_quarantined_with_the_reason() -> None
     assert "stars" in one.reason
     broken = {**record("INSERT", COMMENT), "eventName": "CHANGED"}
     (other,) = projections.plan(projections.from_dict(RULES), [broken])
-    assert (other.kind, other.rules, other.source) == ("quarantine", tuple(RULES["projections"]), None)
+    assert (other.kind, other.rules, other.source) == (
+        "quarantine",
+        tuple(RULES["projections"]),
+        "main|POST#p|COMMENT#c",
+    )
     assert "CHANGED" in other.reason
 
 

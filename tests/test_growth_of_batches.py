@@ -11,8 +11,8 @@ import pytest
 
 from projections.engine.attempts import Attempt
 from projections.engine.changes import Change
-from projections.engine.garbage import full_collections
 from projections.engine.packing import Transaction, lanes, pack
+from projections.engine.processor import full_collections
 from projections.engine.running import in_few_pieces, one_by_one
 from projections.errors import Transient
 from projections.language.contribution import Evaluated

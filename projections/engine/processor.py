@@ -18,10 +18,12 @@ Invariants:
 
 from __future__ import annotations
 
+import gc
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,7 +31,6 @@ from projections.engine.aggregation import Aggregation
 from projections.engine.batch import Admitted, Setup
 from projections.engine.deadline import UNLIMITED, Deadline, OutOfTime
 from projections.engine.embeds import Push
-from projections.engine.garbage import full_collections
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.item_writes import ItemWrites
@@ -44,7 +45,7 @@ from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError
 from projections.language.program import Program
 
-__all__ = ["OUTDATED", "Outcome", "Processor"]
+__all__ = ["OUTDATED", "Outcome", "Processor", "full_collections"]
 
 OUTDATED = (
     "the active rules are not the rules of this function: deploy the active rules, or run `projections backfill` with the "
@@ -53,6 +54,34 @@ OUTDATED = (
 
 _LARGE = 100
 """Records from which a batch is large."""
+
+
+class _Collections:
+    """Postpones full garbage collections. Safe for threads; the first who enters saves the setting, the last restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._threshold = gc.get_threshold()
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """While a large batch is processed: each would take some tenths of a second. Young objects are still collected."""
+        with self._lock:
+            if not self._users:
+                self._threshold = gc.get_threshold()
+                gc.set_threshold(*self._threshold[:2], 1_000_000)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    gc.set_threshold(*self._threshold)
+
+
+full_collections = _Collections()
 
 
 class Processor:

@@ -147,7 +147,9 @@ def check(
     scenario: Scenario,
     tally: Counter[str],
 ) -> None:
-    expected = list(answer_to(scenario.program, planned, given, StoreReader(scenario._store), now=NOW))
+    expected = [
+        simple(item) for item in answer_to(scenario.program, planned, given, StoreReader(scenario._store), now=NOW)
+    ]
     arguments = {name.replace(".", "_"): value for name, value in given.items()}
     context = (planned, given, function)
 

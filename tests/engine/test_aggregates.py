@@ -66,7 +66,7 @@ def test_every_function_over_one_group() -> None:
         world.like(user, 1, weight=weight, day=day)
     world.settle()
     assert world.post() == {
-        "n": 3, "total": 8.5, "mean": "2.8333333333333333333333333333333333333", "heavy": 1,
+        "n": 3, "total": 8.5, "mean": {"$number": "2.8333333333333333333333333333333333333"}, "heavy": 1,
         "least": -3, "greatest": 10, "firstDay": "a",
     }  # fmt: skip
     world.remove("USER#1", "LIKE#1")
@@ -344,7 +344,7 @@ projections:
     world.remove("SENSOR#s", "POINT#2026-01-01T00:01")
     world.settle()
     after = world.item("SENSOR#s", "HOUR#2026-01-01T00")
-    assert after == {**before, "points": 3, "total": 14, "mean": "4.6666666666666666666666666666666666667"}
+    assert after == {**before, "points": 3, "total": 14, "mean": {"$number": "4.6666666666666666666666666666666666667"}}
 
 
 TOP = """

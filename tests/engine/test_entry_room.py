@@ -10,6 +10,7 @@ import pytest
 from projections.engine.delta import Load, steps
 from projections.engine.store import ItemKey
 from projections.errors import Transient
+from projections.language import contribution
 from projections.language.contribution import Contributions, canonical_text
 from projections.stores.limits import ITEM_BYTES, LEVELS
 from tests.engine.scene import Scene
@@ -116,10 +117,9 @@ def test_no_step_needs_more_room_than_the_larger_end(seed: int) -> None:
     assert max(len(canonical_text(step)) for step, _ in some) <= most + 60
 
 
-def test_verify_reports_a_contribution_that_was_refused() -> None:
-    """A member holds the listed attributes in a map, so lists nest one level deeper there. The limits of a contribution
-    are of bytes; depth is what only DynamoDB refuses.
-    """
+def test_verify_reports_a_contribution_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that only DynamoDB refuses: here levels of lists, of which the rule does not know the limit."""
+    monkeypatch.setattr(contribution, "MOST_LEVELS", 1000)
     top = "  first: {from: Doc, bind: {tag: all}, top: {into: Tag, as: docs, by: at, limit: 1, attributes: [big]}}\n"
     w = Scene(top, HEAD)
     deep: Any = "x"

@@ -150,7 +150,7 @@ DERIVED: dict[str, Any] = {  # what is derived, where that is not simply x or 1
     "bind": {"G#x": {"out": 1}},
     "variable of a key": {"S#x": {"out": 1}},
     "sum": {"TOTAL": {"out": 7}},
-    "values": {"TOTAL": {"out": ["x"]}},
+    "values": {"TOTAL": {"out": {"x"}}},
     "top": {"TOTAL": {"out": [{"v": "x"}]}},
     "copy, values": {"C#1": {"out": "X"}},
     "index": {"I#1": {"GSI1PK": "K#x", "GSI1SK": "1"}},
