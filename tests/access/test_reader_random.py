@@ -20,7 +20,7 @@ from projections.language.access.planner import plan
 from projections.stores.dynamodb import DynamoDBStore
 from projections.testing.scenario import Scenario
 
-QUERIES = 12
+QUERIES = 20
 
 
 @pytest.mark.parametrize("seed", range(5))
