@@ -124,7 +124,7 @@ def test_a_build_installs_nothing_without_a_hash() -> None:
     assert "--require-hashes" in install
     assert "--only-binary=:all:" in install
     assert [word for word in install.split() if word.endswith('.txt"')] == [
-        f'"/tmp/none/handlers/{LOCKS[group].name}"' for group in ("functions", "boto3", "tracing")
+        f'"$ARTIFACTS_DIR/handlers/{LOCKS[group].name}"' for group in ("functions", "boto3", "tracing")
     ]
 
 

@@ -212,7 +212,7 @@ def test_a_word_of_a_message_goes_where_a_quoted_value_begins_with_it() -> None:
     """Messages have pieces of one word, such as `is ` and `not `."""
     hiding = shared_redaction("values")
     for word in ("is", "not", "the", "no", "write", "unexpected"):
-        text = f"publishedAt (a string, '{word} Zoe left') does not fit date(%Y-%m)"
+        text = f"publishedAt (a string, '{word} Zoe Quill') does not fit date(%Y-%m)"
         assert hiding.text(text).endswith(" (a string, '…') does not fit date(%Y-%m)")
 
 

@@ -212,7 +212,7 @@ def only(*operations: str) -> Base:
 # Guards
 
 
-@mutant("copies", base=GUARDED, seed=11)
+@mutant("copies", base=GUARDED, seed=12)
 def copies_are_written_without_a_guard_condition() -> Iterator[None]:
     with (
         patch.object(guards.Guards, "older_or_foreign", lambda *_: ALWAYS),
@@ -412,7 +412,7 @@ def a_found_entry_is_overwritten_without_a_condition() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", abandon=0.1, faults=30, seed=72)
+@mutant("aggregates", abandon=0.1, faults=30, seed=74)
 def late_changes_are_applied() -> Iterator[None]:
     def learn(attempt: Attempt, touched: set[Any]) -> None:
         if attempt.entry is not None and attempt.entry.version > attempt.change.version:
@@ -1113,7 +1113,7 @@ def an_item_that_leaves_its_entity_keeps_values_of_rules() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", change_kind=True, seed=72)
+@mutant("kinds", change_kind=True, seed=85)
 def an_item_that_leaves_its_entity_keeps_guards() -> Iterator[None]:
     with patch.object(releases.Releaser, "_writes", lambda *_: True):
         yield
@@ -1174,7 +1174,7 @@ def edited_guards_are_accepted() -> Iterator[None]:
         yield
 
 
-@mutant("adoption", adopt=True, clones=True, seed=72)
+@mutant("adoption", adopt=True, clones=True, seed=497)
 def cloned_marks_are_accepted() -> Iterator[None]:
     with patch.object(guards.Guards, "_is_mark_of", lambda *_: True):
         yield
@@ -1472,7 +1472,7 @@ def retraction_leaves_its_value_counters() -> Iterator[None]:
         yield
 
 
-@mutant("counted", seed=29)
+@mutant("counted", seed=38)
 def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
     merged: dict[int, int] = {}
     count, write = transactions._count, value_counters.Counters.write
