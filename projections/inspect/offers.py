@@ -193,7 +193,10 @@ def _item(program: Program, query: Query, entity: str, number: int) -> Item | No
             image[attribute] = {kind: key.render({name: str(text) for name, text in texts.items()})}
         except ProjectionsError:
             return None
-    item = program.recognise(declared.schema.key(declared.table, image), image)
+    try:
+        item = program.recognise(declared.schema.key(declared.table, image), image)
+    except KeyError:  # a condition on a key attribute put a value of another type there
+        return None
     if item is None or item.entity is not declared:
         return None
     for attribute, text in program.typed.entities[entity].index_key.items():

@@ -153,7 +153,13 @@ def test_a_package_whose_bytes_differ_from_the_lock_is_refused(tmp_path: Path) -
     planned = make("-n", "build-StreamFunction", f"ARTIFACTS_DIR={tmp_path}", f"BUILD_PYTHON={sys.executable}")
     (install,) = [line for line in planned.replace("\\\n", " ").splitlines() if " -m pip install " in line]
     done = subprocess.run(
-        shlex.split(install.replace("/handlers/", "/")), text=True, capture_output=True, timeout=120, check=False
+        shlex.split(
+            install.replace("$ARTIFACTS_DIR/handlers/", f"{tmp_path}/").replace("$ARTIFACTS_DIR", str(tmp_path))
+        ),
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode != 0
     assert "DO NOT MATCH THE HASHES" in done.stderr

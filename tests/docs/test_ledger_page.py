@@ -24,6 +24,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Action, Delete, Update
 from projections.inspect.rehearsal.roles import ROLES
 from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, kind_of
+from projections.language import contribution
 from projections.language.loader import load
 from projections.local.replay import replay
 from projections.local.tables import MemoryTables, schemas
@@ -35,6 +36,7 @@ from projections.stores.limits import LEVELS
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.setup import Setup
 from tests.engine.scene import Scene
+from tests.engine.test_guards import Two
 from tests.operations.backfill.stage import ALL, Stage
 
 SEEDS = {
@@ -46,7 +48,7 @@ SEEDS = {
     "counted": 1,
     "counted_keep": 9,
     "expiry": 14,
-    "lists": 3,
+    "lists": 12,
 }
 """How many histories of these rule files of the simulation write all that histories can write."""
 
@@ -163,12 +165,14 @@ class Queue:
 
 
 @pytest.mark.deep
-def test_every_listed_kind_and_attribute_is_written_by_histories_and_operations(seen: Seen) -> None:
+def test_every_listed_kind_and_attribute_is_written_by_histories_and_operations(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, histories in SEEDS.items():
         setup = Setup(load(ROOT / f"tests/simulation/rules/{name}.yaml").canonical())
         for seed in range(histories):
             setup.play(seed)
-    operate()
+    operate(monkeypatch)
     assert seen.unknown == set()
     assert seen.fields == GUARD.fields.keys()
     assert {kind.name: set(kind.attributes) - seen.attributes.get(kind.name, set()) for kind in KINDS} == {
@@ -177,8 +181,14 @@ def test_every_listed_kind_and_attribute_is_written_by_histories_and_operations(
     assert {role for kind in KINDS for role in kind.roles} == set(ledger_roles())
 
 
-def operate() -> None:
-    """What these histories do not do: long keys, refused lists, an audit, a hash of a key, a dismissed message."""
+def operate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these histories do not do: long keys, refused lists, an audit, a hash of a key, a dismissed message, another
+    secret, another ledger.
+    """
+    both = Two(2)
+    both.first.put("USER#2", "LIKE#0")
+    both.rounds()
+    both.first.registry().rotate()
     stage = Stage(ALL)
     stage.fill()
     stage.filled()
@@ -190,7 +200,9 @@ def operate() -> None:
         nested = [nested]
     scene = Scene(TOP, HEAD)
     scene.put("DOC#1", "D", at=1, big=nested)
-    scene.settle()
+    with monkeypatch.context() as unlimited:
+        unlimited.setattr(contribution, "MOST_LEVELS", 1000)
+        scene.settle()
     kept = Stage(KEPT)
     kept.put("SENSOR#s", "POINT#1")
     kept.settle()

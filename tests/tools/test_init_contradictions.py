@@ -21,6 +21,7 @@ from projections.init.prove import proven
 from projections.init.rule_file import rule_file
 from projections.init.table import Sample, Table
 from projections.language.loader import loads
+from projections.language.values import having
 from projections.testing.oracle import Oracle
 
 Key = tuple[str, ...]
@@ -63,7 +64,7 @@ def predicted(rule: Rule) -> tuple[int, int, int]:
 
 
 def values(one: Item, names: Sequence[str]) -> list[object]:
-    return [contradictions.identity(one.get(name)) for name in names]
+    return [contradictions.identity(having(one.get(name))) for name in names]
 
 
 def happens(found: Proposal, rule: Rule, items: Sequence[Item]) -> tuple[int, int, int]:

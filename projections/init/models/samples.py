@@ -115,7 +115,10 @@ class _Samples:
             types = {n: kind for parts in entity.schema.indexes.values() for part in parts for n, kind in part}
             if attribute not in image and (rendered := Template.parse(text).render(resolve)) is not None:
                 image[attribute] = {types[attribute]: rendered}
-        item = self.program.recognise(entity.schema.key(entity.table, image), image)
+        try:
+            item = self.program.recognise(entity.schema.key(entity.table, image), image)
+        except KeyError:  # a condition on a key attribute put a value of another type there
+            return None
         return image if item is not None and item.entity is entity else None
 
     def _conditions(self, entity: str) -> Iterator[Pattern]:

@@ -185,7 +185,10 @@ class Synthesis:
                 if entity.pattern.matches(partial(_resolved, tried, texts)):
                     image.update(tried)
                     break
-        item = self._original.recognise(entity.schema.key(entity.table, image), image)
+        try:
+            item = self._original.recognise(entity.schema.key(entity.table, image), image)
+        except KeyError:  # a condition on a key attribute put a value of another type there
+            item = None
         if item is None or item.entity is not entity:
             raise ProjectionsError(f"the estimate cannot generate an item of {entity.name}: give sample events instead")
 
