@@ -53,8 +53,9 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 
 def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """In a new project, with this package on the path and no plugin of pytest but ours."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
+    """In a new project, with this package on the path and no plugin of pytest but ours; not as a part of `make test`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
     return subprocess.run(
         command, cwd=directory, env=environment, text=True, capture_output=True, timeout=300, check=False
     )
