@@ -12,7 +12,7 @@ Packages, from the ground up. Each imports only from those above it in this list
 - `aws`: clients, queues, buckets, metrics; the wiring of the deployed functions. The last package that is deployed.
 - `local`: event source mapping, queues and replay on this machine.
 - `access`: planned queries, run on a store or with a client.
-- `deploy`: template, manifest, the functions' package, and whether a template fits rules.
+- `deploy`: template, the functions' package, and whether a template fits rules.
 - `inspect`: rehearsals, explanations, costs, differences and graphs of rules, as data.
 - `init`: projects, and rules proposed from a sample of a table.
 - `testing`: the pytest plugin, the oracle, the simulation.

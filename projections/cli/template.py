@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.cli.generated import force_option, write_generated
-from projections.cli.options import as_json, find_rules, note_written, output_option, program_of, rules_argument
+from projections.cli.options import find_rules, note_written, output_option, program_of, rules_argument
 from projections.errors import UsageError
 from projections.language.bundled import SHIPPED
 from projections.terminal import json_text, print_text
@@ -31,14 +31,11 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(
-        ["sam", "cloudformation", "terraform", "cdk", "cdk-typescript", "manifest", "manifest-schema"],
-    ),
+    type=click.Choice(["sam", "cloudformation", "cdk", "cdk-typescript"]),
     default="sam",
     show_default=True,
-    help="cloudformation: the same resources without SAM's transform; terraform: a module that deploys that template; "
-    "cdk: that template with values for its parameters, as CDK constructs include it; cdk-typescript: the CDK construct; "
-    "manifest: a description as JSON, for other tools; manifest-schema: its JSON Schema.",
+    help="cloudformation: the same resources without SAM's transform, also for Terraform; "
+    "cdk: that template with values for its parameters, as CDK constructs include it; cdk-typescript: the CDK construct.",
 )
 @click.option(
     "--set",
@@ -47,7 +44,6 @@ __all__ = ["command"]
     multiple=True,
     help="With --format cdk: the value of a parameter. Without VALUE, the parameter remains; its value must not be empty.",
 )
-@as_json
 @output_option
 @force_option
 def command(
@@ -57,15 +53,14 @@ def command(
     gradual: bool,
     form: str,
     given: tuple[str, ...],
-    as_json: bool,
     output: str | None,
     force: bool,
 ) -> int:
-    """Write the SAM template for a rule file, or files for CloudFormation, CDK or Terraform.
+    """Write the SAM template for a rule file, or files for CloudFormation and CDK.
 
     The template has tables with the keys and indexes of the rules (or parameters for existing tables), the ledger, queues,
     functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
-    dashboard. --json is short for --format manifest.
+    dashboard.
 
     If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
     file. Without a terminal it writes nothing; --force overwrites.
@@ -75,18 +70,18 @@ def command(
       projections template rules.yaml -o template.yaml
       RULES=rules.yaml sam build && sam deploy --guided
     """
-    if gradual and (as_json or form != "sam"):
-        raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format and --json")
+    if gradual and form != "sam":
+        raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format")
     if given and form != "cdk":
         raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
-    _check_suffix(output, "manifest" if as_json else form)
-    if form in _SAME_FOR_ALL_RULES:
-        text = _SAME_FOR_ALL_RULES[form]()
+    _check_suffix(output, form)
+    if form == "cdk-typescript":
+        text = _typescript()
     else:
         from projections.deploy.needs import Deployment
 
         deployment = Deployment(_shown(find_rules(file, rules)), program_of(file, rules), existing, gradual)
-        text = _manifest(deployment) if as_json else _text(form, deployment, given)
+        text = _text(form, deployment, given)
     if output is None:
         print_text(text)
         return 0
@@ -96,7 +91,7 @@ def command(
     return 0
 
 
-_SUFFIXES = {"sam": (".yaml", ".yml"), "terraform": (".tf",), "cdk-typescript": (".ts",)}
+_SUFFIXES = {"sam": (".yaml", ".yml"), "cdk-typescript": (".ts",)}
 """The suffixes of files by format; the other formats are JSON, which YAML includes."""
 _JSON = (".json", ".yaml", ".yml")
 
@@ -104,7 +99,7 @@ _JSON = (".json", ".yaml", ".yml")
 def _check_suffix(output: str | None, form: str) -> None:
     """Raise UsageError if the name of the output file has the suffix of another format."""
     suffix, own = Path(output or "").suffix.lower(), _SUFFIXES.get(form, _JSON)
-    if suffix in own or suffix not in (*_JSON, ".tf", ".ts"):
+    if suffix in own or suffix not in (*_JSON, ".ts"):
         return
     fitting = [one for one, suffixes in _SUFFIXES.items() if suffix in suffixes] or ["cloudformation"]
     raise UsageError(
@@ -114,16 +109,10 @@ def _check_suffix(output: str | None, form: str) -> None:
 
 
 def _text(form: str, deployment: Deployment, given: tuple[str, ...]) -> str:
-    if form == "manifest":
-        return _manifest(deployment)
     if form == "sam":
         from projections.deploy.template import sam_template
 
         return sam_template(deployment)
-    if form == "terraform":
-        from projections.deploy.terraform import terraform_module
-
-        return terraform_module(deployment)
     return _plain(deployment, given, form == "cdk")
 
 
@@ -138,29 +127,11 @@ def _plain(deployment: Deployment, given: tuple[str, ...], valued: bool) -> str:
     return signed(json_text(template) + "\n")
 
 
-def _manifest(deployment: Deployment) -> str:
-    from projections.deploy.checksum import signed
-    from projections.deploy.manifest import manifest
-
-    return signed(json_text(manifest(deployment).model_dump()) + "\n")
-
-
-def _schema() -> str:
-    from projections.deploy.checksum import UNSIGNED, signed
-    from projections.deploy.manifest import Manifest
-
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": UNSIGNED}
-    return signed(json_text({**dialect, **Manifest.model_json_schema()}) + "\n")
-
-
 def _typescript() -> str:
     from projections.deploy.cdk import TYPESCRIPT
     from projections.deploy.checksum import with_checksum
 
     return with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
-
-
-_SAME_FOR_ALL_RULES = {"manifest-schema": _schema, "cdk-typescript": _typescript}
 
 
 def _shown(path: Path) -> str:

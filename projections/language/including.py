@@ -56,7 +56,6 @@ _OTHER_FILES = {
     "Resources": "a SAM or CloudFormation template. `projections check --template FILE` compares it with the rules",
     "Records": "a file of stream events. `projections replay FILE` runs them through the rules",
     "DataModel": "a model of NoSQL Workbench. `projections init DIRECTORY --from FILE` makes rules of it",
-    "manifest": "a manifest of `projections template`",
     "cases": "a file of test cases. pytest runs it",
     "$schema": "a JSON Schema",
 }

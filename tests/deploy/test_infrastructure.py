@@ -1,4 +1,4 @@
-"""Deployments without SAM: the apps and the module of docs/infrastructure.md, synthesized, deployed, and given a record."""
+"""Deployments without SAM: the apps of docs/infrastructure.md, synthesized, deployed, and given a record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulators import ROOT, Unavailable, cdk_packages, terraform
+from emulators import ROOT, Unavailable, cdk_packages
 from sam_cli import AWS, Sam
 from test_deploy import client, eventually, number, outputs, read, writer
 
@@ -313,79 +313,3 @@ def processes_records(sam: Sam, stack: str) -> None:
     status = json.loads(run(*command, cwd=ROOT, AWS_ENDPOINT_URL=sam.endpoint))
     assert (status["epoch"], status["attention"]) == (1, False)
     assert len(status["rules"]) == 4
-
-
-def test_terraform_deploys_the_module_and_then_has_no_changes(sam: Sam, archive: Path, tmp_path: Path) -> None:
-    """Terraform is 0.15 and the provider 3.39, where aws_s3_object has its former name."""
-    try:
-        home = terraform()
-    except Unavailable as error:
-        require(str(error), False)
-    module = tmp_path / "projections"
-    module.mkdir()
-    shutil.copy(archive, module / "functions.zip")
-    for form, name in (("terraform", "main.tf"), ("cloudformation", "template.json")):
-        command = [sys.executable, "-m", "projections", "template", RULES, "--format", form, "-o", module / name]
-        run(*command, cwd=tmp_path)
-    text = (module / "main.tf").read_text()
-    older = text.replace("aws_s3_object", "aws_s3_bucket_object").replace(">= 4.0", ">= 3.39")
-    assert older.count("aws_s3_bucket_object") == 6
-    (module / "main.tf").write_text(older)
-    example = block("hcl").replace("batch_size = 100", "batch_size = 100\n  batching_window_seconds = 0")
-    (tmp_path / "main.tf").write_text(example + PROVIDER.replace("ENDPOINT", sam.endpoint))
-    (tmp_path / "terraform.rc").write_text(
-        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{home}/mirror"\n  }}\n}}\n'
-    )
-
-    def tf(*arguments: str) -> str:
-        environment = {"TF_CLI_CONFIG_FILE": str(tmp_path / "terraform.rc"), "CHECKPOINT_DISABLE": "1"}
-        return run(home / "terraform", *arguments, "-no-color", cwd=tmp_path, **environment)
-
-    client(sam.endpoint, "s3").create_bucket(Bucket="my-artifacts")
-    tf("init")
-    assert json.loads(after(tf("validate", "-json"), "{"))["diagnostics"] == []
-    assert arguments(older) <= known_arguments(json.loads(after(tf("providers", "schema", "-json"), '{"format')))
-    tf("apply", "-auto-approve")
-    processes_records(sam, "shop")
-    described = client(sam.endpoint, "cloudformation").describe_stacks(StackName="shop")["Stacks"][0]
-    passed = {one["ParameterKey"]: one["ParameterValue"] for one in described["Parameters"]}
-    assert (passed["BatchSize"], passed["BatchingWindowSeconds"], passed["NewRules"]) == ("100", "0", "auto")
-    tf("plan", "-detailed-exitcode")  # whose exit code is 2 if there are changes
-
-
-PROVIDER = """
-provider "aws" {
-  region                      = "us-east-1"
-  skip_credentials_validation = true
-  skip_requesting_account_id  = true
-  skip_metadata_api_check     = true
-  s3_force_path_style         = true
-  max_retries                 = 1
-  endpoints {
-    s3             = "ENDPOINT"
-    cloudformation = "ENDPOINT"
-  }
-}
-"""
-
-
-def after(output: str, start: str) -> str:
-    """The JSON in an output, which begins with log lines; each of this program's lines may begin with `o:`."""
-    lines = [line.removeprefix("o:") for line in output.splitlines()]
-    first = next(number for number, line in enumerate(lines) if line.startswith(start))
-    last = max(number for number, line in enumerate(lines) if line.endswith("}"))
-    return "\n".join(lines[first : last + 1])
-
-
-def arguments(text: str) -> set[tuple[str, str]]:
-    """Each resource type of a module with each argument: this Terraform accepts unknown ones."""
-    blocks = re.findall(r'^(?:resource|data) "(\w+)" "\w+" \{\n(.*?)^\}', text, re.MULTILINE | re.DOTALL)
-    found = {(kind, name) for kind, body in blocks for name in re.findall(r"^  (\w+) +=", body, re.MULTILINE)}
-    assert len({kind for kind, _ in found}) == 3
-    return found
-
-
-def known_arguments(schema: Mapping[str, Any]) -> set[tuple[str, str]]:
-    (provider,) = schema["provider_schemas"].values()
-    kinds = {**provider["data_source_schemas"], **provider["resource_schemas"]}
-    return {(kind, name) for kind, one in kinds.items() for name in one["block"]["attributes"]}

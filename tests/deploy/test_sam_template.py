@@ -141,6 +141,17 @@ def test_all_functions_are_the_same_package_with_the_same_settings() -> None:
     assert functions[1]["Properties"]["RecursiveLoop"] == "Allow"
 
 
+def test_a_mapping_that_polls_nothing_raises_an_alarm_whether_or_not_there_are_writes() -> None:
+    alarm = resources()["NotPolledAlarm"]["Properties"]
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "PolledEventCount")
+    assert alarm["TreatMissingData"] == "breaching", "no poll, no data"
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 0), "an empty poll is fine"
+    mapping = resources()["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
+    assert mapping["MetricsConfig"] == {"Metrics": ["EventCount"]}, "without which there is no data"
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["BisectBatchOnFunctionError"] is True
+
+
 def test_a_task_stays_invisible_for_six_times_the_workers_timeout() -> None:
     template, _ = decode(str(TEMPLATE))
     queue = resources()["TaskQueue"]["Properties"]

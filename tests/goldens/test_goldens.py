@@ -111,7 +111,6 @@ COMMAND_LINES: Mapping[str, list[str]] = {
     "queries": ["queries", "social"],
     "schema": ["schema"],
     "simulate": ["simulate", "--rules", "social", "--histories", "5", "--seed", "3", "--jobs", "1"],
-    "template": ["template", "social"],
 }
 
 

@@ -15,7 +15,6 @@ from emulators import ROOT
 
 from projections.cli.main import main
 from projections.deploy.cloudformation import template_of
-from projections.deploy.manifest import manifest
 from projections.deploy.needs import Deployment
 from projections.deploy.resolution import FUNCTION, Resolution, placeholders
 from projections.deploy.template import sam_template
@@ -135,13 +134,6 @@ entities: {A: {key: {PK: "A#{a}", SK: "{b}"}}}
     assert local["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["title"]}
     assert [(one["AttributeName"], one["KeyType"]) for one in local["KeySchema"]] == [("PK", "HASH"), ("at", "RANGE")]
     assert {"AttributeName": "at", "AttributeType": "N"} in table["AttributeDefinitions"]
-    indexes = manifest(rules).tables["ApplicationTable"].indexes
-    assert {name: (one.projection, one.attributes, one.local) for name, one in indexes.items()} == {
-        "Every": ("ALL", [], False),
-        "Keys": ("KEYS_ONLY", [], False),
-        "Some": ("INCLUDE", ["x: y", "yes"], False),
-        "Mine": ("INCLUDE", ["title"], True),
-    }
 
 
 def test_filters_are_valid_for_any_text_in_keys() -> None:

@@ -143,7 +143,6 @@ def test_every_command_prints_its_help(installed: Installed, command: str) -> No
         ("replay", "events/items.json", "events/later-changes.json"),
         ("schema",),
         ("template", "rules.yaml"),
-        ("template", "rules.yaml", "--format", "manifest"),
     ],
     ids=" ".join,
 )

@@ -1,4 +1,4 @@
-"""The template as plain CloudFormation: what SAM makes of the SAM template; with values for CDK; as a Terraform module."""
+"""The template as plain CloudFormation: what SAM makes of the SAM template; with values for CDK."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.plain import CODE, NOTES, cloudformation_template, with_values
 from projections.deploy.template import sam_template
-from projections.deploy.terraform import terraform_module, variable
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
@@ -130,28 +129,6 @@ def test_values_that_cloudformation_would_reject_are_rejected(given: tuple[str, 
     with pytest.raises(UsageError) as raised:
         with_values(cloudformation_template(deployment()), dict([given]))
     assert str(raised.value) == message
-
-
-def test_each_parameter_is_a_variable_of_the_terraform_module_and_each_output_its_output() -> None:
-    for one in (deployment(RULE_FILES[1]), deployment(RULE_FILES[1], existing=True)):
-        text, template = terraform_module(one), cloudformation_template(one)
-        parameters = template["Parameters"].keys() - CODE.keys()
-        variables = re.findall(r'^variable "(\w+)"', text, re.MULTILINE)
-        assert sorted(variables) == sorted([*map(variable, parameters), "name", "bucket", "tags"])
-        passed = dict(re.findall(r"^    ([A-Z]\w+) += (\S+)$", text, re.MULTILINE))
-        assert passed.keys() == template["Parameters"].keys()
-        assert all(passed[name] == f"var.{variable(name)}" for name in parameters)
-        assert re.findall(r'^output "(\w+)"', text, re.MULTILINE) == [*map(variable, template["Outputs"])]
-        without = [name for name in parameters if "Default" not in template["Parameters"][name]]
-        blocks = {found[1]: found[2] for found in re.finditer(r'^variable "(\w+)" \{\n(.*?)^\}', text, re.M | re.S)}
-        required = {name for name, block in blocks.items() if "default" not in block}
-        assert required == {"name", "bucket", *map(variable, without)}
-        assert "The stream of existing_table_name_app (LatestStreamArn in" in text
-
-
-def test_variables_have_the_names_of_parameters_in_snake_case() -> None:
-    names = ("ExistingTableNameOrderLines2", "KmsKeyArn", "Runtime")
-    assert [*map(variable, names)] == ["existing_table_name_order_lines2", "kms_key_arn", "runtime"]
 
 
 def test_value_that_conditions_compare_must_be_known() -> None:

@@ -280,7 +280,7 @@ FILES: dict[str, Scene] = {
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
     "template": lambda place, path: [
         [str(path / "rules.yaml")],
-        *([str(path / "rules.yaml"), "--format", form] for form in ("manifest", "cloudformation", "cdk", "terraform")),
+        *([str(path / "rules.yaml"), "--format", form] for form in ("cloudformation", "cdk")),
         [str(path / "rules.yaml"), "--format", "cdk", "--set", f"{EVIL}={EVIL}", "--set", f"Redact={EVIL}"],
         [
             rules(

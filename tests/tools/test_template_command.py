@@ -100,12 +100,9 @@ def test_file_that_is_no_generated_template_is_kept(run: Run, generated: Path, c
 
 COMMANDS = {
     "SAM template": ("template",),
-    "manifest": ("template", "--json"),
-    "schema of the manifest": ("template", "--format", "manifest-schema"),
     "CloudFormation template": ("template", "--format", "cloudformation"),
     "template for CDK": ("template", "--format", "cdk"),
     "CDK construct": ("template", "--format", "cdk-typescript"),
-    "Terraform module": ("template", "--format", "terraform"),
     "client": ("client",),
     "model": ("model",),
     "page as Markdown": ("queries", "--markdown"),
