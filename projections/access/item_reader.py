@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from projections.access.look import Look
 from projections.access.own_reads import own_read, without_guards
-from projections.access.sessions import Session, session_of
-from projections.access.steps import Steps
+from projections.access.sessions import Session, Steps, session_of
 from projections.access.waiting import look_at
 from projections.engine.store import ItemKey
 from projections.errors import TransactionCancelled, Transient, UsageError

@@ -1,16 +1,38 @@
-"""What one look at a source item finds, and what its comparisons share."""
+"""What one look at a source item finds: its copies, and attributes embedded on both sides, compared with the rules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
 from projections.engine.registry import RegistrySnapshot
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import BadInput
+from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
+from projections.language.entity import Entity, Item
+from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import Rule
+from projections.language.rules import LIST_BYTES, GuardedCopyRule, Rule
+from projections.language.sizes import size
+from projections.language.syntax import root
+from projections.language.values import same
 
-__all__ = ["Found", "Look", "application_items", "is_deployed"]
+__all__ = [
+    "Copy",
+    "Found",
+    "Look",
+    "Traced",
+    "application_items",
+    "compare_child",
+    "compare_copy",
+    "compare_list",
+    "copies_of",
+    "is_deployed",
+    "parents_of",
+]
 
 
 class Look(NamedTuple):
@@ -50,3 +72,216 @@ def is_deployed(registry: RegistrySnapshot, rule: Rule) -> bool:
 def application_items(program: Program, guards: Guards) -> ApplicationItems:
     """Return the rules' judgement of items that were read; it has no store."""
     return ApplicationItems(program, cast("Any", None), guards)
+
+
+class Traced(dict[str, Value]):
+    """An image that remembers the names of the attributes that were read."""
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(root(name))
+        return super().get(name, default)
+
+
+class Copy(NamedTuple):
+    """A copy that the item has, or may have had: then without attributes."""
+
+    rule: GuardedCopyRule
+    key: ItemKey
+    attributes: Image | None
+
+
+def copies_of(program: Program, key: ItemKey, item: Item | None, found: Found) -> list[Copy]:
+    """Return the guarded copies that the item has, and those that it may have had."""
+    copies: list[Copy] = []
+    for entity in program.entities_at(key):
+        for rule in program.copy_rules.get(entity.name, ()):
+            expected: Mapping[ItemKey, Image] = {}
+            try:
+                expected = rule.copies(item) if item is not None and item.entity is entity else {}
+            except BadInput as problem:
+                found.quarantined[f"{rule.name}: {problem}"] = None
+            former = _fixed_copies(program, rule, key)
+            if not former:
+                found.not_covered[rule.name] = None
+            copies += [Copy(rule, place, expected.get(place)) for place in dict.fromkeys([*former, *expected])]
+    return copies
+
+
+def _fixed_copies(program: Program, rule: GuardedCopyRule, key: ItemKey) -> list[ItemKey]:
+    """Return the keys of an item's copies that follow from its own key; none if they also depend on attributes."""
+    variables = _variables(rule.source, key)
+    image = Traced(program.tables[key.table].wire(key))
+    try:
+        places = replace(rule, where=None, templates=(), pick=lambda resolve: {}).copies(
+            Item(rule.source, key, variables, image)
+        )
+    except BadInput:
+        return []
+    return list(places) if image.names <= variables.keys() | set(rule.source.schema.key_attributes) else []
+
+
+def _variables(entity: Entity, key: ItemKey) -> Mapping[str, str]:
+    """Return the variables in the key of an item of an entity."""
+    found: dict[str, str] = {}
+    for pattern, text in zip(entity.patterns, (key.partition, key.sort or ""), strict=False):
+        found |= pattern.match(text) or {}
+    return found
+
+
+def compare_copy(
+    program: Program, guards: Guards, copy: Copy, source: ItemKey, image: Image | None, found: Found
+) -> None:
+    """Compare a guarded copy with its source."""
+    rule, key, expected = copy
+    ours = _is_copy_of(guards, rule, source, key, image)
+    if expected is None:
+        if ours:
+            found.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
+        return
+    if image is not None and not application_items(program, guards).may_write(rule, rule.into, key, image):
+        if not any(_is_copy_of(guards, other, source, key, image) for other in program.guarded_copies.values()):
+            found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            return
+        ours = False  # the key becomes free when another rule removes its copy
+    attributes = image or {}
+    wanted: dict[str, Value | None] = dict(expected)
+    if not rule.copies_all:
+        wanted |= {name: None for name in rule.owned() if name not in expected and name not in rule.into.constants}
+    elif any(not _is_owned(program, rule, name) for name in attributes.keys() - expected.keys()):
+        found.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
+    if not ours or any(not same(attributes.get(name), value) for name, value in wanted.items()):
+        found.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
+
+
+def _is_copy_of(guards: Guards, rule: GuardedCopyRule, source: ItemKey, key: ItemKey, image: Image | None) -> bool:
+    """Return whether an item has the guard of a rule's copy of this source."""
+    guard = guards.read(rule.name, key, image)
+    return guard is not None and guard.by == encode_key(source) and guard.n != 0
+
+
+def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
+    """Return whether an attribute of a copy of all attributes is of its key, a guard, or of another rule."""
+    if name.startswith(program.guard_prefix) or name in rule.into.schema.key_attributes:
+        return True
+    return name in program.derived_attributes(rule.into.name)
+
+
+def parents_of(
+    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item | None, found: Found
+) -> list[tuple[EmbedRule, list[ItemKey]]]:
+    """Return the rules that embed attributes in the item, each with the parents that the item references."""
+    parents: list[tuple[EmbedRule, list[ItemKey]]] = []
+    for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
+        assert item is not None
+        if not is_deployed(registry, rule):
+            found.not_covered[rule.name] = None
+            continue
+        try:
+            if isinstance(rule, ListEmbedRule):
+                references = rule.references(item)
+                keys = None if references is None else [one.key for one in references if one.key is not None]
+            else:
+                reference = rule.reference(item)
+                keys = None if reference is None else [reference]
+        except BadInput as problem:
+            found.quarantined[f"{rule.name}: {problem}"] = None
+            continue
+        if keys is not None:
+            parents.append((rule, keys))
+        elif rule.on_delete == "keep" and guards.name(rule.name) not in item.image:
+            continue  # these values are not the rule's
+        elif any(name in item.image for name in rule.owned()):
+            found.missing[f"{rule.name}: its values of the item are not removed yet"] = None
+    return parents
+
+
+def compare_child(
+    program: Program,
+    guards: Guards,
+    rule: EmbedRule,
+    source: ItemKey,
+    parent: Item | None,
+    key: ItemKey,
+    image: Image | None,
+    found: Found,
+) -> None:
+    """Compare what a child has with what its parent gives it."""
+    child = program.recognise(key, image) if image is not None else None
+    if child is None or child.entity is not rule.into:
+        found.missing[f"{rule.name}: there is no {rule.into.name} {encode_key(key)}"] = None
+        return
+    if parent is None or parent.entity is not rule.source:
+        if rule.on_delete == "keep":  # the ledger has what it gave last
+            found.not_covered[rule.name] = None
+            return
+        parent = None
+    guard = guards.read(rule.name, key, image)
+    try:
+        if isinstance(rule, ListEmbedRule):
+            references = rule.references(child) or []
+            refers = any(one.key == source for one in references)
+            shows = _lists(rule, child, references, source, parent)
+            if refers and not shows and _may_be_cut(rule, child, references, source, parent):
+                found.not_covered[rule.name] = None
+                return
+        else:
+            refers = rule.reference(child) == source
+            values, texts = rule.offered(parent)
+            given = values if values and rule.belongs(child, texts) else {}
+            shows = guard is not None and guard.by == encode_key(source)
+            shows = shows and all(same(child.image.get(name), given.get(name)) for name in rule.owned())
+    except BadInput as problem:
+        found.quarantined[f"{rule.name}: {problem}"] = None
+        return
+    if not refers:
+        found.unknown[f"{rule.name}: {encode_key(key)} does not reference the item"] = None
+    elif guard is None or not shows:
+        found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+
+
+def compare_list(
+    guards: Guards, rule: ListEmbedRule, child: Item, parents: Mapping[ItemKey, Item | None], found: Found
+) -> None:
+    """Compare the list of the item with what all its parents give it."""
+    references = rule.references(child) or []
+    given = [rule.given(child, one, parents.get(one.key) if one.key is not None else None) for one in references]
+    value, _ = rule.listed(references, given)
+    guard = guards.read(rule.name, child.key, child.image)
+    if guard is None or not same(child.image.get(rule.list_name), value):
+        found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
+
+
+def _lists(
+    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
+) -> bool:
+    """Return whether the list of a child has what this parent gives it."""
+    value = child.image.get(rule.list_name)
+    if value is None or not value.keys() & {"L", "M"}:
+        return False
+    ((_, held),) = value.items()
+    for one in references:
+        if one.key != source:
+            continue
+        expected, _ = rule.listed([one], [rule.given(child, one, parent)])
+        ((_, elements),) = expected.items()
+        if not elements:  # a missing parent is left out
+            names = held if rule.as_map else [element.get("M", {}).get(rule.id_name) for element in held]
+            return (one.text if rule.as_map else one.value) not in names
+        if rule.as_map:
+            return one.text in held and same(held[one.text], elements[one.text])
+        return any(same(element, elements[0]) for element in held)
+    return False
+
+
+def _may_be_cut(
+    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
+) -> bool:
+    """Return whether the list of a child has no room for what this parent gives it."""
+    held = child.image.get(rule.list_name)
+    some = [one for one in references if one.key == source]
+    element, _ = rule.listed(some, [rule.given(child, one, parent) for one in some])
+    return held is not None and size(held) + size(element) > LIST_BYTES

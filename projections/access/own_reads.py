@@ -30,8 +30,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
-from projections.access.steps import MOST_TOGETHER, GroupReads, Needed, Steps, again
-from projections.access.traced import Traced
+from projections.access.look import Traced
+from projections.access.sessions import MOST_TOGETHER, GroupReads, Needed, Steps, again
 from projections.engine.application import ApplicationItems
 from projections.engine.delta import WIDE, generation_of
 from projections.engine.groups import Group

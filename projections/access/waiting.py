@@ -23,10 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from projections.access.look import Found, Look, application_items, is_deployed
-from projections.access.look_copies import compare_copy, copies_of
-from projections.access.look_embeds import compare_child, compare_list, parents_of
-from projections.access.steps import GroupReads, Needed, Steps, again
+from projections.access.look import (
+    Found,
+    Look,
+    application_items,
+    compare_child,
+    compare_copy,
+    compare_list,
+    copies_of,
+    is_deployed,
+    parents_of,
+)
+from projections.access.sessions import GroupReads, Needed, Steps, again
 from projections.engine.delta import unstamped
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key

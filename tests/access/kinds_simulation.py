@@ -13,7 +13,7 @@ from reads_simulation import ReadHistory
 
 from projections.access.look import Look
 from projections.access.own_reads import OwnRead, own_read
-from projections.access.steps import Needed
+from projections.access.sessions import Needed
 from projections.access.waiting import look_at
 from projections.engine.store import Image, ItemKey
 from projections.language.loader import loads

@@ -14,7 +14,7 @@ from typing import Any
 
 from projections.access.look import Look
 from projections.access.own_reads import OwnRead, own_read
-from projections.access.steps import Needed, Steps
+from projections.access.sessions import Needed, Steps
 from projections.access.waiting import look_at
 from projections.engine.ledger_items import group_key
 from projections.engine.processor import Processor

@@ -10,7 +10,7 @@ import pytest
 from kinds_simulation import KindHistory
 from reads_simulation import MANY
 
-from projections.access import look_copies, own_reads, waiting
+from projections.access import look, own_reads, waiting
 from projections.engine.store import ItemKey
 
 HISTORIES = 20
@@ -63,7 +63,7 @@ DEFECTS: dict[str, tuple[Any, str, Any]] = {
     "former copies are not compared": (waiting, "copies_of", _copies),
     "one of two copies under a key is compared": (waiting, "copies_of", _overridden),
     "copies with other keys are taken for covered": (
-        look_copies,
+        look,
         "_fixed_copies",
         lambda *_: [ItemKey("main", "C#1", "NONE")],
     ),

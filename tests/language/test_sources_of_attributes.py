@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.errors import BadInput
-from projections.inspect.client.attributes import attributes_of
+from projections.inspect.client.entities import attributes_of
 from projections.inspect.cost.reads import reads_of
 from projections.inspect.explain.matching import verdict
 from projections.language.access.numbers import is_number

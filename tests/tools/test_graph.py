@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from projections.cli.main import main
 from projections.inspect.graph import Graph, dot, graph_of, mermaid, page
-from projections.inspect.graph.layers import Edge, layered
+from projections.inspect.graph.layers import Edge, crossings, layered, order
 from projections.inspect.graph.layout import Box, Layout, layout_of
 from projections.inspect.graph.model import COLOURS
-from projections.inspect.graph.ordering import crossings, order
 from projections.inspect.graph.panels import panels
 from projections.language.findings import Finding
 from projections.language.loader import load, loads

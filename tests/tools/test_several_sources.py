@@ -14,10 +14,9 @@ from projections.deploy.needs import entities_of
 from projections.inspect.diff.backfill import reasons
 from projections.inspect.diff.difference import difference
 from projections.inspect.explain.matching import verdict
-from projections.inspect.graph.dot import dot
 from projections.inspect.graph.layout import layout_of
-from projections.inspect.graph.mermaid import mermaid
 from projections.inspect.graph.model import graph_of
+from projections.inspect.graph.text import dot, mermaid
 from projections.language.canonical import Document
 from projections.language.keys import ItemKey
 from projections.language.loader import loads

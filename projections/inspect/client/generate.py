@@ -1,4 +1,4 @@
-"""A module of typed functions from the queries, write patterns and entities of a rule file."""
+"""A module of typed functions from the queries, write patterns, ranks and entities of a rule file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.inspect.client.attributes import Attribute, attributes_of
 from projections.inspect.client.entities import (
+    Attribute,
+    attributes_of,
     item_builder,
     item_type,
     key_builder,
@@ -15,19 +16,44 @@ from projections.inspect.client.entities import (
     recogniser,
     typed_dict,
 )
-from projections.inspect.client.fragments import helpers, imports, names_in
-from projections.inspect.client.layout import Call, statement
-from projections.inspect.client.naming import docstring, literal, snake
+from projections.inspect.client.expressions import Call, Code, statement
+from projections.inspect.client.naming import Names, docstring, literal, snake
 from projections.inspect.client.queries import QueryFunction
-from projections.inspect.client.ranks import rank_function
-from projections.inspect.client.scope import Scope
+from projections.inspect.client.scope import Scope, helpers, imports, names_in
 from projections.inspect.client.writes import write_function
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
 from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
+from projections.language.syntax import an
 
-__all__ = ["Client", "client_of"]
+__all__ = ["Client", "client_of", "rank_function"]
+
+
+def rank_function(scope: Scope, rule: RankRule, name: str, key_name: str) -> list[str]:
+    """Return the function. `key_name` is that of the function which makes the key of the board."""
+    entity = rule.into.name
+    own = Names(("ledger", "consistent", "key"))
+    given = [(own.take(snake(each)), scope.parameter(entity, each).type) for each in scope.variables[entity]]
+    parameters: list[Code] = ["ledger: Table", *(f"{each}: {kind}" for each, kind in given)]
+    parameters += ["*", "consistent: bool = False"]
+    scale = rule.scale
+    shown = f"{scale.digits}.{scale.decimals}" if scale.decimals else str(scale.digits)
+    board = f"_board({literal(f'G|{rule.name}|{rule.into.table}')}, key, {literal(shown)})"
+    first = "greatest" if rule.descending else "least"
+    arguments: list[Code] = ["ledger", board, str(scale.digits), str(scale.decimals)]
+    arguments += [f"descending={rule.descending}", "consistent=consistent"]
+    return [
+        *statement(f"def {name}", Call("(", parameters, ")"), 0, " -> Ranking:"),
+        *docstring(
+            4,
+            f"Return the ranking of {an(entity)} by the rule {rule.name}: the {first} score has rank 1.",
+            "`ledger` is the ledger table. Nothing is read before a method of the ranking is called.",
+        ),
+        *statement("key = ", Call(f"{key_name}(", [each for each, _ in given])),
+        *statement("return ", Call("Ranking(", arguments)),
+    ]
+
 
 ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Table` first."
 AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."

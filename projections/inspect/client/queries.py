@@ -1,21 +1,153 @@
-"""The function of a query: its parameters, its reads, and the type of its results."""
+"""The function of a query: its parameters, its reads, whether an item that was read fits, and the type of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from projections.inspect.client.attributes import Attribute
-from projections.inspect.client.fits import Bounds, Fits
-from projections.inspect.client.keys import EITHER, NUMBER, TEXT, Variable, number, period_list, piped, text_of
-from projections.inspect.client.layout import Call, Expression, Loop, flat, statement
+from projections.inspect.client.entities import Attribute
+from projections.inspect.client.expressions import (
+    EITHER,
+    NUMBER,
+    TEXT,
+    Call,
+    Code,
+    Every,
+    Loop,
+    Variable,
+    flat,
+    number,
+    period_list,
+    piped,
+    statement,
+    text_of,
+    written,
+)
+from projections.inspect.client.expressions import Names as ItemNames
 from projections.inspect.client.naming import Names, docstring, literal, pascal, snake
-from projections.inspect.client.paragraphs import paragraphs
-from projections.inspect.client.scope import Scope
+from projections.inspect.client.scope import Scope, paragraphs
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
+from projections.language.patterns import Pattern
 from projections.language.syntax import root, shown_name, steps
 from projections.language.templates import Field
 
-__all__ = ["QueryFunction"]
+__all__ = ["Bounds", "Fits", "QueryFunction"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The parameters that bound the range of a query."""
+
+    low: Variable
+    high: Variable
+    beginning: str | None
+
+
+class Fits:
+    """Makes `fits`. `parameters` has the caller's values by the names that the plan's requests use."""
+
+    def __init__(self, scope: Scope, plan: Plan, parameters: Mapping[str, Variable], bounds: Bounds | None) -> None:
+        self._scope = scope
+        self._plan = plan
+        self._parameters = parameters
+        self._bounds = bounds
+
+    def function(self) -> tuple[str, list[str]]:
+        """Return the expression of the function, and its definition if it needs one."""
+        blocks = [self._block(entity) for entity in self._plan.asked.entities]
+        if len(blocks) == 1 and blocks[0][1] == [f"{self._scope.recognisers[self._plan.asked.entities[0]]}(item)"]:
+            return self._scope.recognisers[self._plan.asked.entities[0]], []
+        lines = ["    def fits(item: Item) -> bool:"]
+        if not any(first for first, _ in blocks):
+            if len(blocks) == 1:
+                return "fits", [*lines, *statement("return ", Every(blocks[0][1]), 8)]
+            if all(len(conditions) == 1 for _, conditions in blocks):
+                either = Every([conditions[0] for _, conditions in blocks], "or")
+                return "fits", [*lines, *statement("return ", either, 8)]
+        for place, (first, conditions) in enumerate(blocks, 1):
+            lines += first
+            if place == len(blocks):
+                lines += statement("return ", Every(conditions), 8)
+            else:
+                lines += [*statement("if ", Every(conditions), 8, ":"), "            return True"]
+        return "fits", lines
+
+    def _block(self, entity: str) -> tuple[list[str], list[Code]]:
+        """Return the statements before the conditions of an entity, and the conditions."""
+        scope = self._scope
+        names = scope.item_names(entity)
+        requests = [request for request in self._plan.requests if entity in request.entities]
+        match = Pattern.parse(scope.document.entities[entity].match or {})
+        recognised = all(self._known(entity, name, requests, names) for name in match.names)
+        found = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
+        conditions = [*{flat(one): one for one in found}.values()]
+        parsed = f"_variables(item, {scope.keys[entity]})"
+        sure = f"{scope.recognisers[entity]}(item)"
+        if not names.used:
+            return [], [sure if recognised else f"{parsed} is not None", *conditions]
+        more = [sure] if recognised and match.conditions else []
+        return [f"        variables = {parsed}"], ["variables is not None", *more, *conditions]
+
+    def _known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
+        """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
+        table = self._scope.document.tables[self._scope.document.entities[entity].table]
+        shown = [None if request.index is None else table.shown(request.index) for request in requests]
+        return name in names.variables or all(one is None or root(name) in one for one in shown)
+
+    def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
+        query = self._plan.asked
+        needed = {names.stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
+        for condition in query.where.conditions:
+            read = Pattern((condition,), {}).names
+            if condition in match.conditions or not all(self._known(entity, name, requests, names) for name in read):
+                continue
+            if (text := written(condition, names)) != "True" and text not in needed:
+                yield text
+        for field in query.by:
+            if not self._sure(entity, field, requests) and self._known(entity, field.name, requests, names):
+                yield from self._equal(entity, field, names)
+        for name in dict.fromkeys(filter(None, (query.range, query.ordered_by))):
+            if not self._known(entity, name, requests, names):
+                continue
+            if name == query.range and self._bounds is not None:
+                bounds = [self._bounds.low.source, self._bounds.high.source, *filter(None, [self._bounds.beginning])]
+                yield Call("_within(", [names.value(name), *bounds])
+            elif (present := names.present(name)) is not None:
+                yield present
+
+    def _sure(self, entity: str, field: Field, requests: list[Request]) -> bool:
+        """Return whether the key of the table determines a variable."""
+        return field.name in self._scope.variables[entity] and all(
+            request.index is None and any(Field(field.name) in key.text for key in (*request.partition, *request.fixed))
+            for request in requests
+        )
+
+    def _equal(self, entity: str, field: Field, names: ItemNames) -> Iterator[str]:
+        """Yield the conditions that a value is the caller's."""
+        given = self._parameters[field.name]
+        if field.name in self._scope.variables[entity]:
+            own = self._scope.parameter(entity, field.name).type
+            names.used.add(field.name)
+            held = Variable(names.variables[field.name], own)
+            if not field.pipes and own == given.type:
+                yield f"{held.source} == {given.source}"
+            else:
+                yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
+        elif field.pipes:
+            held = Variable(names.value(field.name, sure=True), EITHER)
+            yield str(names.present(field.name))
+            yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
+        elif given.type == NUMBER or self._is_key(entity, field.name):
+            yield f"{names.value(field.name)} == {given.source}"
+        else:
+            yield f"_same({names.value(field.name)}, {given.source})"
+
+    def _is_key(self, entity: str, name: str) -> bool:
+        """Return whether an attribute is a key of an index that is read, so that its type is known."""
+        table = self._scope.document.tables[self._scope.document.entities[entity].table]
+        return all(
+            request.index is not None and name in table.indexes[request.index].names for request in self._plan.requests
+        )
 
 
 class QueryFunction:
@@ -34,7 +166,7 @@ class QueryFunction:
             for given, field in zip(plan.query.by, plan.asked.by, strict=True)
         }
         self._bounds = self._bounding()
-        self._periods: Expression = ""
+        self._periods: Code = ""
         self.type = " | ".join(scope.classes[entity] for entity in plan.asked.entities)
         if plan.asked.attributes is not None:
             self.type = scope.names.take(pascal(plan.query.name) + "Item")
@@ -71,7 +203,7 @@ class QueryFunction:
         return Bounds(low, high, None if kind == NUMBER else self._own.take(f"{name}_prefix"))
 
     def _signature(self) -> list[str]:
-        parts: list[Expression] = ["table: Table"]
+        parts: list[Code] = ["table: Table"]
         parts += [f"{one.source}: {one.type}" for one in self._parameters.values()]
         if self._bounds is not None:
             low, high = self._bounds.low, self._bounds.high
@@ -95,14 +227,14 @@ class QueryFunction:
         body = [*body, *separate, *shown]
         lines = [*self._signature(), *docstring(4, *paragraphs(self._scope.document, plan))]
         lines += ["", *body, ""] if body else []
-        options: list[Expression] = [f"show={show}"] if show else []
+        options: list[Code] = [f"show={show}"] if show else []
         (request, *others) = plan.requests
         wait = "await " if self._waits else ""
         if plan.query.get and request.get and not others:
             parts = [
                 f"{literal(key.attribute)}: {self._key_value(key)}" for key in (*request.partition, *request.fixed)
             ]
-            arguments: list[Expression] = ["table", Call("{", parts, "}"), fits, *options]
+            arguments: list[Code] = ["table", Call("{", parts, "}"), fits, *options]
             arguments += ["consistent=True"] if plan.asked.consistent else []
             found = statement(f"found: {self.type} | None = {wait}", Call("_get(", arguments))
             return [*lines, *found, "    return found"]
@@ -122,7 +254,7 @@ class QueryFunction:
 
     # --- reads ---
 
-    def _stages(self) -> Expression:
+    def _stages(self) -> Code:
         """Return the reads in stages: the reads of one stage are merged."""
         plan = self._plan
         if not plan.merged:
@@ -135,14 +267,14 @@ class QueryFunction:
         in_order = [fan for fan in fans if isinstance(fan, Periods) and plan.asked.ordered_by == fan.field.name]
         if in_order:
             outer = [self._clause(in_order[0])]
-        inner: list[Expression] = []
+        inner: list[Code] = []
         for request in plan.requests:
             clauses = [self._clause(fan) for fan in request.fans if fan not in in_order]
             inner.append(Loop(self._read(request), clauses) if clauses else self._read(request))
         stage = inner[0] if len(inner) == 1 and isinstance(inner[0], Loop) else Call("[", [*map(_spread, inner)], "]")
         return Loop(stage, outer) if outer else Call("[", [stage], "]")
 
-    def _apart(self, request: Request) -> Expression:
+    def _apart(self, request: Request) -> Code:
         """Return the stages of a request whose reads are not merged."""
         read = Call("[", [self._read(request)], "]")
         clauses = [self._clause(fan) for fan in request.fans]
@@ -168,7 +300,7 @@ class QueryFunction:
         return f"for bucket in [{', '.join(dict.fromkeys(texts))}]"
 
     def _read(self, request: Request) -> Call:
-        parts: list[Expression] = [self._scope.path(self._table, request.index)]
+        parts: list[Code] = [self._scope.path(self._table, request.index)]
         for key in (*request.partition, *request.fixed):
             parts.append(f"Key({literal(key.attribute)}).eq({self._key_value(key)})")
         if request.sort is not None:
@@ -193,7 +325,7 @@ class QueryFunction:
     def _text(self, parts: Sequence[object]) -> str:
         return text_of(parts, lambda field: self._parameters[field.name], _loop_variable)
 
-    def _sort(self, sort: SortRange) -> list[Expression]:
+    def _sort(self, sort: SortRange) -> list[Code]:
         """Return the condition on the sort key: none, a prefix, or bounds."""
         name = literal(sort.attribute)
         if sort.until is not None:
@@ -207,7 +339,7 @@ class QueryFunction:
             low, high = high, low
         if sort.kind != "S":
             return [f"*_number_between({name}, {low}, {high})"]
-        arguments: list[Expression] = [name, self._text(sort.prefix), low, high, *filter(None, [bounds.beginning])]
+        arguments: list[Code] = [name, self._text(sort.prefix), low, high, *filter(None, [bounds.beginning])]
         if sort.rest:
             arguments.append(f"rest={literal(sort.after)} + _HIGHEST" if sort.after else "rest=_HIGHEST")
         return [Call("_between(", arguments)]
@@ -225,7 +357,7 @@ class QueryFunction:
         if query.attributes is None:
             return "", []
         paths = dict(zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True))
-        chosen: list[Expression] = [literal(root(path)) for path in paths]
+        chosen: list[Code] = [literal(root(path)) for path in paths]
         selected = "_only"
         if any(shown != path or len(steps(path)) > 1 for shown, path in paths.items()):
             parts = [
@@ -281,6 +413,6 @@ def _loop_variable(part: object) -> str:
     return "period" if isinstance(part, Periods) else "str(bucket)"
 
 
-def _spread(one: Expression) -> Expression:
+def _spread(one: Code) -> Code:
     """Return an element of a list: a comprehension as its elements."""
     return "*" + flat(one) if isinstance(one, Loop) else one

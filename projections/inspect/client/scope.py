@@ -1,20 +1,142 @@
-"""The scope of a generated module: the document, and the names that its entities, paths and functions have."""
+"""The scope of a generated module: the document, names, the helpers and imports that it needs, docstrings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import NamedTuple
 
-from projections.inspect.client.conditions import Names as ItemNames
-from projections.inspect.client.fragments import defined
-from projections.inspect.client.keys import NUMBER, TEXT, Variable
-from projections.inspect.client.naming import Names, constant, pascal, snake
+from projections.inspect.client.expressions import NUMBER, TEXT, Variable
+from projections.inspect.client.expressions import Names as ItemNames
+from projections.inspect.client.naming import WIDTH, Names, constant, pascal, snake
 from projections.language.access.numbers import is_number
+from projections.language.access.plan import Plan, Request, SortRange, Text
 from projections.language.canonical import Document
+from projections.language.patterns import describe
 from projections.language.program import Program
-from projections.language.templates import Template
+from projections.language.templates import Field, Template
 
-__all__ = ["Scope"]
+__all__ = ["Scope", "defined", "helpers", "imports", "names_in", "paragraphs", "sentence"]
+
+
+IMPORTS = {
+    "base64": "import base64",
+    "hashlib": "import hashlib",
+    "json": "import json",
+    "re": "import re",
+    "zlib": "import zlib",
+    **dict.fromkeys(("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"), "from collections.abc import"),
+    "dataclass": "from dataclasses import",
+    **dict.fromkeys(("UTC", "datetime", "timedelta", "tzinfo"), "from datetime import"),
+    **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Decimal"), "from decimal import"),
+    "cached_property": "from functools import",
+    **dict.fromkeys(
+        ("Any", "Generic", "NotRequired", "Protocol", "Required", "TypedDict", "TypeGuard", "TypeVar"),
+        "from typing import",
+    ),
+    "ZoneInfo": "from zoneinfo import",
+}
+"""By name: the statement that imports it, or its beginning."""
+
+WITHOUT_STUBS = "import-not-found, import-untyped, unused-ignore"
+"""What mypy reports without boto3 or without its stubs, and with them."""
+
+BOTO3 = ("ConditionExpressionBuilder", "Key")
+
+
+class _Part(NamedTuple):
+    name: str
+    text: str
+    needs: frozenset[str]
+    simple: bool
+
+
+@cache
+def _parts() -> tuple[_Part, ...]:
+    """Return the definitions of `runtime` in their order."""
+    source = files(__package__).joinpath("runtime.py").read_text(encoding="utf-8")
+    lines = source.split("\n")
+    found = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            name, simple = node.name, False
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            first, name, simple = node.lineno, node.targets[0].id, True
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            first, name, simple = node.lineno, node.target.id, True
+        else:
+            continue
+        text = "\n".join(lines[first - 1 : node.end_lineno])
+        found.append(_Part(name, text, names_in(text) - {name}, simple))
+    return tuple(found)
+
+
+def names_in(source: str) -> frozenset[str]:
+    """Return the names that a text of Python uses."""
+    return frozenset(node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+
+
+def defined() -> frozenset[str]:
+    """Return all names that a generated module may have without our giving them: helpers and imports."""
+    return frozenset([*(part.name for part in _parts()), *IMPORTS, *BOTO3])
+
+
+def helpers(used: Collection[str], guard_prefix: str, *, waits: bool) -> tuple[list[str], list[str]]:
+    """Return the constants and the definitions that these names need. Without `waits`, they are for boto3."""
+    by_name = {part.name: part for part in _parts()}
+    wanted: set[str] = set()
+    todo = [name for name in used if name in by_name]
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += by_name[name].needs & by_name.keys()
+    chosen = [part for part in _parts() if part.name in wanted]
+    texts = [(part, part.text if waits else _without_waiting(part.text)) for part in chosen]
+    constants = [guard_prefix if part.name == "_GUARD" else text for part, text in texts if part.simple]
+    return constants, [text for part, text in texts if not part.simple]
+
+
+def _without_waiting(text: str) -> str:
+    """Return the text of a helper for boto3."""
+    text = re.sub(r"\b(?:async|await) ", "", text)
+    text = text.replace("AsyncIterator", "Iterator").replace("__aiter__", "__iter__").replace("anext(", "next(")
+    return _DEFINITION.sub(_on_one_line, text)
+
+
+_DEFINITION = re.compile(r"(?m)^( *def \w+\()\n +(.*[^,])\n *(\) -> .*:)$")
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    joined = "".join(found.groups())
+    return joined if len(joined) <= WIDTH else found[0]
+
+
+def imports(used: Collection[str]) -> list[str]:
+    """Return the import statements for these names, sorted."""
+    modules: dict[str, list[str]] = {}
+    for name, text in IMPORTS.items():
+        if name in used:
+            modules.setdefault(text, []).append(name)
+    plain = [text for text in modules if text.startswith("import ")]
+    lines = [*plain]
+    for text, names in modules.items():
+        if text not in plain:
+            lines += _wrapped(text, sorted(names, key=lambda name: (not name.isupper(), name.lower())))
+    boto3 = [name for name in BOTO3 if name in used]
+    if boto3:
+        listed = ", ".join(boto3)
+        lines += ["", f"from boto3.dynamodb.conditions import {listed}  # type: ignore[{WITHOUT_STUBS}]"]
+    return lines
+
+
+def _wrapped(before: str, names: list[str]) -> list[str]:
+    line = f"{before} {', '.join(names)}"
+    return [line] if len(line) <= WIDTH else [f"{before} (", *(f"    {name}," for name in names), ")"]
 
 
 class Scope:
@@ -72,3 +194,69 @@ class Scope:
     def numeric(self, entities: tuple[str, ...], name: str) -> bool:
         """Return whether a name is a number on all of these entities."""
         return all(is_number(self.document, entity, name) for entity in entities)
+
+
+def paragraphs(document: Document, plan: Plan) -> list[str]:
+    """Return the paragraphs of a docstring."""
+    query = plan.query
+    found = [sentence(query.about or _question(plan))]
+    number = f"{query.id}. " if query.id else ""
+    requests = " ".join(dict.fromkeys(_request(plan, request) for request in plan.requests))
+    found.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
+    found.append(" ".join(_freshness(document, plan)))
+    if plan.assumes:
+        found.append(f"Assumes that {'; '.join(plan.assumes)}.")
+    return found
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?", "!")) else ".")
+
+
+def _question(plan: Plan) -> str:
+    query = plan.query
+    words = f"the {query.entities[0]}" if query.get else f"{' and '.join(query.entities)} items"
+    if query.by:
+        words += f" with the given {' and '.join(query.parameters)}"
+    return words + (f" of which {describe(query.where)}" if query.where.conditions else "")
+
+
+def _request(plan: Plan, request: Request) -> str:
+    operation = "GetItem" if request.get and plan.query.get else "Query"
+    keys = [f"{key.attribute} = {_text(key.text)}" for key in (*request.partition, *request.fixed)]
+    if request.sort is not None:
+        keys += _sort(request.sort)
+    where = "the table" if request.index is None else request.index
+    return f"{operation} of {where}: {', '.join(keys)}{', descending' if request.descending else ''}."
+
+
+def _sort(sort: SortRange) -> Iterator[str]:
+    if sort.bounded and sort.focus is not None:
+        yield f"{sort.attribute} between {_text(sort.prefix)}{sort.focus} of the bounds"
+    elif sort.until is not None:
+        yield f"{sort.attribute} from {_text(sort.prefix)} to {_text(sort.until)}"
+    elif sort.prefix:
+        yield f"{sort.attribute} begins with {_text(sort.prefix)}"
+
+
+def _text(text: Text) -> str:
+    return "".join(
+        part if isinstance(part, str) else str(part if isinstance(part, Field) else part.field) for part in text
+    )
+
+
+def _freshness(document: Document, plan: Plan) -> Iterator[str]:
+    if plan.copy is not None:
+        yield f"Returns copies, which rule {plan.copy} updates after their sources."
+    if plan.rule is not None:
+        yield f"Rule {plan.rule} writes the index keys, after the items."
+    tables = {document.entities[entity].table for entity in plan.asked.entities}
+    indexes = dict.fromkeys(request.index for request in plan.requests if request.index is not None)
+    globals_ = [name for name in indexes if not any(document.tables[table].indexes[name].local for table in tables)]
+    if globals_:
+        yield f"{' and '.join(globals_)} may lag behind the table."
+    elif plan.asked.consistent:
+        yield "The read is strongly consistent."
+    else:
+        yield "The read is eventually consistent."

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from projections.inspect.client.attributes import Attribute
-from projections.inspect.client.layout import Call, Expression, statement
+from projections.inspect.client.entities import Attribute
+from projections.inspect.client.expressions import Call, Code, statement
 from projections.inspect.client.naming import Names, docstring, literal, snake
-from projections.inspect.client.paragraphs import sentence
-from projections.inspect.client.scope import Scope
+from projections.inspect.client.scope import Scope, sentence
 from projections.language.access.questions import Step, WritePattern
 
 __all__ = ["write_function"]
@@ -44,9 +43,9 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
         number = f"_{seen[step.entity]}" if counts[step.entity] > 1 else ""
         known = attributes[step.entity].get(step.unchanged or "")
         writes.append(_Write(scope, step, own, snake(step.entity) + number, known, alone=len(pattern.steps) == 1))
-    returned: Expression
+    returned: Code
     if together:
-        requests: list[Expression] = []
+        requests: list[Code] = []
         for step, write in zip(pattern.steps, writes, strict=True):
             table = tables[scope.document.entities[step.entity].table]
             inner = Call("{", [f'"TableName": {table}', *write.arguments], "}")
@@ -69,7 +68,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
     ]
 
 
-def _entry(name: str, value: Expression) -> Expression:
+def _entry(name: str, value: Code) -> Code:
     """Return an entry of a dictionary."""
     return (
         Call(f"{literal(name)}: {value.before}", value.parts, value.after)
@@ -113,7 +112,7 @@ class _Write:
         if step.operation == "put":
             item = self._parameter(self.word, "Mapping[str, Any]", first=True)
             changed = "".join(f", {literal(name)}: {value}" for name, value in bumped.items())
-            first: list[Expression] = [f'"Item": {{**{item}{changed}}}' if changed else f'"Item": {item}']
+            first: list[Code] = [f'"Item": {{**{item}{changed}}}' if changed else f'"Item": {item}']
         else:
             key = self._parameter(f"{self.word}_key", "Mapping[str, Any]", first=True)
             first = [f'"Key": {key}']
@@ -132,12 +131,12 @@ class _Write:
                     entries = self._entries(found)
                     self.arguments.append(_entry(f"ExpressionAttribute{name}", Call("{", entries, "}")))
 
-    def _any_update(self, arguments: list[Expression], bumped: dict[str, str]) -> None:
+    def _any_update(self, arguments: list[Code], bumped: dict[str, str]) -> None:
         """Add the arguments of an update that sets the attributes of a mapping."""
         changes = self._parameter("changes" if self.alone else f"{self.word}_changes", "Mapping[str, Any]")
         if bumped:
             changes = "{**" + changes + "".join(f", {literal(name)}: {value}" for name, value in bumped.items()) + "}"
-        more: list[Expression] = [Call("{", self._entries(one), "}") for one in (self.names, self.values) if one]
+        more: list[Code] = [Call("{", self._entries(one), "}") for one in (self.names, self.values) if one]
         arguments.append(Call("**_set(", [changes, *more], ")"))
 
     def _entries(self, found: dict[str, str]) -> Sequence[str]:

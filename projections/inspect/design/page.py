@@ -8,7 +8,7 @@ from pathlib import Path
 from projections.inspect.design.blocks import Badge, Block, Cell, Code, Heading, Line, Listing, Paragraph, Span, Table
 from projections.inspect.design.content import content
 from projections.inspect.design.model import Design
-from projections.inspect.graph.markup import escape, template
+from projections.inspect.graph.panels import escape, template
 from projections.printable import printable
 
 __all__ = ["page"]

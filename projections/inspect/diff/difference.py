@@ -8,9 +8,8 @@ from typing import Any
 
 from projections.deploy.needs import Deployment
 from projections.inspect.diff.backfill import Cost, cost, reasons
-from projections.inspect.diff.changes import Change, changes, renamed
+from projections.inspect.diff.changes import Change, changes, deletions, left_behind, renamed, untouched
 from projections.inspect.diff.redeployment import impossible, new_indexes, template_changes
-from projections.inspect.diff.traces import deletions, left_behind, untouched
 from projections.language.canonical import Document
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program

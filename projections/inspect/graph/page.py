@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from projections.inspect.graph.layout import Box, Layout, Point, Route, layout_of
-from projections.inspect.graph.markup import escape, icon, template
+from projections.inspect.graph.layout import Box, Card, Layout, Point, Route, layout_of
 from projections.inspect.graph.model import Entity, Graph, Rule
-from projections.inspect.graph.panels import entity_id, mark, panels, rule_id
-from projections.inspect.graph.sizes import Card
+from projections.inspect.graph.panels import entity_id, escape, icon, mark, panels, rule_id, template
 
 __all__ = ["Frame", "page"]
 

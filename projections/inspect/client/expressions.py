@@ -1,0 +1,383 @@
+"""Expressions in generated code: layout as ruff and Black do it, texts of keys, and conditions from patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from projections.inspect.client.naming import WIDTH, inside, literal
+from projections.language.access.plan import Periods
+from projections.language.patterns import (
+    Affix,
+    Alternative,
+    AnythingBut,
+    Compares,
+    Condition,
+    Either,
+    Equals,
+    Exists,
+    Named,
+    Numeric,
+    Operand,
+    Test,
+)
+from projections.language.pipes import Pipe, date_arguments, period_step
+from projections.language.syntax import root, steps
+from projections.language.templates import Field
+
+__all__ = [
+    "Call",
+    "Code",
+    "Every",
+    "Loop",
+    "Names",
+    "Variable",
+    "at",
+    "cased",
+    "flat",
+    "lines",
+    "number",
+    "period_list",
+    "piped",
+    "statement",
+    "text_of",
+    "value_literal",
+    "written",
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Parts between brackets, separated by commas: a call, a list, a dictionary, the parameters of a function."""
+
+    before: str
+    parts: Sequence[Code]
+    after: str = ")"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A list comprehension: an element, and its clauses."""
+
+    element: Code
+    clauses: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Every:
+    """Conditions that are joined by `and`, or by another word."""
+
+    conditions: Sequence[Code]
+    word: str = "and"
+
+
+Code: TypeAlias = "str | Call | Loop | Every"
+
+
+def flat(expression: Code) -> str:
+    """Return an expression on one line."""
+    match expression:
+        case str():
+            return expression
+        case Call(before, parts, after):
+            return before + ", ".join(map(flat, parts)) + after
+        case Loop(element, clauses):
+            return "[" + " ".join([flat(element), *clauses]) + "]"
+        case Every(conditions, word):
+            return f" {word} ".join(map(flat, conditions))
+
+
+def lines(expression: Code, indent: int, before: str = "", after: str = "") -> list[str]:
+    """Return the lines of an expression between two texts, on one line if it fits."""
+    margin = " " * indent
+    whole = f"{margin}{before}{flat(expression)}{after}"
+    if len(whole) <= WIDTH or isinstance(expression, str):
+        return [whole]
+    inner = indent + 4
+    match expression:
+        case Call(opening, parts, closing):
+            if not parts:
+                return [whole]
+            together = " " * inner + ", ".join(map(flat, parts))
+            entries = opening.endswith("{") and len(parts) > 1
+            comma = "," if len(parts) > 1 or opening.endswith(("[", "{")) or closing.startswith(")") else ""
+            single = len(parts) == 1 and not isinstance(parts[0], str)
+            if len(together) <= WIDTH and not entries and not (len(parts) == 1 and opening.endswith(("[", "{"))):
+                body = [together]
+            elif single and isinstance(parts[0], Call) and closing == "]":
+                body = lines(parts[0], inner, after=",")
+            else:
+                body = [line for part in parts for line in lines(part, inner, after=comma)]
+            return [f"{margin}{before}{opening}", *body, f"{margin}{closing}{after}"]
+        case Loop(element, clauses):
+            body = [*lines(element, inner), *(" " * inner + clause for clause in clauses)]
+            return [f"{margin}{before}[", *body, f"{margin}]{after}"]
+        case Every():
+            return _joined(expression, indent, before, after)
+
+
+_CALL = re.compile(r"(\w+\()(.*)(\))")
+_QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.)*\1""")
+
+
+def _call(source: str) -> Code:
+    """Return a call that is one as a whole as a `Call`."""
+    found = _CALL.fullmatch(source)
+    if found is None:
+        return source
+    depth = 0
+    for letter in _QUOTED.sub("", found[2]):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth < 0:
+            return source
+    return Call(found[1], [found[2]], found[3])
+
+
+def _joined(every: Every, indent: int, before: str, after: str) -> list[str]:
+    """Return the lines of conditions that are too long for one line."""
+    margin = " " * indent
+    first, *rest = every.conditions
+    word = f"{every.word} "
+    if len(rest) == 1 and after in ("", ":"):  # as Black does: only the last call is broken
+        last = _call(rest[0]) if isinstance(rest[0], str) else rest[0]
+        if isinstance(last, Call) and len(margin + before + flat(first) + f" {word}" + last.before) <= WIDTH:
+            opened = f"{before}{flat(first)} {word}"
+            return lines(last, indent, opened, after)
+    together = f"{margin}    {flat(every)}"
+    if len(together) <= WIDTH:
+        body = [together]
+    else:
+        body = [*lines(first, indent + 4), *(line for one in rest for line in lines(one, indent + 4, word))]
+    return [f"{margin}{before}(", *body, f"{margin}){after}"]
+
+
+def statement(before: str, expression: Code, indent: int = 4, after: str = "") -> list[str]:
+    """Return the lines of a statement, such as `return` with an expression."""
+    return lines(expression, indent, before, after)
+
+
+NUMBER, TEXT, EITHER = "int | Decimal", "str", "Scalar"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A name in generated code, or an expression, and its type: `str`, `int | Decimal`, or `Scalar` for either."""
+
+    source: str
+    type: str = TEXT
+
+    @property
+    def text(self) -> str:
+        return self.source if self.type == TEXT else f"_text({self.source})"
+
+
+def piped(value: Variable, pipes: Sequence[Pipe]) -> Variable:
+    """Return a value through pipes."""
+    for pipe in pipes:
+        value = _applied(value, pipe)
+    return value
+
+
+def _applied(value: Variable, pipe: Pipe) -> Variable:
+    arguments = pipe.arguments
+    match pipe.name:
+        case "lower" | "upper":
+            return Variable(f"{value.text}.{pipe.name}()")
+        case "default":
+            return value  # callers give a value
+        case "truncate":
+            return Variable(f"{value.text}[:{int(arguments[0])}]")
+        case "pad" | "invert" | "bucket":
+            return Variable(f"_{pipe.name}({value.source}, {int(arguments[0])})")
+        case "date":
+            return Variable(f"_date({', '.join([_declared(value, pipe).source, *_format(pipe)])})")
+        case "ulid":
+            return Variable(f"_ulid({value.text})", EITHER)
+    return Variable(f"_{pipe.name}({value.source})", EITHER)
+
+
+def _declared(value: Variable, pipe: Pipe) -> Variable:
+    """Return a value as `date` takes it: as a time, if the pipe declares its format."""
+    _, _, declared = date_arguments(pipe)
+    if not declared:
+        return value
+    if declared in ("seconds", "milliseconds"):
+        factor = "1_000_000" if declared == "seconds" else "1000"
+        return Variable(f"_since_1970(Decimal({value.source}) * {factor})", EITHER)
+    return Variable(f"_read({value.source}, {literal(declared)})", EITHER)
+
+
+def _format(pipe: Pipe) -> list[str]:
+    form, zone, _ = date_arguments(pipe)
+    return [literal(form), *([] if zone in ("UTC", "Etc/UTC") else [f"ZoneInfo({literal(zone)})"])]
+
+
+def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
+    """Return the expression of the periods between two bounds."""
+    *before, date = fan.field.pipes
+    first, last = (_declared(piped(one, before), date).source for one in (low, high))
+    if last != high.source:
+        last = f"None if {high.source} is None else {last}"
+    form, *zone = _format(date)
+    step = period_step(fan.field.pipes)
+    words = f"days={step / 86_400:g}" if step >= 43_200 else f"seconds={step:g}"
+    return Call("_periods(", [first, last, form, f"timedelta({words})", *zone])
+
+
+def text_of(parts: Sequence[object], value_of: Callable[[Field], Variable], loops: Callable[[object], str]) -> str:
+    """Return the expression of a key's text. `loops` returns the variable that runs over buckets or periods."""
+    found: list[tuple[bool, str]] = []
+    for part in parts:
+        if isinstance(part, str):
+            found.append((True, part))
+        elif isinstance(part, Field):
+            found.append((False, piped(value_of(part), part.pipes).text))
+        else:
+            found.append((False, loops(part)))
+    return joined(found)
+
+
+def joined(parts: Sequence[tuple[bool, str]]) -> str:
+    """Return one expression for literals (True) and expressions of texts (False)."""
+    if all(is_literal for is_literal, _ in parts):
+        return literal("".join(text for _, text in parts))
+    if len(parts) == 1:
+        return parts[0][1]
+    if any(not is_literal and ('"' in text or "\\" in text) for is_literal, text in parts) or any(
+        is_literal and ("\\" in inside(text)) for is_literal, text in parts
+    ):
+        return " + ".join(literal(text) if is_literal else text for is_literal, text in parts)
+    texts = [inside(text) if is_literal else "{" + _BUCKET.sub(r"\1", text) + "}" for is_literal, text in parts]
+    return f'f"{"".join(texts)}"'
+
+
+_BUCKET = re.compile(r"^str\((\w+)\)$")
+
+
+def number(text: str) -> str:
+    """Return a number in Python source."""
+    value = Decimal(text)
+    return str(int(value)) if value == value.to_integral_value() and abs(value) < 10**18 else f'Decimal("{value}")'
+
+
+def cased(text: str, source: str) -> str:
+    """Return a comparison with a text in any case."""
+    return f"{source}.casefold() == {literal(text.casefold())}"
+
+
+class Names:
+    """How generated code reads the names of an entity from `item`. `variables` has the expressions of key variables."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self.variables = variables
+        self.used: set[str] = set()
+        """The key variables that were read."""
+
+    def value(self, name: str, *, sure: bool = False) -> str:
+        """Return the expression of a value. Without `sure`, it is None or `_ABSENT` for an item without it."""
+        if name in self.variables:
+            self.used.add(name)
+            own = self.variables[name]
+            return own if own.startswith("item[") else f"item.get({literal(name)}, {own})"
+        if len(steps(name)) > 1:
+            return at("item", name)
+        return f"item[{literal(root(name))}]" if sure else f"item.get({literal(root(name))})"
+
+    def stored(self, name: str) -> str | None:
+        """Return the condition that an item has a value or NULL; None if all have."""
+        if name in self.variables:
+            return None
+        return f"{self.value(name)} is not _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} in item"
+
+    def present(self, name: str) -> str | None:
+        """Return the condition that an item has a value; None if all have."""
+        if name in self.variables:
+            return None
+        value = self.value(name)
+        return f"{value} not in (None, _ABSENT)" if len(steps(name)) > 1 else f"{value} is not None"
+
+
+def at(item: str, name: str) -> str:
+    """Return the expression of the value at a path."""
+    return f"_at({', '.join([item, *map(literal, steps(name))])})"
+
+
+def value_literal(value: Any) -> str:
+    """Return a scalar of a pattern in Python source."""
+    match value:
+        case None | bool():
+            return repr(value)
+        case str():
+            return literal(value)
+        case Decimal():
+            return number(str(value))
+    raise TypeError(type(value))
+
+
+def written(condition: Condition, names: Names) -> str:
+    """Return a condition of a pattern as Python source, which can be joined with others by `and`."""
+    if isinstance(condition, Either):
+        branches = [_both([written(one, names) for one in branch]) for branch in condition.branches]
+        return f"({' or '.join(branches)})"
+    found = list(_test(condition, names))
+    return found[0] if len(found) == 1 else f"({' or '.join(found)})"
+
+
+def _both(conditions: list[str]) -> str:
+    return conditions[0] if len(conditions) == 1 else f"({' and '.join(conditions)})"
+
+
+def _test(test: Test, names: Names) -> Iterator[str]:
+    """Yield conditions of which one must hold."""
+    alternatives = test.alternatives
+    present, stored = names.present(test.name), names.stored(test.name)
+    if Exists(True) in alternatives:
+        yield "True" if stored is None or Exists(False) in alternatives else stored
+        return
+    if Exists(False) in alternatives:
+        yield "False" if stored is None else _absent(test.name, names)
+    null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
+    value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
+    yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
+    for one in alternatives:
+        if isinstance(one, Compares):
+            bounds = [f"({literal(sign)}, {_operand(other, names)})" for sign, other in one.bounds]
+            yield f"_compares({', '.join([value, *bounds])})"
+    for one in alternatives:
+        if isinstance(one, AnythingBut):
+            excluded = " or ".join(_scalars(list(one.excluded), value))
+            yield f"({present} and not ({excluded}))" if present else f"not ({excluded})"
+
+
+def _operand(operand: Operand, names: Names) -> str:
+    return names.value(operand.name) if isinstance(operand, Named) else value_literal(operand)
+
+
+def _absent(name: str, names: Names) -> str:
+    return f"{names.value(name)} is _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} not in item"
+
+
+def _scalars(alternatives: list[Alternative], value: str) -> Iterator[str]:
+    equal = [value_literal(one.value) for one in alternatives if isinstance(one, Equals)]
+    if equal:
+        yield f"_is({', '.join([value, *equal])})"
+    for one in alternatives:
+        if isinstance(one, Affix):
+            yield f"_any_text({value}, lambda text: {_affix(one)})"
+        elif isinstance(one, Numeric):
+            yield f"_any_number({value}, lambda number: {_bounds(one)})"
+
+
+def _affix(one: Affix) -> str:
+    text = literal(one.text.casefold() if one.ignore_case else one.text)
+    subject = "text.casefold()" if one.ignore_case else "text"
+    method = {"prefix": "startswith", "suffix": "endswith"}.get(one.operator)
+    return f"{subject}.{method}({text})" if method else f"{subject} == {text}"
+
+
+def _bounds(one: Numeric) -> str:
+    terms = [f"number {'==' if sign == '=' else sign} {number(str(bound))}" for sign, bound in one.bounds]
+    return " and ".join(terms)
