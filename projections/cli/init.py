@@ -66,8 +66,7 @@ def command(
     generated items with the same attributes, and no values from the table.
 
     With --from, the rule file has the tables, indexes and entities of a NoSQL Workbench data model, a CloudFormation or SAM
-    template, a Terraform plan (terraform show -json), ElectroDB schemas as JSON, or DTOs of DynamoDB-Toolbox. Parts that
-    cannot be read are listed, in the output and in rules.yaml.
+    template, or ElectroDB schemas as JSON. Parts that cannot be read are listed, in the output and in rules.yaml.
 
     \b
     Examples:

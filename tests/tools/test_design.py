@@ -20,7 +20,7 @@ from projections.inspect.design import Design, design_of, markdown, matrix, page
 from projections.inspect.design.matrix import matrix_table
 from projections.inspect.design.model import Check
 from projections.language.access.questions import queries_of
-from projections.language.loader import loads
+from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.language.review import reviewed
 from projections.language.templates import Template
@@ -576,3 +576,40 @@ def test_command_refuses_a_form_with_other_output(run: Any, tmp_path: Path, word
     code, out, err = run("queries", "--rules", str(rules), *words)
     assert (code, out) == (2, "")
     assert "--markdown" in err
+
+
+# --- sample items ---
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_samples_have_items_of_every_entity(path: Path) -> None:
+    program = Program.from_document(load(path).canonical())
+    samples = sample_items(program)
+    assert [name for name, items in samples.items() if not items] == []
+    for name, items in samples.items():
+        table = program.entities[name].table
+        found = [program.recognise(program.tables[table].key(table, item), item) for item in items]
+        assert {one.entity.name if one else None for one in found} == {name}
+        assert not any(attribute.startswith(program.guard_prefix) for item in items for attribute in item)
+
+
+def test_samples_have_derived_values() -> None:
+    rules = ROOT / "projections/rules/commerce.yaml"
+    samples = sample_items(Program.from_document(load(rules).canonical()))
+    customer = samples["Customer"][0]
+    assert customer["orderCount"] == {"N": "1"}
+    assert customer["GSI2PK"]["S"].startswith("SPENT#")
+    assert samples["OrderById"][0]["customerId"] == {"S": "customer1"}
+
+
+def test_rules_that_do_not_converge_leave_items_without_derived_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    from projections.errors import ProjectionsError
+    from projections.init.models import samples
+
+    def refuse(*_: object) -> None:
+        raise ProjectionsError("the items do not converge")
+
+    monkeypatch.setattr(samples, "replay", refuse)
+    found = sample_items(Program.from_document(load(ROOT / "projections/rules/commerce.yaml").canonical()))
+    assert found["Customer"]
+    assert found["Totals"] == []

@@ -270,11 +270,6 @@ FILES: dict[str, Scene] = {
         for options in ([], ["--format", "markdown"])
     ],
     "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
-    "model": lambda place, path: [
-        [str(path / "rules.yaml")],
-        [str(path / "rules.yaml"), "-o", str(path / "m.json")],
-        [EVIL],
-    ],
     "package": lambda place, path: [[rules(path / "b.yaml", projections={EVIL: {"from": EVIL}})], [EVIL]],
     "schema": lambda place, path: [[]],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],

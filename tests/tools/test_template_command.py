@@ -104,7 +104,6 @@ COMMANDS = {
     "template for CDK": ("template", "--format", "cdk"),
     "CDK construct": ("template", "--format", "cdk-typescript"),
     "client": ("client",),
-    "model": ("model",),
     "page as Markdown": ("queries", "--markdown"),
     "page as HTML": ("queries", "--html"),
 }

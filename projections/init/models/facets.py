@@ -22,7 +22,7 @@ from projections.init.models.model import Query, Unread, distinguished, entity_n
 from projections.init.table import Sample, Table
 from projections.language.keys import key_text
 from projections.language.syntax import LanguageError
-from projections.language.templates import KeyPattern, Template
+from projections.language.templates import KeyPattern
 from projections.language.values import Image
 
 __all__ = ["Facet", "FacetTable"]
@@ -66,7 +66,7 @@ class FacetTable:
     def separator(self) -> str:
         if self.items:
             return common_separator(self.items, self.table)
-        glued = "".join(alias for facet in self.facets for alias in facet.aliases.values() if _templates(alias))
+        glued = "".join(alias for facet in self.facets for alias in facet.aliases.values() if _template(alias))
         return max(SEPARATORS, key=lambda sign: (glued.count(sign), -SEPARATORS.index(sign)))
 
     def _key_of(self, item: Image) -> str:
@@ -99,8 +99,8 @@ class FacetTable:
 
     def _declared_key(self, facet: Facet) -> dict[str, str] | None:
         """Return the key templates in the aliases of a facet; None if they are only names."""
-        found = {name: self._template_of(name, alias, facet.items) for name, alias in facet.aliases.items()}
-        constants = [name for name, text in found.items() if text is None]
+        found = {name: _template(alias) for name, alias in facet.aliases.items()}
+        constants = [name for name, text in found.items() if not text]
         key = {name: text or _escaped(facet.aliases[name]) for name, text in found.items()}
         seen = [all(item[name].get("S") == facet.aliases[name] for name in constants) for item in facet.items]
         if len(constants) == len(found):
@@ -120,19 +120,6 @@ class FacetTable:
         if reason:
             self.unread.append(Unread(facet.place, f"{facet.name}: {reason}"))
         return None if reason else key
-
-    def _template_of(self, name: str, alias: str, items: Sequence[Image]) -> str | None:
-        """Return the template in an alias, if possible one that fits all items; None if there is no placeholder."""
-        found = _templates(alias)
-        kind = dict(self.table.key)[name]
-        for text in found:
-            try:
-                pattern = KeyPattern.parse(text, self.separator)
-            except LanguageError:
-                continue
-            if all(pattern.match(key_text(kind, str(item[name][kind]))) is not None for item in items):
-                return text
-        return found[0] if found else None
 
     def _entity(self, name: str, key: Mapping[str, str], facet: Facet) -> Entity:
         variables = key_variables(key, self.table, self.separator)
@@ -197,19 +184,8 @@ class FacetTable:
                 yield Query(lower_camel(facet.name), (entity.name,), tuple(by))
 
 
-def _templates(alias: str) -> list[str]:
-    """Return the templates that an alias such as `USER#<userId>` can stand for; none if it has no placeholder."""
-    found = [_replaced(alias)]
-    try:
-        if Template.parse(alias).fields:  # as `projections model` writes it
-            found.insert(1 if "${" in alias else 0, alias)
-    except LanguageError:
-        pass
-    return [text for text in dict.fromkeys(found) if text]
-
-
-def _replaced(alias: str) -> str:
-    """Return an alias with its placeholders as variables; empty if there is none."""
+def _template(alias: str) -> str:
+    """Return an alias such as `USER#<userId>` with its placeholders as variables; empty if there is none."""
     text, start = "", 0
     for found in _PLACEHOLDER.finditer(alias):
         name = (found[1] or found[2]).strip()

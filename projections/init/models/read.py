@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from projections.deploy.cloudformation import template_of
 from projections.errors import RulesError, UsageError
 from projections.init.inference.words import pascal
-from projections.init.models import cloudformation, electrodb, terraform, toolbox, workbench
+from projections.init.models import cloudformation, electrodb, workbench
 from projections.init.models.model import Model, Unread, entity_name, table_names
-from projections.init.models.parts import Part, parsed
+from projections.init.models.parts import parsed
 from projections.init.models.queries import keep_answered
 from projections.init.prove import proven
 from projections.local.json_text import text_of
 
 __all__ = ["FORMATS", "read_model"]
 
-FORMATS = (
-    "a NoSQL Workbench data model",
-    "a CloudFormation or SAM template",
-    "a Terraform plan or state (`terraform show -json`)",
-    "ElectroDB schemas as JSON",
-    "DTOs of DynamoDB-Toolbox (`EntityDTO`, `TableDTO`)",
-)
+FORMATS = "a NoSQL Workbench data model, a CloudFormation or SAM template, or ElectroDB schemas as JSON"
 
 
 def read_model(path: Path) -> Model:
@@ -41,42 +33,21 @@ def _read(text: str, file: str) -> Model:
         try:
             return cloudformation.read(template_of(text, file))
         except RulesError as error:
-            raise UsageError(f"{error}. Pass {_formats()}") from None
+            raise UsageError(f"{error}. Pass {FORMATS}") from None
     document = parsed(text, file)
     if isinstance(document.value, dict):
         if workbench.is_workbench(document.value):
             return workbench.read(document)
-        if terraform.is_terraform(document.value):
-            return terraform.read(document)
         if isinstance(document.value.get("Resources"), dict):
             return cloudformation.read(template_of(text, file))
-    for is_one, read in _SCHEMAS:
-        parts = _all_of(document, is_one)
-        if parts:
-            return read(parts)
-    raise UsageError(f"{file}: unknown format. Pass {_formats()}")
-
-
-_SCHEMAS: tuple[tuple[Callable[[Any], bool], Callable[[Sequence[Part]], Model]], ...] = (
-    (electrodb.is_schema, electrodb.read),
-    (toolbox.is_dto, toolbox.read),
-)
-
-
-def _all_of(document: Part, is_one: Callable[[Any], bool]) -> list[Part]:
-    """Return the schemas in a document that is one, or a list or mapping of several; none if it is not."""
-    if is_one(document.value):
-        return [document]
-    parts: list[Part] = []
+    parts = [document]
     if isinstance(document.value, list):
         parts = document.elements()
-    elif isinstance(document.value, dict):
+    elif isinstance(document.value, dict) and not electrodb.is_schema(document.value):
         parts = [part for _, part in document.members()]
-    return parts if parts and all(is_one(part.value) for part in parts) else []
-
-
-def _formats() -> str:
-    return "; ".join((*FORMATS[:-1], f"or {FORMATS[-1]}"))
+    if parts and all(electrodb.is_schema(part.value) for part in parts):
+        return electrodb.read(parts)
+    raise UsageError(f"{file}: unknown format. Pass {FORMATS}")
 
 
 def _accepted(model: Model) -> Model:
