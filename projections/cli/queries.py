@@ -39,10 +39,7 @@ PAGE = 100
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: from the query, or 100]")
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
 @click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
-@click.option("--markdown", "form", flag_value="markdown", help="Write the table-design page as Markdown.")
-@click.option(
-    "--html", "form", flag_value="html", help="Write the table-design page as HTML, which requires no network."
-)
+@click.option("--markdown", is_flag=True, help="Write the table-design page as Markdown.")
 @click.option(
     "--apply", "chosen", metavar="QUERY", help="Write the addition proposed for this query into the rule file."
 )
@@ -55,7 +52,7 @@ def command(
     limit: int | None,
     token: str | None,
     verbose: bool,
-    form: str | None,
+    markdown: bool,
     chosen: str | None,
     output: str | None,
     force: bool,
@@ -70,7 +67,7 @@ def command(
     text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix. An upper bound
     that is a date, or the beginning of one, includes all that begins with it: x.to=2026-04 includes April.
 
-    With --markdown or --html, writes the table-design page: entities with keys and sample items, indexes, the access pattern
+    With --markdown, writes the table-design page: entities with keys and sample items, indexes, the access pattern
     matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design. If FILE of -o
     was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
     a terminal it writes nothing; --force overwrites.
@@ -85,7 +82,7 @@ def command(
     \b
     Examples:
       projections queries rules.yaml
-      projections queries rules.yaml --html -o design.html
+      projections queries rules.yaml --markdown -o design.md
       projections queries likers postId=p1 --table app
       projections queries feed publishedAt.from=2026-01-01 --limit 20 --stack shop
     """
@@ -95,15 +92,15 @@ def command(
     path = find_rules(file, given.rules)
     rules = load(path)
     if chosen is not None:
-        if names or form or output or as_json:
+        if names or markdown or output or as_json:
             raise UsageError(
-                "--apply QUERY cannot be combined with another query, --markdown, --html, -o or --json: omit these"
+                "--apply QUERY cannot be combined with another query, --markdown, -o or --json: omit these"
             )
         return _apply(rules, path, chosen, force)
-    if form is not None or output is not None:
-        if form is None or names or as_json:
-            raise UsageError("--markdown and --html write the page of all queries, -o to a file; omit NAME and --json")
-        return _design(rules, path, form, output, force)
+    if markdown or output is not None:
+        if not markdown or names or as_json:
+            raise UsageError("--markdown writes the page of all queries, -o to a file; omit NAME and --json")
+        return _design(rules, path, output, force)
     if not names:
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
@@ -177,18 +174,18 @@ def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
     return 0
 
 
-def _design(rules: RuleSet, path: Path, form: str, output: str | None, force: bool) -> int:
+def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
     """Write the table-design page."""
     from projections.deploy.checksum import with_checksum
     from projections.init.models.samples import sample_items
-    from projections.inspect.design import design_of, markdown, page
+    from projections.inspect.design import design_of, markdown
     from projections.language.loader import loads
     from projections.language.review import reviewed
     from projections.terminal import count, print_line, print_text
 
     review = reviewed(rules.text, path.name, path)
     design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), review)
-    text = with_checksum({"markdown": markdown, "html": page}[form](design), "<!-- {} -->")
+    text = with_checksum(markdown(design), "<!-- {} -->")
     if output is None:
         print_text(text, end="")
     elif not write_generated(output, text, force=force):

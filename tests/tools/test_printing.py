@@ -229,7 +229,6 @@ LIVE: dict[str, Scene] = {
         ["--rules", asked(path), EVIL],
         [asked(path), "-v"],
         [asked(path), "--markdown"],
-        [asked(path), "--html"],
         [EVIL],
     ],
     "rank": lambda place, path: [

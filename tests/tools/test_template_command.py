@@ -104,8 +104,7 @@ COMMANDS = {
     "template for CDK": ("template", "--format", "cdk"),
     "CDK construct": ("template", "--format", "cdk-typescript"),
     "client": ("client",),
-    "page as Markdown": ("queries", "--markdown"),
-    "page as HTML": ("queries", "--html"),
+    "table-design page": ("queries", "--markdown"),
 }
 
 

@@ -1,8 +1,7 @@
-"""The table-design page: `gather` makes the data, `content` puts it into words, the forms are Markdown and HTML."""
+"""The table-design page: `gather` makes the data, `content` puts it into words, `markdown` writes it."""
 
 from projections.inspect.design.gather import design_of
 from projections.inspect.design.markdown import markdown, matrix
 from projections.inspect.design.model import Design
-from projections.inspect.design.page import page
 
-__all__ = ["Design", "design_of", "markdown", "matrix", "page"]
+__all__ = ["Design", "design_of", "markdown", "matrix"]

@@ -1,4 +1,4 @@
-"""The parts of a page, for all its forms: headings, paragraphs, tables and listings."""
+"""The parts of a page: headings, paragraphs, tables and listings."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ Cell: TypeAlias = tuple[Line, ...]
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of level 1 to 3; `anchor` is its address within the page."""
+    """A heading of level 1 to 3."""
 
     level: int
     text: str
-    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

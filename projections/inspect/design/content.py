@@ -40,7 +40,7 @@ def content(design: Design) -> Iterator[Block]:
     yield Heading(1, f"Table design: {design.title}")
     yield Paragraph(_summary(design))
     for title, section in _SECTIONS:
-        yield Heading(2, title, title.lower().replace(" ", "-"))
+        yield Heading(2, title)
         yield from section(design)
 
 
