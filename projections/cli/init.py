@@ -240,8 +240,6 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
 
 
 def _print_uncertain(rules: Sequence[Rule]) -> None:
-    from projections.init.inference.contradictions import differences, effect, unjudged
-
     if not rules:
         return
     out = console()
@@ -254,11 +252,9 @@ def _print_uncertain(rules: Sequence[Rule]) -> None:
         found = rule.contradiction
         assert found is not None
         out.print(styled("  [bold]{}[/]  {}", rule.name, rule.evidence))
-        for phrase in differences(found):
+        for phrase in found.differences:
             out.print(styled("    [dim]-[/] {}", phrase))
-        for sentence in (found.note, unjudged(found), effect(found)):
-            if sentence:
-                out.print(styled("    {}.", sentence[:1].upper() + sentence[1:]))
+        out.print(styled("    {}.", found.effect))
         if rule.refused:
             out.print(styled("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     out.print()

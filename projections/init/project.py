@@ -96,7 +96,7 @@ def _of_proposals(
     items = [one for _, some in invented for one in some]
     files = _common(project, rules, what, existing)
     files["tests/items.json"] = items_file(items)
-    files["tests/test_rules.py"] = test_file(proposals, items)
+    files["tests/test_rules.py"] = test_file(proposals)
     appear, later = _invented_records(invented)
     return {**files, "events/items.json": appear, "events/later-changes.json": later}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from projections.init.inference.contradictions import Case, Verdict, contradiction, doubt, judged
+from projections.init.inference.contradictions import Case, Verdict, contradiction, judged
 from projections.init.inference.entities import Group
 from projections.init.inference.proposal import Rule
 from projections.init.inference.rows import Row, cut
@@ -55,7 +55,7 @@ def index_rules(groups: Sequence[Group], table: Table, separator: str) -> Iterat
         verdicts = [(judged(one.cases, tries), one) for one in candidates]
         usable = [one for one in verdicts if one[0].accepted or (one[0].all_right and one[0].by_chance <= _BY_CHANCE)]
         if usable:
-            verdict, candidate = max(usable, key=lambda one: one[0].rank)
+            verdict, candidate = max(usable, key=lambda one: one[0].share)
             own = {name: text for name, text in group.entity.index_key.items() if name not in candidate.body["index"]}
             group.entity = replace(group.entity, index_key=own)  # only one of application and rule writes a key
             yield _rule(group, index, candidate, verdict, table)
@@ -70,8 +70,8 @@ def _rule(group: Group, index: str, candidate: _Candidate, verdict: Verdict, tab
     rule = Rule(f"{lower_camel(entity)}In{pascal(index) or 'Index'}", candidate.body, evidence)
     if verdict.all_right:
         return rule
-    found = contradiction(verdict, candidate.cases, group, written, table)
-    return replace(rule, doubt=doubt(found), contradiction=found)
+    found = contradiction(verdict, candidate.cases, entity, written, table)
+    return replace(rule, doubt=found.doubt, contradiction=found)
 
 
 def _candidates(group: Group, index: str, table: Table, separator: str) -> Iterator[_Candidate]:

@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from projections.init.inference.entities import understand
-from projections.init.inference.family import Family
 from projections.init.inference.guarded import doubted, guards_of, marked, without_guards
 from projections.init.inference.indexes import index_rules
 from projections.init.inference.kinds import set_kinds, type_attribute
-from projections.init.inference.lists import list_rules
-from projections.init.inference.measures import contradicted_rules, count_rules, idea_rules, tries_of
+from projections.init.inference.measures import Family, contradicted_rules, count_rules
 from projections.init.inference.proposal import Proposal, Rule
 from projections.init.inference.relations import links
-from projections.init.inference.repeats import contradicted_embeds, copy_rules, embed_rules
+from projections.init.inference.repeats import copy_rules, embed_rules
 from projections.init.inference.rows import common_separator, rows_of
 from projections.init.inference.words import pascal
 from projections.init.table import Sample, Table
 from projections.language.values import valued
 
 __all__ = ["infer"]
-
-_MOST_IDEAS = 8
 
 
 def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposal:
@@ -53,21 +49,17 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
         (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
     }  # an attribute of a target has one writer
     families = [Family(link, table, sample) for link in others]
-    tries = tries_of(families)
-    rules: list[Rule] = [*count_rules(families, taken, tries)]
-    rules += embed_rules(others, table, taken)
-    rules += list_rules(families, table, taken)
-    rules += contradicted_embeds(others, table, sample.complete, taken)
-    rules += contradicted_rules(families, table, taken, tries)
+    rules: list[Rule] = [*count_rules(families, taken)]
+    rules += embed_rules(others, table, sample.complete, taken)
+    rules += contradicted_rules(families, table, taken)
     rules += index_rules(groups, table, separator)
-    rules = _distinctly_named(doubted(rules, groups))
-    ideas = doubted([*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS], groups)
+    rules = _distinctly_named(doubted([*rules, *(rule for _, rule in copies)], groups))
     return Proposal(
         table,
         separator,
         [group.entity for group in groups],
         [one.relation for one in found],
-        [*rules, *ideas],
+        rules,
         understood.unknown,
         len(sample.items),
         sample.complete,

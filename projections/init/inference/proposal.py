@@ -8,7 +8,10 @@ from typing import Any
 
 from projections.init.table import Table
 
-__all__ = ["Attribute", "Contradiction", "Entity", "Example", "Proposal", "Relation", "Rule", "Unknown", "Variable"]
+__all__ = [
+    *("Attribute", "Contradiction", "Entity", "Example", "Proposal", "Relation", "Rule", "Unknown", "Variable"),
+    "effects",
+]
 
 
 @dataclass(frozen=True)
@@ -89,23 +92,66 @@ class Example:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """The items that contradict a rule which holds on most: it is `right` on so many of `judged` items of `entity`, and
-    differs from `near` of the others only by rounding. `changes`, `adds` and `removes` are the items of the sample whose
-    attribute the rule would change, add or remove.
+    """The items that contradict a rule which holds on most: it is `right` on so many of `judged` items of `entity`.
+    `changes`, `adds` and `removes` are the items of the sample whose attribute the rule would change, add or remove.
     """
 
     entity: str
     attribute: str
     right: int
     judged: int
-    near: int
     examples: tuple[Example, ...]
     changes: int
     adds: int
     removes: int
     unseen: int = 0
     """Items with the attribute that could not be judged: items that they depend on may be outside the sample."""
-    note: str = ""
+
+    @property
+    def differences(self) -> list[str]:
+        """A phrase for each example, with its key, and one for the number of others."""
+        more = self.judged - self.right - len(self.examples)
+        phrases = [
+            f"{' '.join(one.key.values())}: stored {one.stored}, computed {one.computed}" for one in self.examples
+        ]
+        return [*phrases, *([f"{more} more"] if more else [])]
+
+    @property
+    def effect(self) -> str:
+        """A sentence on what the rule would do to the items of the sample if it were live, and on those not compared."""
+        least = self.unseen > 0
+        listed = effects(self.entity, self.attribute, self.changes, self.adds, self.removes, least=least)
+        live = f"Live, it would {listed or f'change no {self.entity} item'}"
+        if not least:
+            return live
+        items = _items(self.unseen, self.entity)
+        return f"{items} could not be compared: items that the value depends on may be outside the sample. {live}"
+
+    @property
+    def doubt(self) -> str:
+        """The counter-evidence and the effect for a file, without keys and texts of the table."""
+        examples = "; ".join("stored {}, computed {}".format(*one.hidden) for one in self.examples)
+        wrong = self.judged - self.right
+        more = ", such as" if wrong > len(self.examples) else ""
+        return f"{wrong} contradict{'s' * (wrong == 1)} it{more}: {examples}. {self.effect}"
+
+
+def effects(entity: str, attribute: str, changes: int, adds: int, removes: int, *, least: bool = False) -> str:
+    """Return how many items a rule changes, as words; empty if none."""
+    parts = [
+        f"{verb} {'at least ' if least else ''}{_items(number, entity)}"
+        for verb, number in (
+            (f"change {attribute} of", changes),
+            (f"add {attribute} to", adds),
+            (f"remove {attribute} from", removes),
+        )
+        if number
+    ]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def _items(number: int, entity: str) -> str:
+    return f"{number:,} {entity} item" + "s" * (number != 1)
 
 
 @dataclass(frozen=True)
@@ -124,7 +170,7 @@ class Rule:
 
     @property
     def kind(self) -> str:
-        return next(kind for kind in ("aggregate", "embed", "copy", "top", "index") if kind in self.body)
+        return next(kind for kind in ("aggregate", "embed", "copy", "index") if kind in self.body)
 
     @property
     def into(self) -> str:
@@ -135,8 +181,6 @@ class Rule:
     def attributes(self) -> list[str]:
         """The attributes that it writes."""
         body = self.body[self.kind]
-        if self.kind == "top":
-            return [body["as"]]
         return list(body if self.kind == "index" else body["set"] if self.kind == "aggregate" else body["attributes"])
 
     @property

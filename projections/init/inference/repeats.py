@@ -2,72 +2,67 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from projections.init.inference.contradictions import Case, contradiction, doubt, identity, judged
+from projections.init.inference.contradictions import Case, contradiction, identity, judged
 from projections.init.inference.entities import Group
 from projections.init.inference.measures import named_by, related_twice, rule_body
 from projections.init.inference.proposal import Rule
 from projections.init.inference.relations import Link
-from projections.init.inference.rows import Row
 from projections.init.inference.words import lower_camel, normal
 from projections.init.table import Table
 from projections.language.syntax import PATH
-from projections.language.values import Value
 
-__all__ = ["contradicted_embeds", "copy_rules", "embed_rules"]
+__all__ = ["copy_rules", "embed_rules"]
 
 _LEAST = 3
 _AGREE = 0.8
-_BEYOND_CHANCE = 0.6
+_BY_CHANCE = 0.05
 _COPIED = 0.6
 
 
-def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """Yield a rule for each relation whose children repeat attributes of their parents. `skipped` are (entity, attribute)
-    that other rules have; those found here are added.
+def embed_rules(links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
+    """Yield a rule for each relation whose children repeat attributes of their parents; then for each attribute that most
+    children repeat, as a comment with the items that contradict it.
+
+    `skipped` are (entity, attribute) that other rules have; those found here are added.
     """
     several = related_twice(links)
-    for link in sorted(links, key=lambda link: -link.relation.seen):
+    ordered = sorted(links, key=lambda link: -link.relation.seen)
+    pairs = {id(link): list(_named_alike(link, table)) for link in ordered}
+    tries = sum(map(len, pairs.values()))
+    for link in ordered:
+        child, parent = link.relation.child, link.relation.parent
         found: dict[str, str] = {}
         evidence = []
-        for mine, theirs, of in _repeated(link, table):
-            place = (link.relation.child, mine)
-            if place not in skipped:
-                skipped.add(place)
+        for mine, theirs in pairs[id(link)]:
+            cases = [case for case in _cases(link, mine, theirs) if None not in (case.stored, case.computed)]
+            verdict = judged(cases, 1)
+            if (child, mine) not in skipped and verdict.all_right and verdict.by_chance <= _BY_CHANCE:
+                skipped.add((child, mine))
                 found[mine] = theirs
-                evidence.append(_embed_evidence(link, mine, theirs, of, of))
+                evidence.append(f"{mine} is the {theirs} of its {parent} in {len(cases)} of {len(cases)}")
         if found:
-            yield _embed(link, found, "; ".join(evidence) + f" {link.relation.child} items", several)
-
-
-def contradicted_embeds(
-    links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]]
-) -> Iterator[Rule]:
-    """Yield a rule for each attribute of children that repeats one of their parent in most items, as a comment with the
-    items that contradict it. `skipped` is as in `embed_rules`.
-    """
-    several = related_twice(links)
-    tries = sum(len(list(_named_alike(link, table))) for link in links)
-    for link in sorted(links, key=lambda link: -link.relation.seen):
-        for mine, theirs in _named_alike(link, table):
-            place = (link.relation.child, mine)
-            every = [Case(a, a.item.get(mine), b.item.get(theirs)) for a, b in link.pairs]
-            both = [case for case in every if None not in (case.stored, case.computed)]
-            if place in skipped or not both or not (verdict := judged(both, tries)).accepted:
+            yield _embed(link, found, f"{'; '.join(evidence)} {child} items", several)
+    for link in ordered:
+        child, parent = link.relation.child, link.relation.parent
+        for mine, theirs in pairs[id(link)]:
+            every = _cases(link, mine, theirs)
+            cases = [case for case in every if None not in (case.stored, case.computed)]
+            verdict = judged(cases, tries)
+            if (child, mine) in skipped or not verdict.accepted:
                 continue
-            skipped.add(place)
-            orphans = (
-                0
-                if complete
-                else sum(mine in row.item for row in link.child.rows) - sum(mine in a.item for a, _ in link.pairs)
-            )
-            found = contradiction(verdict, every, link.child, mine, table, unseen=orphans)
-            evidence = _embed_evidence(link, mine, theirs, verdict.right, len(both))
-            rule = _embed(link, {mine: theirs}, f"{evidence} {link.relation.child} items", several)
-            yield replace(rule, doubt=doubt(found), contradiction=found)
+            skipped.add((child, mine))
+            with_it = sum(mine in row.item for row in link.child.rows)
+            orphans = 0 if complete else with_it - sum(mine in row.item for row, _ in link.pairs)
+            counter = contradiction(verdict, every, child, mine, table, unseen=orphans)
+            words = f"{mine} is the {theirs} of its {parent} in {verdict.right} of {len(cases)} {child} items"
+            yield replace(_embed(link, {mine: theirs}, words, several), doubt=counter.doubt, contradiction=counter)
+
+
+def _cases(link: Link, mine: str, theirs: str) -> list[Case]:
+    return [Case(child, child.item.get(mine), parent.item.get(theirs)) for child, parent in link.pairs]
 
 
 def _embed(link: Link, attributes: Mapping[str, str], evidence: str, several: set[tuple[str, str]]) -> Rule:
@@ -76,10 +71,6 @@ def _embed(link: Link, attributes: Mapping[str, str], evidence: str, several: se
     by = "" if (relation.child, relation.parent) not in several else named_by(relation)
     body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": dict(attributes)}}
     return Rule(f"{lower_camel(relation.parent)}In{relation.child}{by}", body, evidence)
-
-
-def _embed_evidence(link: Link, mine: str, theirs: str, same: int, of: int) -> str:
-    return f"{mine} is the {theirs} of its {link.relation.parent} in {same} of {of}"
 
 
 def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
@@ -92,26 +83,6 @@ def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
         for theirs in link.parent.entity.attributes:
             if theirs.name not in keys and theirs.type == mine.type and _is_called(mine.name, theirs.name):
                 yield mine.name, theirs.name
-
-
-def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int]]:
-    """Yield (child's attribute, parent's attribute, number of pairs) where all values are equal, but not by chance."""
-    for mine, theirs in _named_alike(link, table):
-        both = [(a.item[mine], b.item[theirs]) for a, b in link.pairs if _have(a, mine, b, theirs)]
-        equal = sum(identity(one) == identity(other) for one, other in both)
-        if equal == len(both) >= _LEAST and not _by_chance(both, equal):
-            yield mine, theirs, equal
-
-
-def _by_chance(pairs: Sequence[tuple[Value, Value]], equal: int) -> bool:
-    """Return whether values that are nearly always the same (`active`, true) would agree as often in any two items."""
-    mine, theirs = (Counter(str(pair[side]) for pair in pairs) for side in (0, 1))
-    expected = sum(count * theirs[text] for text, count in mine.items()) / len(pairs) ** 2
-    return expected >= 1 or (equal / len(pairs) - expected) / (1 - expected) < _BEYOND_CHANCE
-
-
-def _have(child: Row, mine: str, parent: Row, theirs: str) -> bool:
-    return mine in child.item and theirs in parent.item
 
 
 def _is_called(mine: str, theirs: str) -> bool:
