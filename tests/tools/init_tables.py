@@ -185,31 +185,6 @@ def prefixes() -> tuple[Table, list[Item]]:
     return table, [*users, *orders]
 
 
-def electro() -> tuple[Table, list[Item]]:
-    """Keys as ElectroDB makes them: a service, names of attributes before their values, the entity with its version."""
-    table = Table("malls", (("pk", "S"), ("sk", "S")))
-    found = []
-    for mall in range(6):
-        pk = f"$malls#mallid_{mall}x"
-        found.append(
-            item(pk=pk, sk="$mall_1", mallId=f"{mall}x", city="x", storeCount=4, __edb_e__="mall", __edb_v__="1")
-        )
-        for store in range(4):
-            own = {"mallId": f"{mall}x", "storeId": f"s{store}", "rent": mall + store}
-            found.append(item(pk=pk, sk=f"$store_1#storeid_s{store}", **own, __edb_e__="store", __edb_v__="1"))
-    return table, found
-
-
-def paths() -> tuple[Table, list[Item]]:
-    """Keys of any depth."""
-    table = Table("files", (("path", "S"),))
-    chance = random.Random(4)
-    texts = {
-        "/".join(["FILE", *(chance.choice("abcdefgh") * 3 for _ in range(chance.randint(1, 4)))]) for _ in range(40)
-    }
-    return table, [item(path=text, size=len(text)) for text in sorted(texts)]
-
-
 def junk() -> tuple[Table, list[Item]]:
     """Nothing is like anything."""
     chance = random.Random(5)

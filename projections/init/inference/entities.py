@@ -1,43 +1,31 @@
-"""Entities from shapes of keys: key templates, `match` for overlapping ones, attributes, keys of indexes."""
+"""Entities from shapes of keys: key templates, `match` for overlapping ones, attributes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
-from projections.init.inference.names import entity_names, named_after_values, snake_case, variable_names
+from projections.init.inference.indexes import index_keys
+from projections.init.inference.names import entity_names, snake_case, variable_names
 from projections.init.inference.proposal import Attribute, Entity, Unknown, Variable
-from projections.init.inference.rows import Position, Row, attributes_of, cut, jaccard
+from projections.init.inference.rows import Group, Position, Row, attributes_of, jaccard
 from projections.init.inference.shapes import Shape, shapes_of
-from projections.init.inference.words import TIME, form_of, is_marker, masked, words
+from projections.init.inference.words import TIME, form_of, masked, words
 from projections.init.table import Table
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, overlap
 
-__all__ = ["Group", "Understood", "group_of", "understand"]
+__all__ = ["group_of", "understand"]
 
-_INDEXED = 0.95
 _HOMOGENEOUS = 0.3
 _MOST_ATTRIBUTES = 40
 
 
-@dataclass
-class Group:
-    """An entity and its rows, with `variables` for its key."""
-
-    entity: Entity
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class Understood:
-    groups: list[Group]
-    unknown: list[Unknown]
-
-
-def understand(rows: Sequence[Row], table: Table, separator: str, type_attribute: str | None) -> Understood:
+def understand(
+    rows: Sequence[Row], table: Table, separator: str, type_attribute: str | None
+) -> tuple[list[Group], list[Unknown]]:
     """Return the entities of these rows, and the rows that belong to no entity."""
     unknown: list[Unknown] = []
     shapes = []
@@ -50,10 +38,9 @@ def understand(rows: Sequence[Row], table: Table, separator: str, type_attribute
             shapes.append(shape)
     snake = snake_case(rows)
     entities = entity_names(shapes, table)
-    names = [variable_names(shape, name, table, snake) for shape, name in zip(shapes, entities, strict=True)]
     groups = [
-        _group(shape, name, table, separator, variables, type_attribute)
-        for shape, name, variables in zip(shapes, entities, named_after_values(shapes, names), strict=True)
+        _group(shape, name, table, separator, variable_names(shape, name, table, snake), type_attribute)
+        for shape, name in zip(shapes, entities, strict=True)
     ]
     sound = []
     for group, shape in zip(groups, shapes, strict=True):
@@ -64,7 +51,7 @@ def understand(rows: Sequence[Row], table: Table, separator: str, type_attribute
             unknown.append(_unknown(shape, table, f"no unambiguous template fits them: {error}"))
         else:
             sound.append((group, shape))
-    return Understood(*_distinguished(sound, unknown, table, separator))
+    return _distinguished(sound, unknown, table, separator)
 
 
 def _not_understood(shape: Shape, alone: bool) -> str:
@@ -116,7 +103,7 @@ def group_of(
         len(rows),
         expires=table.ttl is not None and any(table.ttl in row.item for row in rows),
     )
-    index_key = _index_key(entity, rows, table, separator)
+    index_key = index_keys(entity, rows, table, separator)
     # Some keys of indexes are ordinary attributes, such as a productId with an index.
     plain = {name for name in table.index_names if _is_plain(rows, name, separator)}
     for row in rows:
@@ -138,7 +125,7 @@ def _template(shape: Shape, attribute: int, names: Mapping[Position, str], separ
             continue
         constant = shape.constants.get(position)
         if constant is None:
-            anything = position in shape.joined or any(separator in row.parts[position] for row in shape.rows)
+            anything = any(separator in row.parts[position] for row in shape.rows)
             text += "{" + names[position] + "*" * anything + "}"
         else:
             text += _escaped(constant)
@@ -174,55 +161,6 @@ def _element_type(values: Sequence[Mapping[str, object]], type_: str) -> str:
         kinds = Counter(next(iter(element)) for element in elements)
         return kinds.most_common(1)[0][0] if kinds else "S"
     return "S"
-
-
-# Keys of indexes that the application writes
-
-
-def _index_key(entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> dict[str, str]:
-    """Return templates for index keys that (nearly) all items of an entity have and that follow from other attributes."""
-    found: dict[str, str] = {}
-    for partition, sort in table.indexes.values():
-        templates = {name: _follows(name, kind, entity, rows, table, separator) for name, kind in partition}
-        if not all(text and "{" in text for text in templates.values()):
-            continue  # a partition with all items does not lead to the children of a parent
-        found |= {name: text for name, text in templates.items() if text}
-        for name, kind in sort:
-            if text := _follows(name, kind, entity, rows, table, separator):
-                found[name] = text
-    return found
-
-
-def _follows(name: str, kind: str, entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> str | None:
-    """Return the template that gives the index key of all items that have it, or None."""
-    if name in table.key_names:
-        return None
-    with_it = [row for row in rows if kind in row.item.get(name, {})]
-    if len(with_it) < _INDEXED * len(rows) or not with_it:
-        return None
-    if kind != "S":
-        return "{" + name + "}"
-    variables = [variable.name for variable in entity.variables]
-    readable = [*variables, *(one.name for one in entity.attributes if one.type in ("S", "N"))]
-    cuts = [cut(row.item[name]["S"], separator) for row in with_it]
-    if len({between for _, between in cuts}) != 1:
-        return "{" + name + "}" if len({row.item[name]["S"] for row in with_it}) > 1 else None
-    text = ""
-    glue = (*cuts[0][1], "")
-    for number, sign in enumerate(glue):
-        texts = [parts[number] for parts, _ in cuts]
-        source = next((n for n in readable if all(r.text(n) == t for r, t in zip(with_it, texts, strict=True))), None)
-        constant = len(set(texts)) == 1 and (is_marker(texts[0]) or not texts[0])
-        if constant and (source is None or number == 0):
-            text += _escaped(texts[0])
-        elif source is not None:
-            text += "{" + source + "}"
-        elif len(glue) == 1:
-            return "{" + name + "}"
-        else:
-            return None
-        text += _escaped(sign)
-    return text
 
 
 # Entities with overlapping keys

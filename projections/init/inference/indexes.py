@@ -1,26 +1,25 @@
-"""Keys of indexes that most items of an entity have, by templates and a condition, as an `index` rule writes them.
-
-A key that (nearly) all items have, and that always follows from other attributes, is an `index_key` of the entity instead.
+"""Keys of indexes: those that (nearly) all items of an entity have, which are its `index_key`; and those that items have by
+templates and a condition, as an `index` rule writes them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from projections.init.inference.contradictions import Case, Verdict, contradiction, judged
-from projections.init.inference.entities import Group
-from projections.init.inference.proposal import Rule
-from projections.init.inference.rows import Row, cut
+from projections.init.inference.proposal import Entity, Rule
+from projections.init.inference.rows import Group, Row, cut
 from projections.init.inference.words import is_marker, lower_camel, pascal
 from projections.init.table import Table
 from projections.language.syntax import PATH
 from projections.language.values import Value
 
-__all__ = ["index_rules"]
+__all__ = ["index_keys", "index_rules"]
 
+_INDEXED = 0.95
 _MOSTLY = 0.75
 _LEAST = 3
 _MOST_VALUES = 8
@@ -28,18 +27,26 @@ _BY_CHANCE = 0.05
 
 
 @dataclass(frozen=True)
-class _Template:
-    """The text of a template, and its value for an item."""
-
-    text: str
-    render: Callable[[Row], str | None]
-
-
-@dataclass(frozen=True)
 class _Candidate:
     body: dict[str, Any]
     cases: Sequence[Case]
     condition: str
+
+
+def index_keys(entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> dict[str, str]:
+    """Return templates for index keys that (nearly) all items of an entity have, `{name}` where none gives all of them."""
+    found: dict[str, str] = {}
+    for partition, sort in table.indexes.values():
+        templates: dict[str, str] = {}
+        for name, kind in (*partition, *sort):
+            with_it = [row for row in rows if kind in row.item.get(name, {})]
+            if name not in table.key_names and with_it and len(with_it) >= _INDEXED * len(rows):
+                made = _template(entity, name, kind, with_it, separator)
+                all_right = made is not None and all(made.render(row) == row.text(name) for row in with_it)
+                templates[name] = made.text if made is not None and all_right else "{" + name + "}"
+        if all("{" in templates.get(name, "") for name, _ in partition):
+            found |= templates  # a partition with all items does not lead to the children of a parent
+    return found
 
 
 def index_rules(groups: Sequence[Group], table: Table, separator: str) -> Iterator[Rule]:
@@ -83,7 +90,7 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
     known = any(_is_known(name, group) for name, _ in partition)  # rules find children by it
     if not keys or unusable or known or len(with_it) < _LEAST:
         return
-    templates = {name: _template(group, name, kind, with_it, separator) for name, kind in keys}
+    templates = {name: _template(group.entity, name, kind, with_it, separator) for name, kind in keys}
     written = {name: one for name, one in templates.items() if one is not None}
     if len(written) < len(templates) or not any("{" in one.text for one in written.values()):
         return
@@ -153,45 +160,58 @@ def _scalar(row: Row, name: str) -> str | bool | None:
 # Templates
 
 
-def _template(group: Group, name: str, kind: str, rows: Sequence[Row], separator: str) -> _Template | None:
+@dataclass(frozen=True)
+class _Template:
+    """The parts of a key, each a constant or a variable or attribute, and the separators between them."""
+
+    parts: Sequence[tuple[str, bool]]
+    signs: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """The template as rules have it."""
+        return self._joined("{" + text + "}" if named else _escaped(text) for text, named in self.parts)
+
+    def render(self, row: Row) -> str | None:
+        """Return the key of an item, None if a part is missing."""
+        texts = [row.text(text) if named else text for text, named in self.parts]
+        return None if None in texts else self._joined(map(str, texts))
+
+    def _joined(self, texts: Iterable[str]) -> str:
+        return "".join(f"{text}{sign}" for text, sign in zip(texts, (*self.signs, ""), strict=True))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separator: str) -> _Template | None:
     """Return the template that gives the key of most rows."""
     if kind == "B":
         return None
-    names = [one.name for one in group.entity.variables]
-    names += [one.name for one in group.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
+    names = [one.name for one in entity.variables]
+    names += [one.name for one in entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
     if kind == "N":
         source = _source(names, rows, [row.text(name) for row in rows])
-        return _Template("{" + source + "}", lambda row: row.text(source)) if source else None
+        return _Template([(source, True)], ()) if source else None
     cuts = [(row, *cut(row.item[name]["S"], separator)) for row in rows]
-    ((glue, count),) = Counter(between for *_, between in cuts).most_common(1)
+    ((signs, count),) = Counter(between for *_, between in cuts).most_common(1)
     if count < _MOSTLY * len(rows):
         return None
-    alike = [(row, parts) for row, parts, between in cuts if between == glue]
-    pieces: list[tuple[str | None, str]] = []
-    for number in range(len(glue) + 1):
+    alike = [(row, parts) for row, parts, between in cuts if between == signs]
+    found: list[tuple[str, bool]] = []
+    for number in range(len(signs) + 1):
         texts = [parts[number] for _, parts in alike]
         source = _source(names, [row for row, _ in alike], texts)
         ((text, same),) = Counter(texts).most_common(1)
         constant = same >= _MOSTLY * len(texts) and (is_marker(text) or not text)
-        if constant and (source is None or number == 0):
-            pieces.append((None, text))
-        elif source is not None:
-            pieces.append((source, ""))
+        if constant and (not source or number == 0):
+            found.append((text, False))
+        elif source:
+            found.append((source, True))
         else:
             return None
-    signs = (*glue, "")
-    shown = "".join(
-        ("{" + source + "}" if source else text.replace("{", "{{").replace("}", "}}")) + sign
-        for (source, text), sign in zip(pieces, signs, strict=True)
-    )
-
-    def render(row: Row) -> str | None:
-        texts = [row.text(source) if source else text for source, text in pieces]
-        if None in texts:
-            return None
-        return "".join(f"{text}{sign}" for text, sign in zip(texts, signs, strict=True))
-
-    return _Template(shown, render)
+    return _Template(found, signs)
 
 
 def _source(names: Sequence[str], rows: Sequence[Row], texts: Sequence[str | None]) -> str:

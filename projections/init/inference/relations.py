@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from projections.init.inference.entities import Group
 from projections.init.inference.proposal import Relation
-from projections.init.inference.rows import Row
+from projections.init.inference.rows import Group, Row
 from projections.init.inference.words import normal, small_numbers, words
 from projections.language.syntax import PATH
 

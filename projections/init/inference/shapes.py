@@ -6,7 +6,6 @@ alike for all values of the part (ids of users, names of tenants), the part is a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +20,14 @@ _MOST_CONSTANTS = 40
 _ALIKE_AROUND = 0.5
 _ALIKE_ATTRIBUTES = 0.6
 _ECHOED = 0.95
-_PREFIX = re.compile(r"([A-Za-z]+)([_.=~+@:-])(.+)", re.DOTALL)
 
 
 @dataclass
 class Shape:
-    """Rows whose keys have the same structure. `constants` has the text of each constant part; at positions in `joined`, all
-    further parts are one variable, because their number differs.
-    """
+    """Rows whose keys have the same structure. `constants` has the text of each constant part."""
 
     constants: dict[Position, str]
     rows: list[Row]
-    joined: frozenset[Position] = frozenset()
 
     @property
     def positions(self) -> list[Position]:
@@ -53,9 +48,7 @@ def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
     for alike in grouped(rows, lambda row: row.signature).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
         found += _split(alike, positions, {}, type_attribute)
-    merged = _of_any_depth(list(_same_skeleton(found)))
-    for shape in merged:
-        _cut_prefixes(shape)
+    merged = _same_skeleton(found)
     return sorted((part for shape in merged for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
 
 
@@ -192,112 +185,6 @@ def _same_skeleton(shapes: Sequence[Shape]) -> Iterator[Shape]:
         yield Shape(same[0].constants, [row for shape in same for row in shape.rows])
 
 
-# Keys of any depth, such as paths
-
-
-def _of_any_depth(shapes: list[Shape]) -> list[Shape]:
-    """Merge shapes that differ only in the number of variables at the end of their keys into one with a joined variable."""
-    found: list[Shape] = []
-    for same in grouped(shapes, _beginning).values():
-        attributes = [shape.rows[0].glue for shape in same]
-        if len(same) == 1 or not _one_kind(same):
-            found += same
-            continue
-        joined = set()
-        for attribute in range(len(attributes[0])):
-            numbers = {len(glue[attribute] or ()) for glue in attributes}
-            if len(numbers) > 1:
-                joined.add((attribute, _constant_parts(same[0], attribute)))
-        found.append(_joined(same, frozenset(joined)))
-    return found
-
-
-def _constant_parts(shape: Shape, attribute: int) -> int:
-    number = 0
-    while (attribute, number) in shape.constants:
-        number += 1
-    return number
-
-
-def _beginning(shape: Shape) -> object:
-    """Return what shapes of one kind share at any depth; shapes with later constants are not merged."""
-    beginnings = []
-    for attribute in range(len(shape.rows[0].glue)):
-        leading = _constant_parts(shape, attribute)
-        texts = tuple(shape.constants[attribute, number] for number in range(leading))
-        constant_later = sum(position[0] == attribute for position in shape.constants) > leading
-        ends = (attribute, leading) not in shape.rows[0].parts
-        beginnings.append((texts, constant_later, ends, shape.rows[0].signature if constant_later else None))
-    return tuple(beginnings), shape.rows[0].glue[0] is None
-
-
-def _one_kind(shapes: Sequence[Shape]) -> bool:
-    return all(_like_whole(shapes[0].rows, other.rows) for other in shapes[1:])
-
-
-def _like_whole(some: Sequence[Row], others: Sequence[Row]) -> bool:
-    kinds, other_kinds = kinds_of(some).keys(), kinds_of(others).keys()
-    if kinds or other_kinds:
-        return kinds == other_kinds
-    attributes = attributes_of(some)
-    return bool(attributes) and jaccard(attributes, attributes_of(others)) >= 0.8
-
-
-def _joined(shapes: Sequence[Shape], joined: frozenset[Position]) -> Shape:
-    rows = [row for shape in shapes for row in shape.rows]
-    for row in rows:
-        for attribute, number in joined:
-            glue = row.glue[attribute] or ()
-            texts = [row.parts[attribute, n] for n in range(number, len(glue) + 1)]
-            between = glue[number:]
-            text = "".join(part + sign for part, sign in zip(texts, (*between, ""), strict=True))
-            parts = {p: t for p, t in row.parts.items() if p[0] != attribute or p[1] < number}
-            row.parts = dict(sorted({**parts, (attribute, number): text}.items()))
-            row.glue = tuple(g[:number] if a == attribute and g is not None else g for a, g in enumerate(row.glue))
-    return Shape(shapes[0].constants, rows, joined)
-
-
-# Prefixes inside of parts
-
-
-def _cut_prefixes(shape: Shape) -> None:
-    """Make the beginning of a part, as in `storeId_42`, a constant if an attribute equals the rest of the part."""
-    for attribute, number in sorted(shape.variables, reverse=True):
-        if shape.rows[0].glue[attribute] is None or (attribute, number) in shape.joined:
-            continue
-        found = [_PREFIX.fullmatch(row.parts[attribute, number]) for row in shape.rows]
-        prefixes = {match[1] + match[2] for match in found if match}
-        if not all(found) or len(prefixes) != 1 or len({row.parts[attribute, number] for row in shape.rows}) == 1:
-            continue
-        whole = [row.parts[attribute, number] for row in shape.rows]
-        rest = [match[3] for match in found if match]
-        if _is_attribute(shape.rows, rest) and not _is_attribute(shape.rows, whole):
-            _insert(shape, (attribute, number), rest)
-
-
-def _is_attribute(rows: Sequence[Row], texts: Sequence[str]) -> bool:
-    names = {name for name in rows[0].attributes if rows[0].text(name) == texts[0]}
-    return any(all(row.text(name) == text for row, text in zip(rows, texts, strict=True)) for name in names)
-
-
-def _insert(shape: Shape, at: Position, rest: Sequence[str]) -> None:
-    """Split a part of all rows into a constant and the rest. The numbers of the following parts increase by one."""
-    attribute, number = at
-
-    def moved(position: Position) -> Position:
-        return (attribute, position[1] + 1) if position[0] == attribute and position[1] >= number else position
-
-    shape.constants = {moved(position): text for position, text in shape.constants.items()}
-    for row, text in zip(shape.rows, rest, strict=True):
-        prefix = row.parts[at][: -len(text)]
-        parts = {moved(position): part for position, part in row.parts.items()}
-        row.parts = dict(sorted({**parts, (attribute, number + 1): text, at: prefix[:-1]}.items()))
-        glue = row.glue[attribute] or ()
-        longer = (*glue[:number], prefix[-1], *glue[number:])
-        row.glue = tuple(longer if other == attribute else one for other, one in enumerate(row.glue))
-        shape.constants[at] = prefix[:-1]
-
-
 # Kinds that keys do not distinguish
 
 
@@ -310,7 +197,7 @@ def _by_kind(shape: Shape) -> Iterator[Shape]:
         yield shape
         return
     for kind in several:
-        yield Shape(shape.constants, [row for row in shape.rows if row.kind == kind], shape.joined)
+        yield Shape(shape.constants, [row for row in shape.rows if row.kind == kind])
     rest = [row for row in shape.rows if row.kind not in several]
     if rest:
-        yield Shape(shape.constants, rest, shape.joined)
+        yield Shape(shape.constants, rest)
