@@ -72,7 +72,7 @@ def _verify(
     """Raise LayoutError unless the texts are rules with the meaning of the proposal."""
     try:
         source = joined(source_at(texts[str(path)], str(path)), path, texts)
-        rules, mistakes, _ = understand(source, executable=True)
+        rules, mistakes = understand(source, executable=True)
     except RulesError as error:
         raise LayoutError(f"the changed file could not be read: {error}") from None
     if rules is None or mistakes:

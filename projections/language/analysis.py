@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from projections.language.binding import each_variable, key_variables
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.extremes import declaration, extreme_type
-from projections.language.lost import NOTHING, Dependence, Lost
 from projections.language.measures import EXTREMES, PICKED, TYPED, Measure
 from projections.language.mistakes import Location, Mistake, no_entity
 from projections.language.models import Projection, Rules, Table
@@ -21,18 +20,18 @@ from projections.language.shapes import cases
 from projections.language.syntax import LanguageError, root, suggest
 from projections.language.templates import Template
 
-__all__ = ["analyse", "unusable_embeds"]
+__all__ = ["analyse"]
 
 _SEVERAL = ("aggregate", "top", "latest", "rank")
 """The kinds of rules that can have several sources."""
 
 
-def analyse(rules: Rules, data: Mapping[str, Any] | None = None, before: Collection[Mistake] = ()) -> list[Mistake]:
-    """Return every semantic mistake in the rules.
+_APART = ("queries", "writes", "retired")
+"""Sections that no rule depends on."""
 
-    `data` are those of the rules with all parts; the parts with the mistakes `before` may be missing in `rules`. Nothing is
-    reported that a correction of such a part could change.
-    """
+
+def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
+    """Return every semantic mistake in the rules. Parts with the mistakes `before` may be missing in `rules`."""
     found = [*table_mistakes(rules), *entity_mistakes(rules)]
     sound = {}
     for name, rule in rules.projections.items():
@@ -46,13 +45,8 @@ def analyse(rules: Rules, data: Mapping[str, Any] | None = None, before: Collect
             found += _extremes(rules, rule, place)
     related = rules.model_copy(update={"projections": sound})
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
-    wrong = [*before, *found]
-    lost = Lost.of(rules.model_dump(by_alias=True) if data is None else data, wrong) if wrong else NOTHING
-    if not lost.everything:
-        found += _derived(lost.rest(rules), lost)
-        for name, message, certain in unusable_embeds(lost.rest(rules), lost):
-            if certain:
-                found.append(Mistake(("projections", name, "embed", "match"), message, at_key=True))
+    if all(one.path[:1] and one.path[0] in _APART for one in (*before, *found)):  # another correction may correct these
+        found += [*_derived(rules), *_unusable_embeds(rules)]
     for name in rules.retired:
         if name in rules.projections:
             found.append(
@@ -61,8 +55,7 @@ def analyse(rules: Rules, data: Mapping[str, Any] | None = None, before: Collect
     return [*found, *question_mistakes(rules)]
 
 
-def unusable_embeds(rules: Rules, lost: Lost) -> Iterator[tuple[str, str, bool]]:
-    """Yield (rule, reason, whether it is certain) of embed rules that cannot work without the lost parts."""
+def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
     if not any(rule.kind == "embed" for rule in rules.projections.values()):
         return
     document = rules.canonical()
@@ -72,8 +65,7 @@ def unusable_embeds(rules: Rules, lost: Lost) -> Iterator[tuple[str, str, bool]]
                 try:
                     question(document, name)
                 except LanguageError as error:
-                    depends: tuple[Dependence, ...] = ("writers",) if question is children_of else ()
-                    yield name, error.message, not lost.concern(rules, [rule.into], depends)
+                    yield Mistake(("projections", name, "embed", "match"), error.message, at_key=True)
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -314,15 +306,10 @@ def _of_type(template: Template, kind: str) -> bool:
     return template.alone if kind == "N" else template.single is not None
 
 
-_CREATE_NOTHING = ("rank", "index", "compute", "embed")
-
-
-def _derived(rules: Rules, lost: Lost) -> Iterator[Mistake]:
+def _derived(rules: Rules) -> Iterator[Mistake]:
     """Yield derived entities that nothing creates."""
     created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
-    created |= {rule.target for rule in lost.rules if rule.target is not None and rule.kind not in _CREATE_NOTHING}
-    unknown = any(rule.target is None for rule in lost.rules)
     for name, entity in rules.entities.items():
-        if entity.derived and name not in created and not unknown:
+        if entity.derived and name not in created:
             message = "no rule creates these items: add a copy or an aggregate into this entity, or remove `derived`"
             yield Mistake(("entities", name, "derived"), message, at_key=True)

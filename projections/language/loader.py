@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
 from projections.language.including import joined, source_at, text_of
-from projections.language.lost import NOTHING, Lost
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.models import Rules
 from projections.language.pruning import without
@@ -34,7 +33,7 @@ def load(path: str | Path, *, executable: bool = True) -> Rules:
 def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
     """Return the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError with all mistakes."""
     source = source_of(text, file)
-    rules, mistakes, _ = understand(source, executable)
+    rules, mistakes = understand(source, executable)
     if mistakes or rules is None:
         raise RulesError(problems(mistakes, source))
     return rules
@@ -56,15 +55,14 @@ def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> R
     return rules
 
 
-def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake], Lost]:
-    """Return the rules without their invalid parts, all mistakes in them and in the text, and the parts with mistakes.
+def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
+    """Return the rules without their invalid parts, and all mistakes in them and in the text.
 
     Invalid parts are removed and the rest is validated again, so that one mistake does not hide others. A misspelt name
-    is corrected for this. The rules can still have parts with mistakes of their meaning, which `Lost.rest` removes.
+    is corrected for this.
     """
     data, mistakes = _corrected(source)
     data, empty = _filled(data, ())
-    whole = data
     mistakes += [*empty, *source.mistakes]
     while True:
         try:
@@ -75,12 +73,11 @@ def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mis
             mistakes += found
             rest = without(data, [mistake.path for mistake in found])
             if rest is None:
-                return None, mistakes, Lost(everything=True)
+                return None, mistakes
             data, more = rest
             mistakes += more
-    mistakes += analyse(rules, whole, mistakes)
-    lost = Lost.of(whole, mistakes) if mistakes else NOTHING
-    return rules, mistakes + (unsupported(rules) if executable else []), lost
+    mistakes += analyse(rules, mistakes)
+    return rules, mistakes + (unsupported(rules) if executable else [])
 
 
 _KINDS = {

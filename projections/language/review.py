@@ -1,4 +1,4 @@
-"""Static analysis of a rule file: its mistakes, and the findings that no correction of them can change.
+"""Static analysis of a rule file: its mistakes, or else its findings.
 
 A comment accepts a finding, on the same line or on a line of its own above it:
 
@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projections.errors import RulesError
-from projections.language.analysis import unusable_embeds
 from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
 from projections.language.findings.kinds import MISTAKE, UNUSED_IGNORE
 from projections.language.loader import problems, source_of, text_of, understand
-from projections.language.lost import Lost
 from projections.language.mistakes import Mistake, dotted
 from projections.language.models import Rules
 from projections.language.source import Source
@@ -64,27 +62,18 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
         source = source_of(text, file, path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
-    rules, mistakes, lost = understand(source, executable=True)
-    found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
+    rules, mistakes = understand(source, executable=True)
+    if mistakes or rules is None:
+        return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
+    found: list[Finding] = []
     accepted: list[Accepted] = []
-    if rules is not None and not lost.everything:
-        held = (one for one in _remarks(rules, lost) if not (one.unquoted and source.is_quoted(one.path)))
-        placed = dict.fromkeys(_placed(remark, source) for remark in held)
-        for part in {one.file: one for one in (source, *source.parts.values())}.values():
-            here = [one for one in placed if one.file == part.file]
-            for one in _judged(part.text, part.file, here, whole=not lost):
-                accepted.append(one) if isinstance(one, Accepted) else found.append(one)
+    held = (one for one in remarks(rules) if not (one.unquoted and source.is_quoted(one.path)))
+    placed = dict.fromkeys(_placed(remark, source) for remark in held)
+    for part in {one.file: one for one in (source, *source.parts.values())}.values():
+        for one in _judged(part.text, part.file, [one for one in placed if one.file == part.file]):
+            accepted.append(one) if isinstance(one, Accepted) else found.append(one)
     order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
-    return Review(None if mistakes else rules, tuple(order), tuple(accepted))
-
-
-def _remarks(rules: Rules, lost: Lost) -> Iterator[Remark]:
-    """Yield the remarks about the parts without mistakes."""
-    rest = lost.rest(rules)
-    while lost and (unusable := [name for name, *_ in unusable_embeds(rest, lost)]):
-        lost = lost.and_rules(rest, unusable)
-        rest = lost.rest(rest)
-    return remarks(rest, lost)
+    return Review(rules, tuple(order), tuple(accepted))
 
 
 def _mistaken(error: RulesError) -> Iterator[Finding]:
@@ -114,11 +103,8 @@ def _placed(remark: Remark, source: Source) -> Finding:
 # --- accepted findings ---
 
 
-def _judged(text: str, file: str, found: Iterable[Finding], whole: bool) -> Iterator[Finding | Accepted]:
-    """Yield the findings, those that comments accept as such, and comments that accept nothing. Errors cannot be accepted.
-
-    Without `whole`, parts with mistakes have no findings, so that a comment can accept one that is not there yet.
-    """
+def _judged(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding | Accepted]:
+    """Yield the findings, those that comments accept as such, and comments without effect. Errors cannot be accepted."""
     comments = _comments(text)
     used: set[tuple[int, str]] = set()
     for finding in found:
@@ -129,7 +115,7 @@ def _judged(text: str, file: str, found: Iterable[Finding], whole: bool) -> Iter
         else:
             yield finding
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):
-        if (line, code) not in used and (whole or code not in CODES):
+        if (line, code) not in used:
             if code in CODES:
                 reason, instead = f"there is no {code} finding here", "remove the comment"
             else:

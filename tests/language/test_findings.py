@@ -333,14 +333,6 @@ def test_a_file_that_is_not_there_is_one_finding(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_executed_yet_does_not_hide_findings() -> None:
-    hot = "  r: {from: Meta, index: {GSI1PK: ALL, GSI1SK: '{post}'}}\n"
-    kept = "  k: {from: Event, expired: keep, copy: {into: Kept, attributes: [x]}}\n"
-    base = BASE.replace("SK: E}}", "SK: E}, expires: true}\n  Kept: {key: {PK: 'KEPT#{event}', SK: K}}")
-    result = reviewed(base.replace("key: [PK, SK]", "key: [PK, SK]\n    ttl: gone") + hot + kept)
-    assert [one.code for one in result.findings] == ["hot-partition", "mistake"]
-
-
 # --- accepted findings ---
 
 HOT = "  r: {from: Meta, index: {GSI1PK: ALL, GSI1SK: '{post}'}}"

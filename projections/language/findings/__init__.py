@@ -26,7 +26,6 @@ A family reports only what follows from the rules. What depends on the applicati
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from projections.language.findings.chains import chains
@@ -48,7 +47,6 @@ from projections.language.findings.static import static
 from projections.language.findings.tables import tables
 from projections.language.findings.targets import targets
 from projections.language.findings.transactions import transactions
-from projections.language.lost import NOTHING, Lost
 from projections.language.models import Rules
 
 __all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity", "remarks"]
@@ -73,30 +71,8 @@ _FAMILIES = (
 )
 
 
-def remarks(rules: Rules, lost: Lost = NOTHING) -> Iterator[Remark]:
-    """Yield all remarks about valid rules, or about the rest of rules of which parts have mistakes.
-
-    Of these, only those are yielded that no correction of a lost part can change.
-    """
+def remarks(rules: Rules) -> Iterator[Remark]:
+    """Yield all remarks about valid rules."""
     facts = Facts(rules)
     for family in _FAMILIES:
-        for remark in family(facts):
-            if not lost or not lost.concern(rules, _about(rules, remark), remark.kind.depends):
-                yield remark
-
-
-def _about(rules: Rules, remark: Remark) -> set[str]:
-    """Return the entities that a remark is about, or names."""
-    found = {
-        entity for entity in rules.entities if re.search(rf"(?<![\w-]){re.escape(entity)}(?![\w-])", remark.reason)
-    }
-    section, name = str(remark.path[0]), str(remark.path[1]) if len(remark.path) > 1 else ""
-    if section == "entities":
-        found.add(name)
-    elif section == "projections":
-        found |= {*rules.projections[name].sources, rules.projections[name].into}
-    elif section == "queries":
-        found |= {*rules.queries[name].entities}
-    else:
-        found |= {entity for entity in rules.entities if section == "table" or rules.table_of(entity) == name}
-    return found
+        yield from family(facts)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from projections.language.lost import Dependence
-
 __all__ = ["BASE", "CODES", "KINDS", "SEVERITIES", "Kind", "Severity"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -19,15 +17,6 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 - warning: the rules will probably fail for some items, or under load.
 - note: often intended, but worth knowing.
 """
-
-
-_ALL: frozenset[Dependence] = frozenset(["writers", "readers", "keys", "entities", "queries"])
-_NOTHING: frozenset[Dependence] = frozenset()
-_WRITERS: frozenset[Dependence] = frozenset(["writers"])
-_USES: frozenset[Dependence] = frozenset(["writers", "readers"])
-_LENGTHS: frozenset[Dependence] = frozenset(["writers", "readers", "entities"])
-_QUERIES: frozenset[Dependence] = frozenset(["queries"])
-_TABLE: frozenset[Dependence] = frozenset(["writers", "keys", "entities"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +32,6 @@ class Kind:
     why: str
     fix: str
     example: str
-    depends: frozenset[Dependence] = _ALL
-    """What else a finding depends on, besides the parts that it is about: with a mistake there, it is not reported."""
 
 
 BASE = """\
@@ -82,7 +69,6 @@ projections:
     where: {sate: [open]}
     index: {GSI1PK: "{post}", GSI1SK: "{post}"}
 """,
-    depends=_WRITERS,
 )
 READS_GUARD = Kind(
     "reads-guard",
@@ -100,7 +86,6 @@ projections:
     bind: {what: counted}
     aggregate: {into: Total, shards: 8, set: {posts: count}}
 """,
-    depends=_WRITERS,
 )
 OTHER_SPELLING = Kind(
     "other-spelling",
@@ -115,7 +100,6 @@ projections:
     where: {State: [open]}
     aggregate: {into: User, set: {openPosts: count}}
 """,
-    depends=_USES,
 )
 READ_AS_WRITTEN = Kind(
     "read-as-written",
@@ -133,7 +117,6 @@ projections:
     where: {stars: "> 3"}
     aggregate: {into: Meta, set: {popular: count}}
 """,
-    depends=_NOTHING,
 )
 NEVER_RECOGNISED = Kind(
     "never-recognised",
@@ -148,7 +131,6 @@ entities:
 projections:
   archive: {from: Post, copy: {into: Archived, attributes: [title]}}
 """,
-    depends=_WRITERS,
 )
 NEVER_MATCHES = Kind(
     "never-matches",
@@ -164,7 +146,6 @@ projections:
     where: {likes: ["100"]}
     index: {GSI1PK: "{post}", GSI1SK: "{post}"}
 """,
-    depends=_WRITERS,
 )
 
 # Sort keys
@@ -183,7 +164,6 @@ projections:
     from: Meta
     index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{likes}#{post}"}
 """,
-    depends=_USES,
 )
 PADDED_NUMBER = Kind(
     "padded-number",
@@ -202,7 +182,6 @@ projections:
     bind: {position: "{score|pad(8)}"}
     aggregate: {into: Ranked, set: {players: count}}
 """,
-    depends=_NOTHING,
 )
 NUMBER_DOES_NOT_FIT = Kind(
     "number-does-not-fit",
@@ -217,7 +196,6 @@ projections:
     from: Meta
     index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{stars|pad(4)}"}
 """,
-    depends=_WRITERS,
 )
 DATE_ORDER = Kind(
     "date-order",
@@ -231,7 +209,6 @@ projections:
     from: Like
     index: {GSI1PK: "{user}", GSI1SK: "{at|date(%d.%m.%Y)}"}
 """,
-    depends=_NOTHING,
 )
 
 # Limits
@@ -250,7 +227,6 @@ projections:
     from: Post
     index: {GSI1PK: "{user}", GSI1SK: "{title}"}
 """,
-    depends=_LENGTHS,
 )
 HOT_PARTITION = Kind(
     "hot-partition",
@@ -266,7 +242,6 @@ projections:
     from: Meta
     index: {GSI1PK: ALL, GSI1SK: "{post}"}
 """,
-    depends=_WRITERS,
 )
 HOT_GROUP = Kind(
     "hot-group",
@@ -283,7 +258,6 @@ projections:
     bind: {what: likes}
     aggregate: {into: Total, set: {likes: count}}
 """,
-    depends=_NOTHING,
 )
 MANY_CONTRIBUTIONS = Kind(
     "many-contributions",
@@ -301,7 +275,6 @@ projections:
     each: {tag: tags}
     aggregate: {into: Tag, set: {posts: count}}
 """,
-    depends=_USES,
 )
 LONG_CHAIN = Kind(
     "long-chain",
@@ -320,7 +293,6 @@ projections:
     from: Total
     index: {board: "{what}", score: "{likes}"}
 """,
-    depends=_WRITERS,
 )
 MOVING_HISTORY = Kind(
     "moving-history",
@@ -336,7 +308,6 @@ projections:
   author: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
   teams: {from: Post, bind: {what: "{team}"}, aggregate: {into: Total, set: {posts: count}}}
 """,
-    depends=_WRITERS,
 )
 ONCE_AND_PUTS = Kind(
     "once-and-puts",
@@ -351,7 +322,6 @@ ONCE_AND_PUTS = Kind(
 projections:
   sold: {from: Like, compute: {set: {paid: price}, once: true}}
 """,
-    depends=_NOTHING,
 )
 UNROUNDED_QUOTIENT = Kind(
     "unrounded-quotient",
@@ -364,7 +334,6 @@ UNROUNDED_QUOTIENT = Kind(
 projections:
   rated: {from: Like, aggregate: {into: Meta, set: {rate: sum(stars / votes)}}}
 """,
-    depends=_WRITERS,
 )
 UNUSED_WITHIN = Kind(
     "unused-within",
@@ -377,7 +346,6 @@ UNUSED_WITHIN = Kind(
 projections:
   loved: {from: Like, enabled: false, within: 30s, aggregate: {into: Meta, set: {loved: count}}}
 """,
-    depends=_NOTHING,
 )
 READS_DISABLED = Kind(
     "reads-disabled",
@@ -394,7 +362,6 @@ projections:
     bind: {what: "{post}"}
     aggregate: {into: Total, set: {loved: sum(loved)}}
 """,
-    depends=_WRITERS,
 )
 
 # Targets
@@ -413,7 +380,6 @@ entities:
 projections:
   stats: {from: Like, aggregate: {into: Stats, set: {likes: count}}}
 """,
-    depends=_WRITERS,
 )
 NOT_DERIVED = Kind(
     "not-derived",
@@ -431,7 +397,6 @@ projections:
     bind: {day: "{at|date(%Y-%m-%d)}"}
     aggregate: {into: Day, set: {likes: count}}
 """,
-    depends=_WRITERS,
 )
 CLAIMED_COPY = Kind(
     "claimed-copy",
@@ -446,7 +411,6 @@ entities:
 projections:
   liked: {from: Like, copy: {into: Liked, attributes: [at]}}
 """,
-    depends=_WRITERS,
 )
 COPIED_INDEX_KEY = Kind(
     "copied-index-key",
@@ -461,7 +425,6 @@ projections:
   byName: {from: User, index: {GSI1PK: "{user}", GSI1SK: "{user}"}}
   public: {from: User, copy: {into: Public, attributes: all}}
 """,
-    depends=_WRITERS,
 )
 DERIVED_TTL = Kind(
     "derived-ttl",
@@ -483,7 +446,6 @@ projections:
     expired: keep
     aggregate: {into: Day, set: {events: count, expiresAt: max(number(keepUntil))}}
 """,
-    depends=_WRITERS,
 )
 LARGE_LIST = Kind(
     "large-list",
@@ -498,7 +460,6 @@ projections:
     from: Like
     top: {into: Meta, as: newest, by: at, limit: 50, attributes: [at, text]}
 """,
-    depends=_NOTHING,
 )
 LARGE_LISTS = Kind(
     "large-lists",
@@ -514,7 +475,6 @@ projections:
   c: {from: Like, top: {into: Meta, as: longest, by: length, limit: 16, attributes: [text]}}
   d: {from: Like, top: {into: Meta, as: oldest, by: age, limit: 16, attributes: [text]}}
 """,
-    depends=_WRITERS,
 )
 WRONG_TYPE = Kind(
     "wrong-type",
@@ -528,7 +488,6 @@ entities:
 projections:
   cards: {from: Meta, copy: {into: Card, attributes: {GSI1PK: likes, GSI1SK: title}}}
 """,
-    depends=_WRITERS,
 )
 
 # Indexes
@@ -545,7 +504,6 @@ HALF_AN_INDEX_KEY = Kind(
 projections:
   byPost: {from: Meta, index: {GSI1PK: "{post}"}}
 """,
-    depends=_USES,
 )
 AMBIGUOUS_INDEX_KEY = Kind(
     "ambiguous-index-key",
@@ -560,7 +518,6 @@ AMBIGUOUS_INDEX_KEY = Kind(
 projections:
   byPlace: {from: Post, index: {GSI1PK: "PLACE#{country}#{city}", GSI1SK: "{post}"}}
 """,
-    depends=_USES,
 )
 UNREACHABLE_CASE = Kind(
     "unreachable-case",
@@ -576,7 +533,6 @@ projections:
       - {where: {state: [open]}, GSI1PK: "OPEN#{user}", GSI1SK: "{post}"}
       - {where: {state: [open]}, GSI1PK: "TODO#{user}", GSI1SK: "{post}"}
 """,
-    depends=_NOTHING,
 )
 NOT_PROJECTED = Kind(
     "not-projected",
@@ -595,7 +551,6 @@ entities:
 projections:
   author: {from: User, embed: {into: Comment, match: {user: "{user}"}, attributes: {userName: name}}}
 """,
-    depends=_WRITERS,
 )
 CHILDREN_NOT_INDEXED = Kind(
     "children-not-indexed",
@@ -611,7 +566,6 @@ projections:
   byUser: {from: Like, index: {GSI1PK: "USER#{user}", GSI1SK: "{at}"}}
   user: {from: User, embed: {into: Like, match: {user: "{user}"}, attributes: {userName: name}}}
 """,
-    depends=_WRITERS,
 )
 MANY_INDEXES = Kind(
     "many-indexes",
@@ -627,7 +581,6 @@ table: {key: [PK, SK], indexes: {A: [a], B: [b], C: [c], D: [d]}}
 entities:
   User: {key: {PK: "USER#{user}", SK: PROFILE}}
 """,
-    depends=_NOTHING,
 )
 LOCAL_INDEX = Kind(
     "local-index",
@@ -642,7 +595,6 @@ table: {key: [PK, SK], indexes: {ByDate: {sort: at, local: true}}}
 entities:
   Order: {key: {PK: "CUSTOMER#{customer}", SK: "ORDER#{order}"}}
 """,
-    depends=_NOTHING,
 )
 
 # TTL
@@ -662,7 +614,6 @@ entities:
 projections:
   sessions: {from: Session, aggregate: {into: User, set: {sessions: count}}}
 """,
-    depends=_TABLE,
 )
 NO_TTL = Kind(
     "no-ttl",
@@ -678,7 +629,6 @@ entities:
 projections:
   sessions: {from: Session, expired: keep, aggregate: {into: User, set: {sessions: count}}}
 """,
-    depends=_NOTHING,
 )
 
 # Queries
@@ -698,7 +648,6 @@ entities:
 queries:
   byTopic: {find: Post, by: [topic], order: createdAt desc}
 """,
-    depends=_TABLE,
 )
 UNPROJECTED_QUERY = Kind(
     "unprojected-query",
@@ -716,7 +665,6 @@ entities:
 queries:
   post: {find: Post, by: [post], attributes: [title, state]}
 """,
-    depends=_TABLE,
 )
 CONSISTENT_READ = Kind(
     "consistent-read",
@@ -732,7 +680,6 @@ entities:
 queries:
   byMail: {find: User, by: [mail], consistent: true}
 """,
-    depends=_TABLE,
 )
 FILTERED_QUERY = Kind(
     "filtered-query",
@@ -748,7 +695,6 @@ entities:
 queries:
   drafts: {find: Post, by: [user], where: {state: [draft]}, expect: {items: 5, scanned: 200}}
 """,
-    depends=_TABLE,
 )
 SHARED_RANGE = Kind(
     "shared-range",
@@ -768,7 +714,6 @@ queries:
   post: {find: Post, by: [post]}
   likers: {find: Like, by: [post]}
 """,
-    depends=_TABLE,
 )
 SEVERAL_REQUESTS = Kind(
     "several-requests",
@@ -787,7 +732,6 @@ projections:
 queries:
   newest: {find: Post, order: createdAt desc, limit: 20}
 """,
-    depends=_TABLE,
 )
 UNUSED_INDEX = Kind(
     "unused-index",
@@ -823,7 +767,6 @@ projections:
 queries:
   posts: {find: Post, by: [user], expect: {bytes: 20000}}
 """,
-    depends=_QUERIES,
 )
 STATIC_INDEX_KEY = Kind(
     "static-index-key",
@@ -841,7 +784,6 @@ projections:
 queries:
   post: {find: Post, by: [post]}
 """,
-    depends=_WRITERS,
 )
 FEW_PARTITIONS = Kind(
     "few-partitions",
@@ -860,7 +802,6 @@ projections:
 queries:
   inCity: {find: Shop, by: [country, city]}
 """,
-    depends=_WRITERS,
 )
 
 # The rule file itself
@@ -869,14 +810,13 @@ MISTAKE = Kind(
     "mistake",
     ("error",),
     summary="The rule file is invalid.",
-    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Some findings appear "
-    "only when all mistakes are corrected.",
+    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Findings appear when "
+    "all mistakes are corrected.",
     fix="The message names the place and the correct form. [rules.md](rules.md) describes the format.",
     example="""\
 projections:
   byUser: {from: Posts, aggregate: {into: User, set: {posts: count}}}
 """,
-    depends=_NOTHING,
 )
 UNUSED_IGNORE = Kind(
     "unused-ignore",
