@@ -36,8 +36,8 @@ from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.stores.dynamodb import DynamoDBStore
 

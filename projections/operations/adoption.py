@@ -103,8 +103,8 @@ def compute(
     if not names:
         return
     # not above: the worker does not need them
+    from projections.operations.verify.facts import Scratch
     from projections.operations.verify.scope import Scope
-    from projections.operations.verify.scratch import Scratch
     from projections.operations.verify.verification import Verification
 
     with Scratch() as scratch:

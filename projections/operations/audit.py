@@ -29,12 +29,9 @@ from projections.engine.running import Run, one_by_one
 from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Purpose, Store, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import DRIFT, FINE, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.finding import Finding
-from projections.operations.verify.observation import DRIFT, FINE, Observation, judge
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import Subject, of_items, of_ledger
+from projections.operations.verify.scope import Scope, Subject, of_items, of_ledger
 
 __all__ = ["AUDIT", "ITEMS", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
 

@@ -19,9 +19,9 @@ from projections.operations import status
 from projections.operations.backfill.progress import Progress
 from projections.operations.caution import Cautious
 from projections.operations.status import ACT, LOOK
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair, abandoned
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live
 from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, deadline

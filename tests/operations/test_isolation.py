@@ -15,9 +15,9 @@ from projections.operations import audit
 from projections.operations.audit import AuditHandler
 from projections.operations.redrive.messages import FailedMessage
 from projections.operations.redrive.redrive import Redrive
-from projections.operations.verify import examine, examine_children, examine_copies, reading, subject
+from projections.operations.verify import examine, examine_kinds, reading, scope
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, Stage, deadline
@@ -47,7 +47,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))
         case "copies":
-            for module in (copies, copier, copy_refresh, refresh, examine_copies, reading, subject):
+            for module in (copies, copier, copy_refresh, refresh, examine_kinds, reading, scope):
                 monkeypatch.setattr(module, "copies_of", _breaking(copies.copies_of, second))
         case "indexes":
             original = indexes.index_attributes
@@ -55,7 +55,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
                 monkeypatch.setattr(module, "index_attributes", _breaking(original, second))
         case "children":
             original = embeds.reference_of
-            for module in (embeds, examine_children, reading):
+            for module in (embeds, examine_kinds, reading):
                 monkeypatch.setattr(module, "reference_of", _breaking(original, second))
     return str(request.param)
 

@@ -14,9 +14,9 @@ from projections.operations.caution import Cautious
 from projections.operations.fenced import Fenced
 from projections.operations.redrive.messages import FailedMessage
 from projections.operations.redrive.redrive import Redrive
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, deadline
 

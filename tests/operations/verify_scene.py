@@ -14,9 +14,9 @@ from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Store
 from projections.operations.caution import Cautious
 from projections.operations.verify.drift import Drift
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.testing.oracle import Oracle
 from tests.engine.world import World, wires

@@ -24,9 +24,9 @@ from projections.inspect.explain.item import item_explanation
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.stores.memory import MemoryStore
 from tests.operations.test_verify import PLANTS

@@ -21,7 +21,7 @@ from projections.language.keys import encode_key
 from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
 from projections.language.syntax import an
 from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
-from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, TARGET
+from projections.operations.verify.scope import CHILD, COPY, INDEX, REBUILD, TARGET
 
 __all__ = ["derived"]
 

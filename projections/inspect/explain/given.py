@@ -14,7 +14,7 @@ from projections.language.keys import encode_key
 from projections.language.rules import CopyRule
 from projections.operations.verify.examine import contributions_goal
 from projections.operations.verify.reading import bare
-from projections.operations.verify.subject import COPY, SOURCE
+from projections.operations.verify.scope import COPY, SOURCE
 
 __all__ = ["source"]
 

@@ -33,8 +33,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.operations.verify.drift import LEFT_OVER
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
+from projections.operations.verify.scope import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Scope, Subject, of_items
 from projections.stores.wrapped import WrappedStore
 
 __all__ = ["item_explanation"]

@@ -13,10 +13,8 @@ from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
-from projections.operations.verify.drift import Drift
-from projections.operations.verify.finding import Finding
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import Subject
+from projections.operations.verify.drift import Drift, Finding
+from projections.operations.verify.scope import Scope, Subject
 
 __all__ = ["Guard", "Readings"]
 

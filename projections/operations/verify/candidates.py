@@ -12,12 +12,10 @@ from functools import partial
 from typing import Any
 
 from projections.engine.running import Run, one_by_one, slices
-from projections.operations.verify.drift import LEFT_OVER, Drift
+from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.finding import Finding
-from projections.operations.verify.observation import DRIFT, FINE, Observation, judge
-from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import Subject
+from projections.operations.verify.facts import Scratch
+from projections.operations.verify.scope import Subject
 
 __all__ = ["AT_ONCE", "BUSY", "DRIFTS", "LEFT", "Candidates"]
 

@@ -1,20 +1,23 @@
-"""Drift: a stored value that differs from what the rules give, with everything needed to understand it.
-
-A value is stored in up to three places, its *sides*: the `item` that shows it, the `group` in the ledger that it is
-published from, and the `entry` of each source item in the ledger, which the group sums up. A fourth side, `source`, is
-computed from the current source items. Only that side is the expected value: if it was not computed, a drift reports that
-two sides differ, but not which of them is wrong.
-"""
+"""Drift: a stored value that differs from what the rules give, what examining a subject shows of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from projections.engine.store import Image, ItemKey
+from projections.language.entity import Item
+from projections.language.program import Program
+from projections.operations.verify import showing
 
 __all__ = [
+    "AGAIN",
+    "DRIFT",
     "ENTRY",
+    "FINE",
     "GROUP",
     "ITEM",
     "KINDS",
@@ -23,9 +26,17 @@ __all__ = [
     "REPAIRS",
     "SOURCE",
     "Drift",
+    "Finding",
+    "Observation",
+    "image_digest",
+    "judge",
+    "occupied",
+    "recognised",
+    "state_text",
     "with_all_sources",
     "with_sides",
 ]
+
 
 ITEM, GROUP, ENTRY, SOURCE = "item", "group", "entry", "source"
 SIDES = (ITEM, GROUP, ENTRY, SOURCE)
@@ -167,3 +178,64 @@ def with_all_sources(drift: Drift) -> Drift:
     if drift.kind != "copy extra":
         return drift
     return replace(drift, sides={**drift.sides, SOURCE: None}, wrong=(ITEM,))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of examining a subject: nothing is wrong if there are no `drifts`.
+
+    `state` has all that was compared, `image` is a digest of the whole item: if both are equal in two findings, the item has
+    not changed between them. `reached` and `known` are versions: the one that is shown, and the newest one. An item that
+    reaches the version known before was late, and not wrong. `push` names the push that a child may be waiting for.
+    """
+
+    state: str = ""
+    drifts: tuple[Drift, ...] = ()
+    image: str = ""
+    reached: str = ""
+    known: str = ""
+    push: str = ""
+
+
+def occupied(common: Drift, item: Image) -> Drift:
+    """Return the drift for an item of another kind under the key of an item that a rule would create."""
+    return replace(common, kind="occupied", actual=showing.item(item))
+
+
+def image_digest(item: Image | None) -> str:
+    """Return a digest of a whole item."""
+    text = "" if item is None else json.dumps(item, sort_keys=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def state_text(*parts: object) -> str:
+    return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def recognised(program: Program, key: ItemKey, image: Image | None) -> Item | None:
+    """Return the item of an image; None if there is none, or if it is of no entity."""
+    return program.recognise(key, image) if image is not None else None
+
+
+FINE, DRIFT, AGAIN = "fine", "drift", "again"
+
+
+class Observation(NamedTuple):
+    """The parts of the last observation that are kept. `steady` if all observations were the same so far."""
+
+    state: str
+    known: str
+    image: str
+    steady: bool = True
+
+
+def judge(before: Observation | None, now: Finding) -> tuple[str, Observation]:
+    """Return the verdict on a candidate, `fine`, `drift` or `again`, and the observation to keep."""
+    if before is None:
+        return (AGAIN if now.drifts else FINE), Observation(now.state, now.known, now.image)
+    same = before.state == now.state
+    observation = Observation(now.state, now.known, now.image, before.steady and same)
+    late = bool(before.known and now.known and now.reached >= before.known)
+    if late or not now.drifts:
+        return FINE, observation
+    return (DRIFT if same and before.image == now.image else AGAIN), observation

@@ -21,17 +21,24 @@ from projections.errors import Misconfigured, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.entity import Item
 from projections.language.keys import decode_key
-from projections.operations.verify import published, showing
-from projections.operations.verify.drift import Drift
-from projections.operations.verify.examine_children import ChildExaminer
-from projections.operations.verify.examine_copies import CopyExaminer
-from projections.operations.verify.examine_targets import TargetExaminer
-from projections.operations.verify.finding import Finding, image_digest, recognised, state_text
-from projections.operations.verify.left import left_on
+from projections.operations.verify import showing, views
+from projections.operations.verify.drift import Drift, Finding, image_digest, recognised, state_text
+from projections.operations.verify.examine_kinds import ChildExaminer, CopyExaminer, TargetExaminer
 from projections.operations.verify.reading import Reading, bare
 from projections.operations.verify.scanning import patiently
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject
+from projections.operations.verify.scope import (
+    CHILD,
+    COPY,
+    INDEX,
+    ITEM,
+    LEFT,
+    REBUILD,
+    SOURCE,
+    TARGET,
+    Scope,
+    Subject,
+    left_on,
+)
 
 __all__ = ["Examiner", "contributions_goal"]
 
@@ -156,7 +163,7 @@ class Examiner:
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
                 common = Drift(rule.kind, rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
-                drifts += published.wrong_values(common, item.image, index_attributes(rule, item)[0])
+                drifts += views.wrong_values(common, item.image, index_attributes(rule, item)[0])
             state = state_text([drift.text() for drift in drifts])
             found[subject] = Finding(state, tuple(drifts), image_digest(images.get(key)))
         return found

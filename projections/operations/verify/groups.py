@@ -44,12 +44,10 @@ from projections.operations.verify.candidates import BUSY, Candidates
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
-from projections.operations.verify.facts import account_of, digest
+from projections.operations.verify.facts import Scratch, account_of, digest
 from projections.operations.verify.reading import counter_slot, has_its_value, live_count, member_digest
 from projections.operations.verify.scanning import Scanner, patiently
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import GROUP, SOURCE, TARGET, Subject, source_of
+from projections.operations.verify.scope import GROUP, SOURCE, TARGET, Scope, Subject, source_of
 
 __all__ = ["Groups"]
 

@@ -35,9 +35,7 @@ from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import canonical, differing, number_text
 from projections.operations.verify import facts
 from projections.operations.verify.facts import Page, residues, slot_residues
-from projections.operations.verify.left import left_on
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import (
+from projections.operations.verify.scope import (
     CHILD,
     COPY,
     GROUP,
@@ -47,7 +45,9 @@ from projections.operations.verify.subject import (
     REBUILD,
     SOURCE,
     TARGET,
+    Scope,
     group_of,
+    left_on,
     source_of,
     subject_text,
 )

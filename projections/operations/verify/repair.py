@@ -40,8 +40,18 @@ from projections.operations.caution import Cautious
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
 from projections.operations.verify.scanning import Scanner
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
+from projections.operations.verify.scope import (
+    CHILD,
+    COPY,
+    GROUP,
+    INDEX,
+    REBUILD,
+    SOURCE,
+    TARGET,
+    Scope,
+    Subject,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from projections.operations.verify.verification import Verification

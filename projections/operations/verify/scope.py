@@ -1,19 +1,48 @@
-"""The rules to verify, their states, and their relations to items."""
+"""What is verified: rules, their states, their relations to items; an item in one of its roles, or a group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
+from projections.engine.application import ApplicationItems
+from projections.engine.copies import copies_of
 from projections.engine.guards import Guards
+from projections.engine.ledger_items import CLOSED, REBUILDING
 from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
+from projections.language.entity import Entity, Item
+from projections.language.keys import encode_key, is_range
 from projections.language.program import Program, grouped
 from projections.language.rules import LedgerRule, Rule
-from projections.operations.verify.drift import Drift, with_sides
+from projections.operations.verify import showing
+from projections.operations.verify.drift import LEFT_OVER, Drift, with_sides
 
-__all__ = ["DISABLED", "Scope"]
+__all__ = [
+    "CHILD",
+    "COPY",
+    "DISABLED",
+    "GROUP",
+    "INDEX",
+    "ITEM",
+    "LEFT",
+    "REBUILD",
+    "SOURCE",
+    "TARGET",
+    "Scope",
+    "Subject",
+    "group_of",
+    "left_on",
+    "merged",
+    "of_items",
+    "of_ledger",
+    "source_of",
+    "subject_text",
+]
+
 
 DISABLED = "disabled"
 """The state of a rule with `enabled: false`, in place of `shadow`."""
@@ -149,3 +178,164 @@ class Scope:
 
 def _tables(rules: Iterable[Rule]) -> set[str]:
     return {entity.table for rule in rules for entity in (*rule.sources, rule.into)}
+
+
+SOURCE = "source"
+"""An item and its entry."""
+
+ITEM = "item"
+"""An item whose content causes an error, so it cannot be compared."""
+
+COPY = "copy"
+"""A guarded copy, and the sources that make it or that its guard names."""
+
+INDEX = "index"
+"""An item and its index attributes."""
+
+CHILD = "child"
+"""An item and the attributes of its parents."""
+
+TARGET = "target"
+"""An item that a rule publishes to, and its group."""
+
+REBUILD = "rebuild"
+"""A group that is being rebuilt."""
+
+LEFT = "left"
+"""An item of another kind than its rules write to, and the values that they left on it."""
+
+GROUP = "group"
+"""A group and all entries that contribute to it."""
+
+
+class Subject(NamedTuple):
+    """A subject. `key` is the encoded key of an item, or of a group's target. An empty `rule` means all rules."""
+
+    kind: str
+    rule: str
+    key: str
+    sources: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return a text that is the same for equal subjects."""
+        return subject_text(self.kind, self.rule, self.key, *self.sources)
+
+    @classmethod
+    def read(cls, text: str) -> Subject:
+        """Read what `text` wrote."""
+        kind, rule, key, *sources = json.loads(text)
+        return cls(kind, rule, key, tuple(sources))
+
+
+_quoted = json.encoder.encode_basestring
+
+
+def subject_text(kind: str, rule: str, key: str, *sources: str) -> str:
+    """Return the text of a subject without making one, because there are many."""
+    more = f",{','.join(map(_quoted, sources))}" if sources else ""
+    return f'["{kind}","{rule}",{_quoted(key)}{more}]'
+
+
+def merged(texts: Iterable[str]) -> Subject:
+    """Return one subject for several that differ in their sources."""
+    subjects = [Subject.read(text) for text in texts]
+    sources = {source for subject in subjects for source in subject.sources if source}
+    return subjects[0]._replace(sources=tuple(sorted(sources)))
+
+
+def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
+    """Yield a subject for each role of items of an application's table."""
+    schema = scope.program.tables[table]
+    for image in images:
+        key = schema.key(table, image)
+        try:
+            yield from list(_of_item(scope, key, image))
+        except Exception:
+            yield Subject(ITEM, "", encode_key(key))
+
+
+def _of_item(scope: Scope, at: ItemKey, image: Image) -> Iterator[Subject]:
+    item = scope.program.recognise(at, image)
+    if item is None:
+        return
+    entity, key = item.entity.name, encode_key(item.key)
+    if entity in scope.recorded_from and not scope.offline:
+        yield Subject(SOURCE, "", key)
+    for rule in scope.copies_from.get(entity, ()):
+        for target in copies_of(rule, item):
+            yield Subject(COPY, rule.name, encode_key(target), (key,))
+    copied = scope.copy_into.get(entity)
+    guard = scope.guards.read(copied.name, item.key, image) if copied is not None else None
+    if copied is not None and guard is not None and guard.by:
+        yield Subject(COPY, copied.name, key, (guard.by,))
+    if entity in scope.indexes:
+        yield Subject(INDEX, "", key)
+    if entity in scope.embeds_into:
+        yield Subject(CHILD, "", key)
+    if not scope.offline:
+        for into in scope.published_into.get(entity, ()):
+            yield Subject(TARGET, into.name, key)
+
+
+def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
+    """Yield the sources of entries and the targets of groups. Sums of groups need all entries, and are not among them."""
+    for image in images:
+        kind = image["pk"]["S"][:2]
+        if kind == "E|" and image["contributions"]["S"] != "{}":
+            yield Subject(SOURCE, "", source_of(image))
+        elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
+            rule, target = group_of(image)
+            if rule in scope.published and not is_range(target):
+                yield Subject(TARGET, rule, target)
+            if rule in scope.grouped and REBUILDING in image:
+                yield Subject(REBUILD, rule, target)
+
+
+def source_of(entry: Image) -> str:
+    """Return the encoded key of an entry's item."""
+    text: str = entry["key"]["S"] if "key" in entry else entry["pk"]["S"][2:]
+    return text
+
+
+def group_of(group: Image) -> tuple[str, str]:
+    """Return rule and target of an item of a group."""
+    rule, _, target = group["pk"]["S"][2:].partition("|")
+    return rule, group["key"]["S"] if "key" in group else target
+
+
+def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
+    """Return a drift for each rule that publishes and that left values on an item of another kind."""
+    prefix, program = scope.program.guard_prefix, scope.program
+    entity = item.entity if item is not None else None
+    names = [
+        name for name in image if name.startswith(prefix) and (entity is None or not _writes_to(program, name, entity))
+    ]
+    if not names or (entity is not None and names == [prefix]):
+        return []
+    found, guarded = [], False
+    target = encode_key(key)
+    kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
+    for name in names:
+        rule = program.rules.get(name.removeprefix(prefix))
+        guard = scope.guards.parse(scope.guards.rule(name), key, image[name]) if name != prefix else None
+        guarded = guarded or guard is not None
+        if guard is None or rule is None or not rule.has_guard or not scope.writes(rule):
+            continue
+        if items.may_write(rule, rule.into, key, image):
+            continue
+        owned = frozenset(rule.owned())
+        left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
+        if left:
+            found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
+    if item is None and not guarded and items.created(key, image):
+        at = program.entities_at(key)
+        makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if rule.creates]
+        if makers and scope.writes(makers[0]):
+            found.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
+    return found
+
+
+def _writes_to(program: Program, guard: str, entity: Entity) -> bool:
+    """Return whether the rule of a guard writes to an entity."""
+    rule = program.rules.get(guard[len(program.guard_prefix) :])
+    return rule is not None and rule.into is entity

@@ -19,9 +19,9 @@ from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Overtaken
 from projections.operations.caution import Cautious
 from projections.operations.redrive.messages import FailedMessage
+from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.testing.simulation.operator_process import OperatorProcess
 
