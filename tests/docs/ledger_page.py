@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from guide import ROOT
 
 from projections.deploy.cloudformation import read_template
-from projections.inspect.rehearsal.roles import ROLES
+from projections.inspect.rehearsal.recorder import ROLES
 from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, Kind
 
 __all__ = ["ledger_page"]

@@ -22,7 +22,7 @@ from projections.engine.ledger_items import LEDGER, entry_key, fence_key, group_
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.store import Action, Delete, Update
-from projections.inspect.rehearsal.roles import ROLES
+from projections.inspect.rehearsal.recorder import ROLES
 from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, kind_of
 from projections.language import contribution
 from projections.language.loader import load

@@ -12,7 +12,7 @@ from projections.engine.embeds import Push
 from projections.engine.refresh import Refresher
 from projections.engine.store import Image, ItemKey
 from projections.testing.oracle import Oracle
-from projections.testing.oracle.differences import Difference
+from projections.testing.oracle.oracle import Difference
 from tests.engine.world import World, wires
 
 HEAD = """

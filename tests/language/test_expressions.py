@@ -20,8 +20,7 @@ from projections.language.measures import Measure
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.values import lookup, number_text
 from projections.testing.oracle import expressions as oracle
-from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import Missing, Unfit
+from projections.testing.oracle.values import Missing, Scope, Unfit
 
 CASES = Path(__file__).parent / "cases"
 

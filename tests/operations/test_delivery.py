@@ -35,7 +35,7 @@ from projections.errors import (
 from projections.language.loader import loads
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
-from projections.testing.oracle.differences import Difference
+from projections.testing.oracle.oracle import Difference
 from tests.engine.world import World
 
 ROOT = Path(__file__).parents[2]

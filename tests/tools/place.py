@@ -20,7 +20,7 @@ from projections.engine.registry import RETIRING, Registry
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item, wire
-from projections.local.event_source.discard import Discard
+from projections.local.event_source.batch import Discard
 from projections.stores.dynamodb import DynamoDBStore
 from projections.testing.oracle import Oracle
 

@@ -25,9 +25,8 @@ from projections.testing.cases import read_cases
 from projections.testing.oracle import Difference, Oracle, compare, expected
 from projections.testing.oracle.measures import Measure
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import KeyTemplate, Template
-from projections.testing.oracle.values import Missing, Unfit, normal, plain
+from projections.testing.oracle.values import Missing, Scope, Unfit, normal, plain
 from projections.testing.scenario import Scenario
 
 HERE = Path(__file__).parent

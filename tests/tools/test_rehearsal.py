@@ -15,9 +15,8 @@ from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, TransactionCancelled
-from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent
+from projections.inspect.rehearsal.recorder import ROLES, Action, RecordingStore, Spent, purpose_of
 from projections.inspect.rehearsal.rehearse import rehearse
-from projections.inspect.rehearsal.roles import ROLES, purpose_of
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.local.events import read

@@ -20,10 +20,9 @@ from projections.inspect.cost.rehearsed_rules import DIGITS, whole_number
 from projections.inspect.cost.synthesis import Synthesis
 from projections.inspect.cost.terms import Term
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
-from projections.inspect.rehearsal.invocation import Invocation
-from projections.inspect.rehearsal.recorder import DONE, Read, Request
+from projections.inspect.rehearsal.recorder import DONE, ROLES, Read, Request, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, play
-from projections.inspect.rehearsal.roles import ROLES, purpose_of
+from projections.inspect.rehearsal.stage import Invocation
 from projections.language.program import Program
 from projections.local.tables import MemoryTables, schemas
 from projections.stores.limits import item_size

@@ -13,9 +13,8 @@ from math import fsum
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import plan
-from projections.inspect.rehearsal.recorder import DONE, Request
+from projections.inspect.rehearsal.recorder import DONE, Request, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
-from projections.inspect.rehearsal.roles import purpose_of
 from projections.language.embeds import EmbedRule
 from projections.language.program import Program
 

@@ -13,8 +13,8 @@ from projections.inspect.cost.estimate import Estimate, composed
 from projections.inspect.cost.hot import HotKey
 from projections.inspect.cost.workload import Assumptions, Delivery
 from projections.inspect.explain.words import encoded_words
+from projections.inspect.rehearsal.recorder import purpose_of
 from projections.inspect.rehearsal.rehearse import Rehearsal, rehearse
-from projections.inspect.rehearsal.roles import purpose_of
 from projections.language.program import Program
 
 __all__ = ["sample_estimate"]

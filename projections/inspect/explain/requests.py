@@ -14,9 +14,8 @@ from projections.engine.ledger_items import COUNT, KEPT
 from projections.engine.store import Delete, Image, Purpose, Update, Value
 from projections.inspect.explain.sources import difference_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
-from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
+from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch
-from projections.inspect.rehearsal.roles import purpose_of
 from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same

@@ -14,9 +14,8 @@ from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, ProjectionsError
-from projections.inspect.rehearsal.invocation import Invocation
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
-from projections.inspect.rehearsal.stage import set_stage
+from projections.inspect.rehearsal.stage import Invocation, set_stage
 from projections.language.program import Program
 from projections.local.event_source.stream import created_at
 from projections.local.replay import ROUNDS, logical_names

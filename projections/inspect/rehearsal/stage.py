@@ -1,9 +1,4 @@
-"""The tables that a rehearsal plays on: as they must have been for the recorded events to come about.
-
-An event file shows some items and says nothing of the others. What it shows is taken over: the newest image of each item,
-the contributions of the first old image of each source, the groups that guards speak of. What a rule needs beside that is
-assumed (a target to publish on) and named, so that nobody takes it for known.
-"""
+"""The tables that a rehearsal plays on, as they must have been for the recorded events to come about, and its clock."""
 
 from __future__ import annotations
 
@@ -28,7 +23,6 @@ from projections.engine.records import Record, decode
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest
-from projections.inspect.rehearsal.invocation import Invocation
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.ordering import decode_order, encode_order
@@ -39,7 +33,27 @@ from projections.local.replay import ROUNDS
 from projections.local.tables import MemoryTables
 from projections.stores.memory import MemoryStore
 
-__all__ = ["set_stage"]
+__all__ = ["SECONDS", "Invocation", "set_stage"]
+
+
+SECONDS = 60.0
+"""What the template gives the function."""
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What is left of an invocation, in seconds."""
+
+    left: float = SECONDS
+
+    def begin(self) -> None:
+        self.left = SECONDS
+
+    def remaining(self) -> float:
+        return self.left
+
+    def sleep(self, seconds: float) -> None:
+        self.left -= seconds
 
 
 OTHERS = "(not in these events)"

@@ -10,8 +10,7 @@ Time comes from `clock`, and where AWS may do one thing or another, `choose` dec
     mapping.run_until_idle(handler)
 """
 
-from projections.local.event_source.batch import Batch, Lane
-from projections.local.event_source.discard import Discard
+from projections.local.event_source.batch import Batch, Discard, Lane
 from projections.local.event_source.filters import Filter, FilterError
 from projections.local.event_source.mapping import Mapping, steadily
 from projections.local.event_source.settings import Settings

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from projections.local.event_source.batch import Batch, Lane, first_failed
-from projections.local.event_source.discard import Discard
+from projections.local.event_source.batch import Batch, Discard, Lane, first_failed
 from projections.local.event_source.settings import Settings
 from projections.local.event_source.stream import (
     Record,

@@ -8,9 +8,8 @@ from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope, steps
 from projections.testing.oracle.templates import KeyTemplate
-from projections.testing.oracle.values import Unfit, plain, text, wire
+from projections.testing.oracle.values import Scope, Unfit, plain, steps, text, wire
 
 __all__ = ["KEY_BYTES", "Entity", "Table"]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 
 from projections.language.keys import Value
-from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import EXACT, Missing, Unfit, number, plain, storable
+from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, number, plain, storable
 
 __all__ = ["Expression"]
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from projections.language.keys import Value
 from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import EXACT, Missing, Unfit, addable, mean, number, plain, size, storable
+from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
 
 __all__ = ["MEMBER_BYTES", "Amount", "Measure", "Picked", "rank"]
 

@@ -1,14 +1,13 @@
-"""From the items that tables hold now to the items they should hold: rules are applied until nothing changes."""
+"""From the items that tables hold now to the items they should hold, and the differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle import differences
 from projections.testing.oracle.entities import Entity, Table
 from projections.testing.oracle.rules import (
     EVERYTHING,
@@ -21,8 +20,10 @@ from projections.testing.oracle.rules import (
     RankRule,
     rule,
 )
+from projections.testing.oracle.values import normal
 
-__all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
+__all__ = ["Difference", "Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "compare", "expected"]
+
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""
@@ -100,13 +101,13 @@ class Oracle:
 
     def compare(
         self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
-    ) -> list[differences.Difference]:
+    ) -> list[Difference]:
         """Return the differences between the content of the tables and the expected content."""
         return self.differences(items, self.expected(items, settled, genuine))
 
-    def differences(self, items: Items, due: Expected) -> list[differences.Difference]:
+    def differences(self, items: Items, due: Expected) -> list[Difference]:
         """Return the differences between the content of the tables and what is expected."""
-        return differences.of(self, items, due)
+        return _differences(self, items, due)
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
         """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
@@ -393,3 +394,59 @@ class _Run:
 def expected(document: Mapping[str, Any], items: Items, settled: Settled = ()) -> Expected:
     """Return the expected content of the tables. To call it repeatedly for one document, use an `Oracle`."""
     return Oracle(document).expected(items, settled)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One attribute that is not as it should be; `attribute` is None where the whole item should not, or should, be.
+
+    `key` is the encoded key of the item; `actual` and `expected` are in wire form, None where there is nothing.
+    """
+
+    table: str
+    key: str
+    attribute: str | None
+    actual: Mapping[str, Any] | None
+    expected: Mapping[str, Any] | None
+    rule: str | None
+    """The rule that should have written it, if one is responsible."""
+
+
+def compare(document: Mapping[str, Any], items: Mapping[str, Iterable[Image]], expected: Expected) -> list[Difference]:
+    """Numbers are compared by value, sets without order, guards not at all."""
+    return _differences(Oracle(document), items, expected)
+
+
+def _differences(oracle: Oracle, items: Mapping[str, Iterable[Image]], expected: Expected) -> list[Difference]:
+    """The same, for rules that are parsed already."""
+    actual = oracle.read(items)
+    return [
+        difference
+        for key in sorted(actual.keys() | expected.items.keys(), key=_text)
+        for difference in _of_item(oracle, key, actual.get(key), expected)
+    ]
+
+
+def _of_item(oracle: Oracle, key: ItemKey, actual: Image | None, expected: Expected) -> Iterator[Difference]:
+    wanted = expected.items.get(key)
+    if actual == wanted:
+        return
+    known = oracle.recognise(key, wanted if wanted is not None else actual or {})
+    owners = oracle.owners[known[0].name] if known else {}
+    creator = expected.creators.get(key)
+    if creator is None and known and oracle.creators[known[0].name]:
+        creator = oracle.creators[known[0].name][0].name
+    if actual is None or wanted is None:
+        yield Difference(key.table, _text(key), None, actual, wanted, creator)
+        return
+    for name in sorted(actual.keys() | wanted.keys()):
+        held, due = actual.get(name), wanted.get(name)
+        if (key, name) in expected.incomparable or held == due:
+            continue
+        if held is None or due is None or normal(held) != normal(due):
+            yield Difference(key.table, _text(key), name, held, due, owners.get(name, owners.get("*")))
+
+
+def _text(key: ItemKey) -> str:
+    """A key as one text: `|` and `%` inside its parts are written %7C and %25."""
+    return "|".join(part.replace("%", "%25").replace("|", "%7C") for part in key if part is not None)

@@ -12,9 +12,8 @@ from projections.testing.oracle.entities import Entity
 from projections.testing.oracle.expressions import Expression
 from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, rank
 from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.scope import Scope, is_path
 from projections.testing.oracle.templates import Template, numeric
-from projections.testing.oracle.values import EXACT, Missing, Unfit, levels, normal, size, text, wire
+from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
 
 __all__ = [
     "EVERYTHING",

@@ -1,19 +1,190 @@
-"""Templates: text with `{variable}` in it, rendered for a source item, and read back from keys."""
+"""Templates: text with `{variable}` in it, rendered for a source item, read back from keys; pipes."""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import ROUND_FLOOR, Decimal
+from functools import cache
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
 
 from projections.language.keys import Value
 from projections.testing.oracle.expressions import Expression
-from projections.testing.oracle.pipes import Piped, pipe, shown
-from projections.testing.oracle.scope import Scope
-from projections.testing.oracle.values import Missing, Unfit, plain, storable, text
+from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, plain, storable, text
 
-__all__ = ["KeyTemplate", "Slot", "Template", "numeric"]
+__all__ = ["KeyTemplate", "Piped", "Slot", "Template", "numeric", "pipe", "shown"]
+
+
+Piped: TypeAlias = str | Decimal | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)(?:[Tt ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?\s?([Zz]|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def shown(value: Piped) -> str:
+    """The text that a template puts in its place."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return plain(value) if isinstance(value, Decimal) else value
+
+
+@cache
+def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
+    """What `name(arguments)` does to a value. The result raises Unfit if the value does not fit."""
+    if name == "pad":
+        return lambda value: _digits(_whole(value), int(arguments[0]))
+    if name == "invert":
+        size = int(arguments[0])
+        return lambda value: _digits(10**size - 1 - int(_digits(_whole(value), size)), size)
+    if name == "bucket":
+        return lambda value: str(zlib.crc32(shown(value).encode()) % int(arguments[0]))
+    if name == "truncate":
+        return lambda value: shown(value)[: int(arguments[0])]
+    if name == "date":
+        found = [re.fullmatch("from *= *(.*)", one) for one in arguments]
+        declared = [one[1] for one in found if one]
+        zones = [ZoneInfo(text) for text, one in zip(arguments[1:], found[1:], strict=True) if not one]
+        return lambda value: _date(_declared(value, *declared), arguments[0], zones[0] if zones else UTC)
+    return {"lower": _lower, "upper": _upper, "ms": _milliseconds, "ulid": _ulid}[name]
+
+
+def _lower(value: Piped) -> Piped:
+    return shown(value).lower()
+
+
+def _upper(value: Piped) -> Piped:
+    return shown(value).upper()
+
+
+def _whole(value: Piped) -> int:
+    """A whole number of at least 0, given as a number or in ASCII digits."""
+    if isinstance(value, Decimal) and value >= 0 and value == value.to_integral_value(context=EXACT):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch("[0-9]+", value):
+        return int(value)
+    raise Unfit(f"not a whole number: {value}")
+
+
+def _digits(value: int, size: int) -> str:
+    if value >= 10**size:
+        raise Unfit(f"{value} has more than {size} digits")
+    return str(value).zfill(size)
+
+
+def _time(value: Piped) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, Decimal) or _NUMBER.fullmatch(value):
+        seconds = Decimal(value)
+        if -100_000_000 < seconds < 100_000_000:
+            raise Unfit(f"a date without separators, or a time before 1973: {value}")
+        return _since_epoch(seconds)
+    return _iso(value)
+
+
+def _declared(value: Piped, form: str = "") -> datetime:
+    """The time of a value whose form the rule declares: `seconds`, `milliseconds`, or the codes of its parts."""
+    if not form or isinstance(value, datetime):
+        return _time(value)
+    text = shown(value)
+    if form in ("seconds", "milliseconds"):
+        if not _NUMBER.fullmatch(text):
+            raise Unfit(f"no number of {form}: {text}")
+        return _since_epoch(Decimal(text) if form == "seconds" else EXACT.divide(Decimal(text), Decimal(1000)))
+    sizes = {"Y": 4, "G": 4, "j": 3, "f": 6, "u": 1}
+    places = re.split("%(.)", form)  # a literal, a code, a literal, …
+    strict = "".join(
+        re.escape(one) if place % 2 == 0 else "%" if one == "%" else "[0-9]" * sizes.get(one, 2)
+        for place, one in enumerate(places)
+    )
+    if not re.fullmatch(strict, text):
+        raise Unfit(f"not written as {form}: {text}")
+    for code, first in (("V", "01"), ("u", "1")):  # strptime wants all parts of a date by weeks
+        if "G" in places[1::2] and code not in places[1::2]:
+            form, text = f"{form}-%{code}", f"{text}-{first}"
+    try:
+        moment = datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise Unfit(f"no time that exists: {text}") from error
+    year = moment.isocalendar().year if "G" in places[1::2] else moment.year
+    if f"{year:04}" not in text:  # a day or week that the year does not have
+        raise Unfit(f"no time that exists: {text}")
+    return moment
+
+
+def _since_epoch(seconds: Decimal) -> datetime:
+    if abs(seconds) > 10**12:
+        raise Unfit(f"no time: {seconds}")
+    micros = int((seconds * 1_000_000).to_integral_value(rounding=ROUND_FLOOR))
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise Unfit(f"no time: {seconds}") from error
+
+
+def _iso(value: str) -> datetime:
+    found = _ISO.fullmatch(value)
+    if not found:
+        raise Unfit(f"not ISO 8601: {value}")
+    *parts, fraction, zone = found.groups()
+    micros = int((fraction or "0").ljust(6, "0")[:6])
+    try:
+        year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+        moment = datetime(year, month, day, hour, minute, second, micros, _offset(zone))
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise Unfit(f"no time that exists: {value}") from error
+
+
+def _offset(zone: str | None) -> timezone:
+    if zone is None or zone in "Zz":
+        return UTC
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    if int(digits[2:]) > 59:
+        raise ValueError(zone)
+    size = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-size if zone[0] == "-" else size)
+
+
+def _milliseconds(value: Piped) -> Piped:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = Decimal(value)
+    if not isinstance(value, Decimal):
+        raise Unfit(f"not milliseconds: {value}")
+    if abs(value) < 10**10:
+        raise Unfit(f"seconds, a date, or milliseconds of early 1970: {value}")
+    return _since_epoch(EXACT.divide(value, Decimal(1000)))
+
+
+def _ulid(value: Piped) -> Piped:
+    letters = shown(value).upper()
+    if len(letters) != 26 or letters[0] > "7" or any(letter not in _CROCKFORD for letter in letters):
+        raise Unfit(f"not a ULID: {value}")
+    millis = 0
+    for letter in letters[:10]:
+        millis = millis * 32 + _CROCKFORD.index(letter)
+    return _since_epoch(EXACT.divide(Decimal(millis), Decimal(1000)))
+
+
+def _date(moment: datetime, form: str, zone: ZoneInfo | timezone) -> str:
+    try:
+        local = moment.astimezone(zone)
+    except OverflowError as error:
+        raise Unfit(f"no such time in {zone}") from error
+    year, week, weekday = local.isocalendar()
+    # strftime leaves years before 1000 unpadded on Linux, and they would sort wrongly.
+    own = {"Y": f"{local.year:04}", "G": f"{year:04}", "V": f"{week:02}", "u": str(weekday)}
+    return re.sub("%(.)", lambda found: own.get(found[1]) or local.strftime(found[0]), form)
+
 
 _ARGUMENTS = r"\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)"
 _PART = re.compile(rf"\{{\{{|\}}\}}|\{{((?:{_ARGUMENTS}|'[^']*'|\"[^\"]*\"|[^{{}}'\"])*)\}}|[^{{}}]+")

@@ -12,7 +12,7 @@ import pytest
 from projections.engine.embeds import Push
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Schema
-from projections.local.event_source.discard import Discard
+from projections.local.event_source.batch import Discard
 from projections.operations.quarantine import message
 from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.tasks import BackfillTask, write
