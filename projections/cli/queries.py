@@ -68,9 +68,9 @@ def command(
     that is a date, or the beginning of one, includes all that begins with it: x.to=2026-04 includes April.
 
     With --markdown, writes the table-design page: entities with keys and sample items, indexes, the access pattern
-    matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design. If FILE of -o
-    was edited since this command wrote it, the command shows the difference and asks before it overwrites the file. Without
-    a terminal it writes nothing; --force overwrites.
+    matrix, write patterns, the writer of each attribute, read capacity, and the checklist of single-table design. If FILE of
+    -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the file.
+    Without a terminal it writes nothing; --force overwrites.
 
     With --apply QUERY, writes the proposed addition for QUERY into the rule file, or a file that it includes. It shows the
     difference and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.

@@ -2,80 +2,327 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from projections.inspect.access_patterns import access_patterns
-from projections.inspect.design.blocks import Badge, Block, Cell, Code, Heading, Line, Listing, Paragraph, Span, Table
-from projections.inspect.design.content import content
-from projections.inspect.design.matrix import matrix_table
-from projections.inspect.design.model import Design
-from projections.language.access.questions import Query
-from projections.language.canonical import Document
+from projections.access.placeholders import count_words, partition_words, sort_expression
+from projections.access.reads import Read
+from projections.inspect.access_patterns import WORDS, AccessPattern
+from projections.inspect.design.model import Attributes, Design, Entity, Index, ReadCost, Status
+from projections.inspect.rank_patterns import RankPattern, rank_patterns
+from projections.language.access.plan import Verdict
+from projections.language.access.questions import Step, WritePattern
+from projections.language.canonical import Attributes as KeyAttributes
+from projections.language.facts import conditions
+from projections.language.patterns import describe
 from projections.printable import printable
 
-__all__ = ["markdown", "matrix"]
+__all__ = ["markdown"]
 
-_MARKS = {"good": "✓", "fair": "?", "bad": "✗"}
+_MARKS: Mapping[Status, str] = {"met": "✓ met", "not met": "✗ not met", "decide": "? decide", "accepted": "✓ accepted"}
+_ANSWERS: Mapping[Verdict, str] = {"one": "✓", "several": "✓", "filtered": "?", "incomplete": "✗", "none": "✗"}
+_SILENT = {"shadow": "never: the rule is in shadow mode", "disabled": "no longer: the rule is disabled"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|&~])")
 
 
 def markdown(design: Design) -> str:
     """Return the page."""
-    return "\n\n".join(map(_block, content(design))) + "\n"
+    parts = [f"# {_text(f'Table design: {design.title}')}", _summary(design)]
+    for title, section in (
+        ("Entities and keys", _entities),
+        ("Indexes", _indexes),
+        ("Access patterns", _patterns),
+        ("Write patterns", _writes),
+        ("Attributes", _attributes),
+        ("Read capacity", _reads),
+        ("Sample items", _samples),
+        ("Checklist", _checklist),
+    ):
+        parts += [f"## {title}", *section(design)]
+    return "\n\n".join(parts) + "\n"
 
 
-def matrix(document: Document, queries: Mapping[str, Query]) -> str:
-    """Return the access pattern matrix alone, as a table."""
-    return _table(matrix_table(access_patterns(document, queries))) + "\n"
+def _summary(design: Design) -> str:
+    counts = [
+        (len(design.entities), "entity", "entities"),
+        (len(design.indexes), "index", "indexes"),
+        (len(design.patterns), "access pattern", "access patterns"),
+        (len(design.writes), "write pattern", "write patterns"),
+    ]
+    words = ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts)
+    found = [check.status for check in design.checks]
+    checks = ", ".join(
+        f"{found.count(status)} {'to decide' if status == 'decide' else status}" for status in _MARKS if status in found
+    )
+    return f"{words}. Checklist: {checks}."
 
 
-def _block(block: Block) -> str:
-    match block:
-        case Heading():
-            return f"{'#' * block.level} {_text(block.text)}"
-        case Paragraph():
-            return _line(block.line)
-        case Table():
-            return _table(block)
-        case Listing():
-            fence = _fence(block.text, 3)
-            return f"{fence}{block.language}\n{printable(block.text, lines=True)}\n{fence}"
+# --- entities and indexes ---
 
 
-def _table(block: Table) -> str:
-    rows = [[_text(column) for column in block.columns], ["---"] * len(block.columns)]
-    rows += [[_cell(cell) for cell in row] for row in block.rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def _entities(design: Design) -> Iterator[str]:
+    keys = [
+        f"{name}: {', '.join(f'{attribute} ({kind})' for attribute, kind in filter(None, (one.partition, one.sort)))}"
+        + (f", TTL attribute {one.ttl}" if one.ttl else "")
+        for name, one in design.document.tables.items()
+    ]
+    yield _text(f"Key of table {'; '.join(keys)}.")
+    columns = ("Entity", "Table", "Key", "Index key", "Recognised by", "Items written by", "Always has", "Expires")
+    yield _table(columns, (_entity(one, len(keys) > 1) for one in design.entities))
 
 
-def _cell(cell: Cell) -> str:
+def _entity(one: Entity, several: bool) -> Sequence[str]:
+    declared = one.declared
+    return (
+        _code(one.name),
+        _code(declared.table) if several else "",
+        _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.key.items()),
+        _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.index_key.items()),
+        _text(conditions(declared.match) or ""),
+        _writer(one.rule),
+        _codes(declared.required),
+        "yes" if declared.expires else "",
+    )
+
+
+def _writer(rule: str | None) -> str:
+    return "the application" if rule is None else f"rule {_code(rule)}"
+
+
+def _indexes(design: Design) -> Iterator[str]:
+    several = len(design.document.tables) > 1
+    columns = ("Index", "Table", "Partition key", "Sort key", "Projection", "Kind", "Queries", "Keys written by")
+    if design.indexes:
+        yield _table(columns, (_index(one, several) for one in design.indexes))
+    else:
+        yield "The tables have no indexes."
+
+
+def _index(one: Index, several: bool) -> Sequence[str]:
+    projection = one.keys.projection
+    return (
+        _code(one.name),
+        _code(one.table) if several else "",
+        _typed(one.keys.partition),
+        _typed(one.keys.sort),
+        _text(projection) if isinstance(projection, str) else _codes(projection),
+        "local" if one.keys.local else "global",
+        _lines([_codes(one.queries), *map(_writer, one.embeds)]),
+        _lines([*map(_writer, one.rules), *(f"the application: {_code(entity)}" for entity in one.entities)]),
+    )
+
+
+def _typed(attributes: KeyAttributes) -> str:
+    return _lines(f"{_code(name)} ({kind})" for name, kind in attributes)
+
+
+# --- access patterns ---
+
+
+def _patterns(design: Design) -> Iterator[str]:
+    if design.patterns:
+        columns = ("ID", "Query", "Entities", "Inputs", "Result", "Operation", "Partition", "Sort condition",
+                   "Order and limit", "Filter", "Attributes", "Answer")  # fmt: skip
+        yield _table(columns, map(_pattern, design.patterns))
+    else:
+        yield "The rule file has no queries."
+    if ranks := [*rank_patterns(design.document)]:
+        yield (
+            "Ranks, percentiles and counts of scores, and the score at a position. `projections rank` and the Python API "
+            "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."
+        )
+        boards = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
+        yield _table(boards, map(_rank, ranks))
+    for one in design.patterns:
+        if not one.answered or one.plan.verdict == "filtered":
+            yield f"{_code(one.query.name)}: {_prose(one.plan.reason)}."
+            if one.proposal is not None:
+                yield _prose(f"To answer it exactly, {one.proposal.sentence}:")
+                yield _listing(one.proposal.text.rstrip("\n"), "yaml")
+
+
+def _pattern(one: AccessPattern) -> Sequence[str]:
+    query, plan = one.query, one.plan
+    entities = query.entities
+    asked = count_words(plan)
+    bounds = f"{_code(query.range)}: from, to" if query.range else ""
+    where = _text(f"where {describe(query.where)}") if query.where.conditions else ""
+    order = [] if query.order is None else [f"by {query.order}" if query.order.name else str(query.order)]
+    directions = ["reads backward" if read.descending else "reads forward" for read in one.reads if not read.get]
+    return (
+        _text(query.id or ""),
+        _lines([_code(query.name), _text(query.about or "")]),
+        _lines([*map(_code, entities), "read together" if len(entities) > 1 else ""]),
+        _lines([*(_code(str(field)[1:-1]) for field in query.by), bounds, where]),
+        _text(f"one {entities[0]}" if query.get else f"list of {' and '.join(entities)}"),
+        _lines(map(_operation, one.reads)),
+        _lines(_code(partition_words(read)) for read in one.reads),
+        _lines(_code(words) for read in one.reads if (words := sort_expression(read))),
+        _lines([*map(_text, order), *directions, f"limit {query.limit}" if query.limit is not None else ""]),
+        _lines(map(_text, plan.tests)),
+        _codes(query.attributes) if query.attributes is not None else "all",
+        _lines(
+            [
+                f"{_ANSWERS[plan.verdict]} {WORDS[plan.verdict]}",
+                _text(f"requests: {asked}") if one.reads and asked != "1" else "",
+                f"also reads {_codes(plan.others)}" if plan.others else "",
+                f"through rule {_code(plan.copy)}" if plan.copy else "",
+            ]
+        ),
+    )
+
+
+def _operation(read: Read) -> str:
+    consistent = ", consistent" if read.consistent else ""
+    return f"{'GetItem' if read.get else 'Query'} {_code(read.index or 'table')}{consistent}"
+
+
+def _rank(one: RankPattern) -> Sequence[str]:
+    return (
+        _lines([_code(one.rule), _text(one.question)]),
+        _code(one.board),
+        _code(one.key),
+        _lines([_codes(one.inputs), f"{_code(one.by)}: the score, or the position"]),
+        f"1 request of {one.items} {'item' if one.items == 1 else 'items'}",
+        f"{one.requests} {'request' if one.requests == 1 else 'requests'}",
+    )
+
+
+# --- writes ---
+
+
+def _writes(design: Design) -> Iterator[str]:
+    if design.writes:
+        yield _table(("ID", "Write", "Purpose", "Items", "Transaction"), map(_write, design.writes))
+    else:
+        yield "The rule file has no write patterns (`writes:`)."
+
+
+def _write(one: WritePattern) -> Sequence[str]:
+    steps = _lines(map(_step, one.steps))
+    return _text(one.id or ""), _code(one.name), _text(one.about or ""), steps, "yes" if one.transaction else "no"
+
+
+def _step(step: Step) -> str:
+    found = f"{step.operation} {_code(step.entity)}"
+    if step.set:
+        found += f", set {_codes(step.set)}"
+    if step.condition is not None:
+        found += f", if it is {step.condition}"
+    if step.unchanged is not None:
+        found += f", if {_code(step.unchanged)} is unchanged"
+    return found
+
+
+def _attributes(design: Design) -> Iterator[str]:
+    yield (
+        "Attributes that the rule file names. A rule runs after the stream delivers the change: in about a second, plus the "
+        "batching window. Rules that follow each other add up. A global index follows its table, usually within a second."
+    )
+    yield _table(("Entity", "Attributes", "Written by", "Up to date"), map(_attributes_of, design.attributes))
+
+
+def _attributes_of(one: Attributes) -> Sequence[str]:
+    if one.rule is None:
+        return _code(one.entity), _codes(one.values), _writer(None), "with the write"
+    values = (_code(name) + (f" = {_code(how)}" if how else "") for name, how in one.values.items())
+    when = _after(one.chain) if one.mode == "live" else _SILENT[one.mode]
+    return _code(one.entity), _lines(values), _writer(one.rule), when
+
+
+def _after(rules: Sequence[str]) -> str:
+    """Return how far an attribute is behind the application's write."""
+    if not rules:
+        return "with the write"
+    return f"after {len(rules)} {'rule' if len(rules) == 1 else 'rules'}: {_codes(rules, ' → ')}"
+
+
+# --- capacity, samples and checklist ---
+
+
+def _reads(design: Design) -> Iterator[str]:
+    yield (
+        "Read units of one page. The size of an item is that of `expect.bytes`, or of the sample items. Without `limit` and "
+        "`expect.items`, a page has 1 MB. `projections cost` estimates the units of writes."
+    )
+    columns = ("Query", "Items per page", "Bytes of an item", "Consistency", "Requests", "Read units", "Units per second",
+               "An item is found")  # fmt: skip
+    yield _table(columns, map(_read, design.reads))
+
+
+def _read(one: ReadCost) -> Sequence[str]:
+    return (
+        _code(one.query),
+        "unlimited" if one.items is None else f"{one.items:,}",
+        f"{one.bytes:,} ({'estimate' if one.estimated else 'sample'})",
+        "strong" if one.consistent else "eventual",
+        str(one.requests),
+        f"at most {one.units:g}" if one.items is None else f"{one.units:g}",
+        "" if one.per_second is None else f"{one.per_second:g}",
+        _after(one.chain) + (", then the index" if one.index else ""),
+    )
+
+
+def _samples(design: Design) -> Iterator[str]:
+    yield "Generated items, with the values that the rules derive."
+    for one in design.entities:
+        yield f"### {_text(one.name)}"
+        if one.sample is None:
+            yield "No item could be generated."
+        else:
+            yield _listing(json.dumps(one.sample, indent=2, ensure_ascii=False), "json")
+
+
+def _checklist(design: Design) -> Iterator[str]:
+    rows = ((_MARKS[one.status], _text(one.line), _lines(map(_prose, one.details))) for one in design.checks)
+    yield _table(("", "Check", "Details"), rows)
+
+
+# --- Markdown ---
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table without columns that are empty in all rows."""
+    filled = list(rows)
+    kept = [number for number in range(len(columns)) if any(row[number] for row in filled)]
+    shown = [[columns[number] for number in kept], ["---"] * len(kept)]
     # A pipe ends a cell even in code: GitHub reads \| as a pipe there.
-    return "<br>".join(_line(line, cell=True) for line in cell)
+    shown += [[re.sub(r"(?<!\\)\|", r"\\|", row[number]) for number in kept] for row in filled]
+    return "\n".join("| " + " | ".join(row) + " |" for row in shown)
 
 
-def _line(line: Line, *, cell: bool = False) -> str:
-    return "".join(_span(span, cell=cell) for span in line)
+def _lines(lines: Iterable[str]) -> str:
+    """Return the lines of a cell, without empty ones and repetitions."""
+    return "<br>".join(dict.fromkeys(filter(None, lines)))
 
 
-def _span(span: Span, *, cell: bool) -> str:
-    match span:
-        case Code():
-            return _code(span.text, cell=cell)
-        case Badge():
-            return f"{_MARKS[span.tone]} {_text(span.text)}"
-    return _text(span)
+def _codes(names: Iterable[str], between: str = ", ") -> str:
+    return between.join(map(_code, names))
+
+
+def _prose(text: str) -> str:
+    """Return a text with the parts between backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return _text(text)
+    return "".join(_code(part) if number % 2 else _text(part) for number, part in enumerate(parts) if part)
 
 
 def _text(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 
-def _code(text: str, *, cell: bool) -> str:
+def _code(text: str) -> str:
     safe = printable(text)
     fence = _fence(safe, 1)
     padded = f" {safe} " if safe.startswith("`") or safe.endswith("`") or not safe.strip() else safe
-    return fence + (padded.replace("|", "\\|") if cell else padded) + fence
+    return fence + padded + fence
+
+
+def _listing(text: str, language: str) -> str:
+    fence = _fence(text, 3)
+    return f"{fence}{language}\n{printable(text, lines=True)}\n{fence}"
 
 
 def _fence(text: str, least: int) -> str:

@@ -1,17 +1,32 @@
-"""The table design as data: what the page shows, without its form."""
+"""The table design as data: what the page shows, gathered from the rules, queries and sample items of a rule file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from projections.inspect.access_patterns import AccessPattern
-from projections.language.access.questions import WritePattern
-from projections.language.canonical import Attributes as KeyAttributes
-from projections.language.canonical import Document
+from projections.access.placeholders import request_count
+from projections.inspect.access_patterns import AccessPattern, access_patterns
+from projections.inspect.cost.reads import Shapes
+from projections.language.access.presence import key_variables
+from projections.language.access.questions import Query, WritePattern, queries_of, writes_of
+from projections.language.canonical import Document, Embed, IndexKeys
+from projections.language.canonical import Entity as Declared
+from projections.language.embeds import attributes_of_child, children_of
+from projections.language.facts import EVERY, Origin, creators, indexes_fed, origins
+from projections.language.keys import Image, Schema
+from projections.language.models import Rules
+from projections.language.ownership import EXISTS, REST, attribute_chains
+from projections.language.patterns import Pattern
+from projections.language.program import Program
+from projections.language.syntax import root
+from projections.language.values import plain_item
+from projections.stores.capacity import read_units
+from projections.stores.limits import PAGE_BYTES, item_size
 
-__all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "WriteCost"]
+__all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "gathered"]
 
 Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 """`decide`: only a person can answer the question of the check."""
@@ -22,15 +37,9 @@ class Entity:
     """An entity. `rule` creates its items, None if the application does. `sample` is an item as plain values."""
 
     name: str
-    table: str
-    key: tuple[tuple[str, str], ...]
-    index_key: tuple[tuple[str, str], ...]
-    match: str | None
+    declared: Declared
     rule: str | None
-    required: tuple[str, ...]
-    expires: bool
     sample: Mapping[str, Any] | None
-    sample_bytes: int | None
     expected_bytes: int | None
     """From `expect.bytes` of queries that return only this entity: the largest."""
 
@@ -45,10 +54,7 @@ class Index:
 
     table: str
     name: str
-    partition: KeyAttributes
-    sort: KeyAttributes
-    projection: str | tuple[str, ...]
-    local: bool
+    keys: IndexKeys
     queries: tuple[str, ...]
     embeds: tuple[str, ...]
     rules: tuple[str, ...]
@@ -93,31 +99,6 @@ class ReadCost:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteCost:
-    """Write units of the application's write and of the rules that follow it; or why they cannot be estimated.
-
-    `own` is of the table, `indexes` of the entries that the write itself changes. `rules` has all that the rule causes:
-    ledger, target, index entries. In a transaction, `own` and `indexes` are doubled.
-    """
-
-    name: str
-    own: float = 0.0
-    indexes: Mapping[str, float] | None = None
-    rules: Mapping[str, float] | None = None
-    read_units: float = 0.0
-    flaw: str | None = None
-
-    @property
-    def written(self) -> float:
-        """The units that the application is charged for."""
-        return self.own + sum((self.indexes or {}).values())
-
-    @property
-    def total(self) -> float:
-        return self.written + sum((self.rules or {}).values())
-
-
-@dataclass(frozen=True, slots=True)
 class Check:
     """One line of the checklist, with the facts that decide it, or the question that a person has to answer."""
 
@@ -136,5 +117,194 @@ class Design:
     writes: tuple[WritePattern, ...]
     attributes: tuple[Attributes, ...]
     reads: tuple[ReadCost, ...]
-    costs: tuple[WriteCost, ...]
     checks: tuple[Check, ...] = ()
+
+
+def gathered(rules: Rules, title: str, samples: Mapping[str, Sequence[Image]]) -> Design:
+    """Return the table design of valid rules, without its checklist. `samples` are items by entity."""
+    program = Program.from_document(rules.canonical())
+    document, shapes = program.typed, Shapes(program)
+    patterns = access_patterns(document, queries_of(rules))
+    queries = [one.query for one in patterns]
+    writers = tuple(_attributes(rules, document, shapes, queries))
+    return Design(
+        title=title,
+        document=document,
+        entities=tuple(_entities(document, queries, samples)),
+        indexes=tuple(_indexes(document, patterns)),
+        patterns=tuple(patterns),
+        writes=tuple(writes_of(rules).values()),
+        attributes=writers,
+        reads=tuple(_read_cost(shapes, one, _chain(shapes, one, writers), samples) for one in patterns if one.reads),
+    )
+
+
+def _entities(document: Document, queries: Sequence[Query], samples: Mapping[str, Sequence[Image]]) -> Iterator[Entity]:
+    """Yield the entities, each with its first sample item."""
+    made = creators(document)
+    for name, entity in document.entities.items():
+        sample = next(iter(samples.get(name, ())), None)
+        sizes = [one.expect.bytes for one in queries if one.entities == (name,) and one.expect.bytes is not None]
+        yield Entity(
+            name=name,
+            declared=entity,
+            rule=made.get(name),
+            sample=None if sample is None else plain_item(sample),
+            expected_bytes=max(sizes, default=None),
+        )
+
+
+# --- indexes ---
+
+
+def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[Index]:
+    """Yield the indexes of all tables."""
+    finding = {
+        name: children_of(document.to_document(), name).index
+        for name, rule in document.rules.items()
+        if isinstance(rule, Embed)
+    }
+    for table, declared in document.tables.items():
+        here = [name for name, entity in document.entities.items() if entity.table == table]
+        for name, keys in declared.indexes.items():
+            reading = [one for one in patterns if any((read.table, read.index) == (table, name) for read in one.reads)]
+            embeds = [rule for rule, index in finding.items() if index == name and _into(document, rule) in here]
+            yield Index(
+                table=table,
+                name=name,
+                keys=keys,
+                queries=tuple(one.query.name for one in reading),
+                embeds=tuple(embeds),
+                rules=tuple(
+                    rule
+                    for rule, one in document.rules.items()
+                    if one.source in here and name in indexes_fed(document, one)
+                ),
+                entities=tuple(one for one in here if not keys.names.isdisjoint(document.entities[one].index_key)),
+                needed=_needed(document, table, name, reading, embeds),
+            )
+
+
+def _into(document: Document, rule: str) -> str:
+    return document.rules[rule].into
+
+
+def _needed(
+    document: Document, table: str, index: str, patterns: Sequence[AccessPattern], embeds: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return the attributes beside keys that queries and rules read of an index; None if a query returns all."""
+    found: dict[str, None] = {}
+    for one in patterns:
+        asked = one.plan.asked
+        if asked.attributes is None:
+            return None
+        tested = [*asked.where.names, *asked.parameters, *([asked.range] if asked.range else [])]
+        for entity in one.plan.entities:
+            tested += Pattern.parse(document.entities[entity].match or {}).names
+        variables = {name for entity in one.plan.entities for name in key_variables(document, entity)}
+        found |= dict.fromkeys(root(name) for name in [*asked.attributes, *tested] if name not in variables)
+    for rule in embeds:
+        found |= dict.fromkeys(attributes_of_child(document.to_document(), rule))
+    declared = document.tables[table]
+    keys = {name for name, _ in filter(None, (declared.partition, declared.sort))} | declared.indexes[index].names
+    return tuple(name for name in found if name not in keys)
+
+
+# --- attributes ---
+
+
+def _attributes(rules: Rules, document: Document, shapes: Shapes, queries: Sequence[Query]) -> Iterator[Attributes]:
+    """Yield for each entity the attributes that the application writes, as far as the rule file names them, then those that
+    rules write.
+    """
+    made, written, chains = creators(document), origins(document), attribute_chains(rules)
+    for name, entity in document.entities.items():
+        groups: dict[tuple[str, tuple[str, ...]], dict[str, str]] = {}
+        if name in made:
+            groups[made[name], chains[name, EXISTS]] = dict(entity.key)
+        else:
+            own = _own(document, name, shapes, queries, written[name])
+            yield Attributes(name, None, dict.fromkeys(own, ""))
+        for attribute, origin in written[name].items():
+            chain = chains.get((name, REST if attribute == EVERY else attribute), (origin.rule,))
+            groups.setdefault((origin.rule, chain), {})[attribute] = origin.how
+        for (rule, chain), values in groups.items():
+            yield Attributes(name, rule, values, chain, document.mode(rule))
+
+
+def _own(
+    document: Document, name: str, shapes: Shapes, queries: Sequence[Query], derived: Mapping[str, Origin]
+) -> Iterator[str]:
+    """Yield the attributes of an entity that the rule file names and no rule writes."""
+    entity = document.entities[name]
+    ttl = document.tables[entity.table].ttl
+    asked = [one for query in queries if name in query.entities for one in _asked(query)]
+    tested = Pattern.parse(entity.match or {}).names
+    expiry = [ttl] if ttl and entity.expires else []
+    variables = key_variables(document, name)
+    free = [root(one) for one in (*entity.required, *tested, *expiry, *shapes.paths(name), *asked)]
+    named = dict.fromkeys([*entity.key, *entity.index_key, *(one for one in free if one not in variables)])
+    return (one for one in named if one not in derived)
+
+
+def _asked(query: Query) -> tuple[str, ...]:
+    """Return the names of a query."""
+    names = (query.range, query.ordered_by)
+    return (*query.parameters, *query.where.names, *(query.attributes or ()), *(one for one in names if one))
+
+
+# --- read capacity ---
+
+
+def _chain(shapes: Shapes, one: AccessPattern, attributes: Iterable[Attributes]) -> tuple[str, ...]:
+    """Return the longest chain of rules before the keys that a query reads by are written."""
+    keys = {
+        (entity, name)
+        for read in one.reads
+        for entity in read.entities
+        for name in _key_names(shapes.program.tables[read.table], read.index)
+    }
+    chains = [group.chain for group in attributes if any((group.entity, name) in keys for name in group.values)]
+    return max(chains, key=len, default=())
+
+
+def _key_names(schema: Schema, index: str | None) -> tuple[str, ...]:
+    if index is None:
+        return schema.key_attributes
+    partition, sort = schema.indexes[index]
+    return (*schema.key_attributes, *(name for name, _ in (*partition, *sort)))
+
+
+def _read_cost(
+    shapes: Shapes, one: AccessPattern, chain: tuple[str, ...], samples: Mapping[str, Sequence[Image]]
+) -> ReadCost:
+    query, expected = one.query, one.query.expect
+    size = expected.bytes if expected.bytes is not None else _sample_bytes(shapes, one, samples)
+    known = [number for number in (expected.items, query.limit) if number is not None]
+    items = 1 if one.reads[0].get else expected.scanned or min(known, default=None)
+    requests = request_count(one.plan)
+    page = PAGE_BYTES if items is None else min(items * size, PAGE_BYTES)
+    units = requests * read_units(page, consistent=query.consistent)
+    per_second = None if expected.per_second is None else expected.per_second * units
+    return ReadCost(
+        query=query.name,
+        items=items,
+        bytes=size,
+        estimated=expected.bytes is not None,
+        consistent=query.consistent,
+        requests=requests,
+        units=units,
+        per_second=per_second,
+        chain=chain,
+        index=any(read.index not in (None, *shapes.program.tables[read.table].local) for read in one.reads),
+    )
+
+
+def _sample_bytes(shapes: Shapes, one: AccessPattern, samples: Mapping[str, Sequence[Image]]) -> int:
+    """Return the mean size of the sample items as the table or index of a query has them."""
+    sizes = []
+    for read in one.reads:
+        schema = shapes.program.tables[read.table]
+        for image in (image for entity in read.entities for image in samples.get(entity, ())):
+            sizes.append(item_size(image if read.index is None else schema.entry(read.index, image)))
+    return round(fmean(sizes)) if sizes else 0
