@@ -159,8 +159,8 @@ def reader(
 ) -> ItemReader:
     """Return a reader of items for an application. Its keys and items are in the form of `dynamodb`.
 
-    `rules` may be canonical rules, as `projections compile` prints them, which need no YAML. `dynamodb` is a table,
-    resource or client of boto3, or a store. For a resource or client, `tables` has the real name of each table by its
+    `rules` may be canonical rules, as `projections check --json` prints them, which need no YAML. `dynamodb` is a
+    table, resource or client of boto3, or a store. For a resource or client, `tables` has the real name of each table by its
     logical name, or the name of the only one. `ledger` is the name of the ledger table, for `own` and `wait`. With a Lambda
     client and the name of the stream function, `wait` finds out whether the function is stopped. Reads nothing. Raises
     UsageError.
@@ -196,7 +196,7 @@ def _program(rules: object) -> Program:
     if missing := [name for name in _CANONICAL if name not in rules]:
         raise UsageError(
             f"the rules are not in canonical form: they have no {', '.join(missing)}. "
-            "Pass projections.from_dict(rules), or what `projections compile` prints"
+            "Pass projections.from_dict(rules), or `document` of `projections check --json`"
         )
     return Program.from_document(rules)
 

@@ -39,6 +39,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     metavar="FILE",
     help="Compare this SAM or CloudFormation template with the rules instead.",
 )
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of rule files, for editors.")
 @as_json
 @click.option(
     "--fail-on",
@@ -47,7 +48,9 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
-def command(files: tuple[str, ...], rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
+def command(
+    files: tuple[str, ...], rules: str | None, template: str | None, schema: bool, as_json: bool, fail_on: str
+) -> int:
     """Validate and lint rule files, or compare a template with one.
 
     Prints each rule with its source, the key of its target, what it writes, and the kind and cost of the write. Then prints
@@ -63,11 +66,24 @@ def command(files: tuple[str, ...], rules: str | None, template: str | None, as_
     With --template, compares keys, indexes, stream, TTL, filters, environment and permissions of a template with the rules.
     Notes list the parts that cannot be checked.
 
+    `document` of --json has the canonical rules, as the deployed functions read them; null if the file has mistakes.
+
+    An editor with the YAML language server needs the schema, named in the first line of a rule file:
+
+    \b
+      # yaml-language-server: $schema=rules.schema.json
+
     \b
     Examples:
       projections check rules.yaml
       projections check rules.yaml --template template.yaml
+      projections check --schema > rules.schema.json
     """
+    if schema:
+        from projections.language.schema import json_schema
+
+        print_text(json_text(json_schema()))
+        return 0
     if len(set(files)) > 1 and not (rules or template or as_json):
         return max([_check(find_rules(file), as_json, fail_on) for file in dict.fromkeys(files)])
     path = find_rules(*files, rules)
@@ -83,7 +99,8 @@ def _check(path: Path, as_json: bool, fail_on: str) -> int:
     if as_json:
         findings = [asdict(finding) for finding in found.findings]
         offered = {name: offer.document() for name, offer in offers.items()}
-        print_text(json_text({"findings": findings, "rules": rows, "proposals": offered}))
+        document = found.rules.canonical() if found.rules is not None else None
+        print_text(json_text({"findings": findings, "rules": rows, "proposals": offered, "document": document}))
     else:
         _print(rows, found.findings, _near(path), {name: str(one.cost) for name, one in offers.items() if one.cost})
     return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))

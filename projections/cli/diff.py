@@ -22,7 +22,7 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "markdown", "json"]),
+    type=click.Choice(["text", "markdown"]),
     default="text",
     show_default=True,
     help="Output format; markdown is for comments on pull requests.",
@@ -31,8 +31,9 @@ __all__ = ["command"]
 def command(old: str, new: str | None, rules: str | None, form: str, as_json: bool) -> int:
     """Show what a change of rules requires: backfills, deletions, cost and redeployment.
 
-    OLD and NEW are rule files, or the rules.json of a deployed package. NEW defaults to --rules. Also prints which targets
-    change, and which attributes get another owner. Exits with 1 if anything needs to be done.
+    OLD and NEW are rule files, the output of `check --json`, or the rules.json of a deployed package. NEW defaults to
+    --rules. Also prints which targets change, and which attributes get another owner. Exits with 1 if anything needs to be
+    done.
 
     \b
     Example:
@@ -45,7 +46,7 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
         raise UsageError(f"two new rule files: {new} and {rules}. Pass only one")
     before, after = _path(old), _path(new) if new else find_rules(rules)
     found = difference(_document(before), _document(after))
-    if as_json or form == "json":
+    if as_json:
         print_text(json_text(as_data(found)))
     elif form == "markdown":
         print_text(as_markdown(found, before.name, after.name))
@@ -75,6 +76,8 @@ def _document(path: Path) -> dict[str, Any]:
             document = json.loads(text)
         except (ValueError, RecursionError):
             document = None
+        if isinstance(document, dict) and isinstance(document.get("document"), dict):
+            document = document["document"]
         if isinstance(document, dict) and "format" in document and "guard_prefix" in document:
             if document["format"] != FORMAT:
                 raise UsageError(
@@ -83,6 +86,6 @@ def _document(path: Path) -> dict[str, Any]:
             try:
                 Program.from_document(document)
             except Exception as error:
-                raise UsageError(f"{path}: invalid output of `projections compile`: {error!r}") from None
+                raise UsageError(f"{path}: invalid canonical rules: {error!r}") from None
             return document
     return loads(text, str(path), executable=False).canonical()

@@ -53,9 +53,7 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
         lines += [*_comment(words, "  "), *(line for rule in possible for line in _as_comment(rule))]
     if not rules:
         why = "" if head else ": nothing in the sample looks like a counter, a copy or an attribute of a parent"
-        lines += _comment(
-            f"No rules are proposed{why}. `projections schema` and docs/rules.md of dynamodb-projections describe all rules."
-        )
+        lines += _comment(f"No rules are proposed{why}. docs/rules.md of dynamodb-projections describes all rules.")
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 

@@ -21,7 +21,7 @@ __all__ = ["RuleSet"]
 class RuleSet:
     """Valid rules. `projections.load`, `loads` and `from_dict` make them.
 
-    `document` is their canonical form: plain JSON with all defaults, which is what `projections compile` prints and what a
+    `document` is their canonical form: plain JSON with all defaults, which `projections check --json` prints and a
     function reads as `rules.json`. `path` is the file that they were read from, if any, `text` its text, and `file`
     its name in messages. `lines` is false if line numbers of `text` are not those of a file.
     """

@@ -1,4 +1,4 @@
-"""docs/rule-keys.md: every key of a rule file, from the JSON Schema that `projections schema` prints."""
+"""docs/rule-keys.md: every key of a rule file, from the JSON Schema that `projections check --schema` prints."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 <!-- Written by tests/docs/reference.py from the JSON Schema of rule files. -->
 
-Every key, with its default and meaning. `projections schema` prints the same as a JSON Schema for editors, and `projections
-init` writes it. [Rules](rules.md) explains each construct with examples.
+Every key, with its default and meaning. `projections check --schema` prints the same as a JSON Schema for editors, and
+`projections init` writes it. [Rules](rules.md) explains each construct with examples.
 
 """
 

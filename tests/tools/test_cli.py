@@ -13,6 +13,7 @@ import pytest
 from projections import __version__
 from projections.cli.main import COMMANDS, main
 from projections.language.bundled import SHIPPED
+from projections.language.loader import load
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -183,11 +184,10 @@ def test_check_reads_several_files_as_pre_commit_passes_them(run: Run, tmp_path:
     assert (code, "two rule files: social and tenants. Pass only one" in err) == (2, True)
 
 
-@pytest.mark.parametrize("command", ["replay", "compile"])
-def test_a_broken_rule_file_is_exit_code_2_elsewhere(run: Run, tmp_path: Path, command: str) -> None:
+def test_a_broken_rule_file_is_exit_code_2_elsewhere(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(BROKEN)
-    code, out, err = run(command, *(["events/social.json"] if command == "replay" else []), "--rules", str(path))
+    code, out, err = run("replay", "events/social.json", "--rules", str(path))
     assert (code, out) == (2, "")
     assert f"{path}:6:" in err
 
@@ -207,28 +207,13 @@ def test_missing_rules_are_an_error_with_bundled_names(
     assert run("check")[0] == 0
 
 
-def test_compile_prints_the_rules_of_the_deployed_function(run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("compile", "social")
-    assert code == 0
-    assert next(iter(json.loads(out)["projections"])) == "postById"
-    target = tmp_path / "rules.json"
-    assert run("compile", "social", "-o", str(target))[:2] == (0, "")
-    assert json.loads(target.read_text()) == json.loads(out)
-    assert run("compile", "tags", "-o", str(target))[:2] == (0, ""), "it replaces its own output"
-
-
-def test_compile_does_not_overwrite_a_rule_file(run: Run, tmp_path: Path) -> None:
-    source = tmp_path / "rules.yaml"
-    source.write_text(text := (SHIPPED / "tags.yaml").read_text())
-    code, _, err = run("compile", str(source), "-o", str(source))
-    assert (code, source.read_text()) == (2, text)
-    assert "was not written by this command" in err
-    assert run("compile", str(source), "-o", str(source), "--force")[0] == 0
-    assert json.loads(source.read_text())["format"]
+def test_check_prints_the_rules_of_the_deployed_function(run: Run) -> None:
+    document = json.loads(run("check", "social", "--json")[1])["document"]
+    assert document == load(SHIPPED / "social.yaml").canonical()
 
 
 def test_schema_is_a_json_schema(run: Run) -> None:
-    code, out, _ = run("schema")
+    code, out, _ = run("check", "--schema")
     assert code == 0
     assert json.loads(out)["$schema"].startswith("https://json-schema.org/")
 

@@ -13,7 +13,7 @@ import pytest
 from projections.cli.main import main
 
 PRINTED = Path(__file__).parents[1] / "goldens" / "printed"
-FREE = {"compile.json", "schema.json", "graph.json"}
+FREE = {"check.json", "schema.json", "graph.json"}
 """Documents with the names of the rule language, and of JSON Schema."""
 
 
