@@ -10,7 +10,7 @@ from projections.engine.records import Record
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Value
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.records import RecordReport
+from projections.inspect.explain.document import RecordReport
 from projections.language.facts import EVERY, Origin
 from projections.language.findings import Finding
 from projections.language.program import Program

@@ -14,7 +14,7 @@ from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, at_once
 from projections.errors import Misconfigured, StoreError, UsageError
-from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.document import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.facts import origins
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -33,7 +33,7 @@ from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
-from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.document import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.facts import origins
 from projections.language.keys import Image

@@ -20,10 +20,10 @@ from projections.engine.registry import Registry
 from projections.engine.store import Check, Image, Update, Write
 from projections.errors import StoreError
 from projections.inspect.explain.document import BatchReport, Explanation, explain
-from projections.inspect.explain.healing import freed_reason, healing_reason, pull_reason
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.requests import RequestReport
 from projections.inspect.explain.sources import source_report
+from projections.inspect.explain.words import freed_reason, healing_reason, pull_reason
 from projections.inspect.rehearsal.rehearse import _adopted, rehearse
 from projections.inspect.rehearsal.stage import set_stage
 from projections.language.keys import encode_key

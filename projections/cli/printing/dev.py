@@ -13,7 +13,7 @@ from projections.cli.printing.diff import as_data, print_difference
 from projections.dev.delivery import Delivery, Totals, Written
 from projections.engine.store import ItemKey
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.records import RecordReport
+from projections.inspect.explain.document import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings import Finding
 from projections.language.values import plain_item

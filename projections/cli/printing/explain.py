@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from projections.inspect.explain.document import BatchReport, Explanation
-from projections.inspect.explain.records import RecordReport
+from projections.inspect.explain.document import BatchReport, Explanation, RecordReport
 from projections.inspect.explain.requests import ActionReport, RequestReport
 from projections.inspect.explain.sources import RuleReport
 from projections.inspect.explain.words import encoded_words, key_words

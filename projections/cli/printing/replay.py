@@ -21,7 +21,7 @@ from projections.terminal import console, count, print_grid, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from projections.inspect.explain.records import RecordReport
+    from projections.inspect.explain.document import RecordReport
     from projections.inspect.explain.unused import Unused
     from projections.language.access.questions import Query
     from projections.language.facts import Origin
@@ -91,7 +91,7 @@ def replay_document(
 
 def _reports(replay: Replay, program: Program) -> list[RecordReport]:
     """Return the records that were played, each with the effect of the rules."""
-    from projections.inspect.explain.records import record_report
+    from projections.inspect.explain.document import record_report
     from projections.inspect.rehearsal.rehearse import Decoded
 
     played = replay.records[: replay.recorded]

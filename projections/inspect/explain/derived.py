@@ -12,9 +12,8 @@ from projections.engine.ledger_items import fence_key, members_key
 from projections.engine.registry import FILLING, SHADOW
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
-from projections.inspect.explain.facts import Derived, attributes_of
+from projections.inspect.explain.facts import Derived, Readings, attributes_of
 from projections.inspect.explain.matching import verdict
-from projections.inspect.explain.readings import Readings
 from projections.inspect.explain.words import key_words
 from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
 from projections.language.keys import encode_key

@@ -1,20 +1,41 @@
-"""The explanation of one item: its derived values, and its contributions."""
+"""The explanation of one item: what was read, its derived values, its contributions now and in its entry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from projections.engine.ledger_items import Entry
-from projections.engine.registry import LIVE
-from projections.engine.store import Image, ItemKey
+from projections.engine.copies import copies_of
+from projections.engine.delta import unmarked
+from projections.engine.groups import Group
+from projections.engine.guards import at_of, by_of
+from projections.engine.ledger_items import Entry, Target
+from projections.engine.registry import FILLING, LIVE
+from projections.engine.store import Image, ItemKey, Store, Value
+from projections.language.contribution import Contributions
 from projections.language.entity import Item
-from projections.language.rules import Rule
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.values import plain
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import Drift, Finding
+from projections.operations.verify.examine import contributions_goal
+from projections.operations.verify.reading import bare
+from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
 
-__all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemExplanation", "Source", "attributes_of"]
+__all__ = [
+    "Attribute",
+    "Contribution",
+    "Copied",
+    "Derived",
+    "Guard",
+    "ItemExplanation",
+    "Readings",
+    "Source",
+    "attributes_of",
+    "source",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +181,140 @@ class ItemExplanation:
     @property
     def agrees(self) -> bool:
         return not self.drifts
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The guard on an item: encoded source or parent, version, number of contributions."""
+
+    there: bool = False
+    by: str = ""
+    at: str = ""
+    n: int | None = None
+
+    @property
+    def sources(self) -> list[ItemKey]:
+        """The key in `by`, if it is valid."""
+        try:
+            return [decode_key(self.by)] if self.by else []
+        except ValueError:
+            return []
+
+
+@dataclass(slots=True)
+class Readings:
+    """The item with its groups, and the items near it: sources, parents, copies, fences."""
+
+    program: Program
+    store: Store
+    scope: Scope
+    key: ItemKey
+    image: Image | None
+    item: Item | None
+    found: Mapping[Subject, Finding] = field(default_factory=dict)
+    """The result of the comparison."""
+    groups: dict[Target, Group] = field(default_factory=dict)
+    near: dict[ItemKey, Image] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return encode_key(self.key)
+
+    @property
+    def entities(self) -> list[str]:
+        """The entity of the item, or all possible ones of its key if it does not exist."""
+        if self.item is not None:
+            return [self.item.entity.name]
+        if self.image is not None:
+            return []
+        return [entity.name for entity in self.program.entities_at(self.key)]
+
+    @property
+    def onto(self) -> list[LedgerRule]:
+        """The rules that publish from the ledger onto the item, or that would create another item under its key."""
+        into, names = self.program.ledger_rules_into, self.entities
+        others = [one.name for one in self.program.entities_at(self.key) if one.name not in names]
+        return [rule for name in names for rule in into.get(name, ())] + [
+            rule for name in others for rule in into.get(name, ()) if rule.creates
+        ]
+
+    def shown(self, name: str) -> Value | None:
+        return (self.image or {}).get(name)
+
+    def drifts(self, rule: str, *kinds: str, target: str | None = None) -> Iterator[Drift]:
+        """Yield the drift of one rule in these kinds of subjects, of this item or of a target."""
+        for subject, finding in self.found.items():
+            for drift in finding.drifts:
+                if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
+                    yield drift
+
+    def guard(self, rule: Rule, image: Image | None = None) -> Guard:
+        """Return the guard on the item, or on another one."""
+        held = ((self.image if image is None else image) or {}).get(self.program.guard(rule.name))
+        if held is None:
+            return Guard()
+        n = held["M"].get("n", {}).get("N") if "M" in held else None
+        return Guard(True, by_of(held), at_of(held), int(n) if n is not None else None)
+
+
+def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], ...]) -> Source | None:
+    """Return the contributions. `stored` is the entry, `fences` its versions as a parent. None if no rule reads it."""
+    program = read.program
+    concerned = any(
+        name in rules
+        for name in read.entities
+        for rules in (program.ledger_rules, program.copy_rules, program.embeds_from)
+    )
+    if stored is None and not fences and not concerned:
+        return None
+    entry = Entry.read(stored) if stored is not None else None
+    recorded = _bare(entry.contributions) if entry is not None else {}
+    goal = _bare(contributions_goal(read.scope, entry, read.item, gone=read.image is None))
+    contributions = []
+    for rule in sorted(recorded.keys() | goal.keys()):
+        olds, news = recorded.get(rule, {}), goal.get(rule, {})
+        for target in sorted(olds.keys() | news.keys()):
+            drift = next(read.drifts(rule, SOURCE, target=target), None)
+            excuse = _excuse(read, rule) if drift is None else ""
+            contributions.append(Contribution(rule, target, olds.get(target), news.get(target), drift, excuse))
+    problems = dict(program.contributions(read.item).problems)
+    copies = []
+    for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
+        for key, attributes in copies_of(copier, read.item, problems).items():
+            copies.append(_copied(read, copier, key, attributes))
+    return Source(
+        entry=entry,
+        expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,
+        other_rules=stored is not None and stored.get("rules", {}).get("S") != program.fingerprint,
+        contributions=tuple(contributions),
+        copies=tuple(copies),
+        fences=fences,
+        problems=tuple(problems.items()),
+    )
+
+
+def _excuse(read: Readings, name: str) -> str:
+    """Return why the ledger may differ from the item under a rule, or an empty text."""
+    rule = read.program.rules.get(name)
+    if rule is None:
+        fate = read.program.retired.get(name)
+        return f"the rule is retired ({fate})" if fate else "these rules do not have this rule"
+    if read.scope.offline:
+        return "there is no ledger yet"
+    if read.scope.states[name] == FILLING:
+        return "the rule is filling: its backfill records existing items"
+    return ""
+
+
+def _bare(contributions: Contributions) -> Contributions:
+    """Return contributions without marks and generations."""
+    return {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
+
+
+def _copied(read: Readings, rule: CopyRule, target: ItemKey, wanted: Image) -> Copied:
+    image = read.near.get(target)
+    held: Image = image or {}
+    guard = read.guard(rule, held)
+    drifts = tuple(read.drifts(rule.name, COPY, target=encode_key(target)))
+    attributes = attributes_of(sorted(wanted.keys() & held.keys()), image, drifts)
+    return Copied(rule.name, target, attributes, drifts, guard.by, guard.at, image is not None)

@@ -24,9 +24,7 @@ from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Page, Store, Value
 from projections.inspect.explain.derived import derived
-from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.explain.given import source
-from projections.inspect.explain.readings import Readings
+from projections.inspect.explain.facts import ItemExplanation, Readings, source
 from projections.language.embeds import ListEmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program

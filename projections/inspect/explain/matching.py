@@ -1,7 +1,4 @@
-"""Whether a rule applies to an item, and why not.
-
-The compiled rule decides, and names each of its parts that does not apply (`Refused`). Here these parts are put into words.
-"""
+"""Whether a rule applies to an item, and why not; why an item belongs to no entity."""
 
 from __future__ import annotations
 
@@ -14,16 +11,17 @@ from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.computed import ComputeRule
 from projections.language.embeds import EmbedRule
-from projections.language.entity import Item, Resolve, resolver
-from projections.language.keys import Value
+from projections.language.entity import Entity, Item, Resolve, resolver, values_to_recognise
+from projections.language.keys import Image, ItemKey, Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
 from projections.language.syntax import nearest
-from projections.language.templates import Field, Template
+from projections.language.templates import Field, KeyPattern, Template
 from projections.language.values import shown
 
-__all__ = ["Verdict", "references", "unmet", "verdict"]
+__all__ = ["Verdict", "nearest_entities", "references", "unmet", "verdict"]
+
 
 MOST_ELEMENTS = 5
 """Elements of an `each` that are listed one by one."""
@@ -229,3 +227,64 @@ def references(rule: EmbedRule, child: Item) -> str | None:
         return f"no {rule.source.name} has such a key: {_values(names, resolve)}"
     except BadInput as problem:
         return str(problem)
+
+
+MOST = 3
+"""Maximum entities that are listed."""
+
+
+def nearest_entities(program: Program, key: ItemKey, image: Image) -> list[tuple[str, list[str]]]:
+    """Return the entities with the most similar keys to an item's, each with the differences."""
+    found = []
+    for entity in program.entities.values():
+        if entity.table == key.table:
+            misfits = list(_misfits(entity, key, image))
+            found.append((-_likeness(entity, key), len(misfits), entity.name, misfits))
+    found.sort(key=lambda one: one[:2])
+    return [(name, misfits) for _, _, name, misfits in found[:MOST]]
+
+
+def _parts(entity: Entity, key: ItemKey) -> list[tuple[str, KeyPattern, str]]:
+    texts = [text or "" for text in key[1:]]
+    return list(zip(entity.schema.key_attributes, entity.patterns, texts, strict=False))
+
+
+def _likeness(entity: Entity, key: ItemKey) -> int:
+    """Return the similarity of a key: whole key attributes first, then leading characters."""
+    total = 0
+    for _, pattern, text in _parts(entity, key):
+        if pattern.match(text) is not None:
+            total += 1000
+        else:
+            prefix = pattern.literal_prefix
+            total += next((n for n, (a, b) in enumerate(zip(prefix, text, strict=False)) if a != b), len(prefix))
+    return total
+
+
+def _misfits(entity: Entity, key: ItemKey, image: Image) -> Iterator[str]:
+    variables: dict[str, str] = {}
+    fits = True
+    for attribute, pattern, text in _parts(entity, key):
+        read = pattern.match(text)
+        if read is None:
+            fits = False
+            yield f'{attribute} "{text}" does not match {pattern.text}{_hint(pattern, text)}'
+            continue
+        for name, value in read.items():
+            if variables.setdefault(name, value) != value:
+                fits = False
+                yield f'{name} is "{variables[name]}" in one part of the key and "{value}" in the other'
+    if fits and entity.pattern is not None:
+        values = values_to_recognise(Item(entity, key, variables, image))
+        others = image.keys() - set(entity.schema.key_attributes)
+        yield from (f"match: {reason}" for reason in unmet(entity.pattern, values, others))
+
+
+def _hint(pattern: KeyPattern, text: str) -> str:
+    """Return a hint for the most common mistake: a separator too many or too few."""
+    if not pattern.names or not text.startswith(pattern.literal_prefix):
+        return ""
+    theirs, ours = text.count(pattern.separator), pattern.text.count(pattern.separator)
+    if theirs > ours:
+        return f" (a variable cannot contain {pattern.separator}, except {{name*}})"
+    return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""

@@ -9,13 +9,11 @@ from typing import Any
 
 from projections.engine.store import Image, ItemKey
 from projections.inspect.cost.reads import reads_of
-from projections.inspect.explain.matching import verdict
-from projections.inspect.explain.recognition import nearest
+from projections.inspect.explain.matching import nearest_entities, verdict
 from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.language.syntax import nearest as nearest_name
-from projections.language.syntax import root
+from projections.language.syntax import nearest, root
 from projections.language.values import lookup
 
 __all__ = ["Unused", "UnusedRule", "unused"]
@@ -91,7 +89,9 @@ def _has(item: Item, name: str) -> bool:
 
 
 def _nearest(program: Program, key: ItemKey, image: Image) -> str:
-    return next((f"nearest is {name}: {'; '.join(why)}" for name, why in nearest(program, key, image) if why), "")
+    return next(
+        (f"nearest is {name}: {'; '.join(why)}" for name, why in nearest_entities(program, key, image) if why), ""
+    )
 
 
 def _reasons(
@@ -121,5 +121,5 @@ def _near(misses: _Misses, reads: Any, keys: Iterable[str]) -> Iterator[str]:
     wanted = {root(name) for name in reads.where | reads.target | reads.values if name not in misses.present}
     free = misses.attributes - {root(name) for name in misses.present} - set(keys) - wanted
     for name in sorted(wanted - misses.attributes):
-        if near := nearest_name(name, free):
+        if near := nearest(name, free):
             yield f"they have {near}, not {name}"
