@@ -19,7 +19,7 @@ from projections.terminal import console, count, json_text, print_grid, print_li
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from projections.inspect.offers import Offer
+    from projections.inspect.access_patterns import Offer
     from projections.language.findings import Finding
     from projections.language.findings.facts import KeySet
     from projections.language.models import Rules
@@ -192,7 +192,7 @@ def _offers(found: Review) -> dict[str, Offer]:
     }
     if found.rules is None or not asked:
         return {}
-    from projections.inspect.offers import offer
+    from projections.inspect.access_patterns import offer
     from projections.language.access.planner import plan
     from projections.language.access.questions import queries_of
 

@@ -1,23 +1,23 @@
-"""The table of access patterns: for each query of a rule file, its plan and its requests."""
+"""The table of access patterns: for each query of a rule file, its plan, its requests, and what is offered to answer it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
-from projections.inspect.cost.writes import Change
-from projections.inspect.offers import Offer, offer
+from projections.errors import ProjectionsError
+from projections.inspect.cost.writes import Change, WriteCost, write_cost
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Verdict
 from projections.language.access.planner import plan
-from projections.language.access.proposals import Proposal
+from projections.language.access.proposals import Proposal, proposal
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 
-__all__ = ["WORDS", "AccessPattern", "access_patterns"]
+__all__ = ["WORDS", "AccessPattern", "Offer", "access_patterns", "offer"]
 
 WORDS: Mapping[Verdict, str] = {
     "one": "one request",
@@ -29,6 +29,26 @@ WORDS: Mapping[Verdict, str] = {
 """Verdicts in words."""
 
 UNANSWERED = ("incomplete", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A proposal, and the write units before and after it.
+
+    `cost` is None if the proposal changes no rules, or if no items can be generated for them.
+    """
+
+    proposal: Proposal
+    cost: WriteCost | None
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return {
+            "sentence": self.proposal.sentence,
+            "yaml": self.proposal.text,
+            "unused": self.proposal.unused or None,
+            "writeUnits": None if self.cost is None else self.cost.document(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +112,24 @@ def access_patterns(document: Document, queries: Mapping[str, Query], only: str 
         better = offer(document, query, one, others, costs)
         found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
     return found
+
+
+def offer(
+    document: Document,
+    query: Query,
+    plan: Plan,
+    others: Collection[Query],
+    costs: dict[str, tuple[Change, Change]] | None = None,
+) -> Offer | None:
+    """Return what is offered for a query with this plan, as `proposal` has it.
+
+    `costs` keeps the write units under the rules as they are, for further queries.
+    """
+    found = proposal(document, query, plan, others)
+    if found is None:
+        return None
+    try:
+        cost = None if found.document == document else write_cost(document, found.document, query.entities[0], costs)
+    except ProjectionsError:
+        cost = None
+    return Offer(found, cost)

@@ -22,11 +22,11 @@ from projections.language.canonical import Document, Index, IndexKeys, Table
 from projections.language.facts import creators
 from projections.language.patterns import Pattern
 from projections.language.pipes import Pipe, date_arguments
-from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
+from projections.language.rewriting import SINGLE, index_form, query_form
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import Field, Template
 
-__all__ = ["Addition", "additions", "dated", "looks_like_time", "number_known"]
+__all__ = ["Addition", "additions", "looks_like_time"]
 
 BUCKETS = 4
 DIGITS = 10
@@ -39,15 +39,11 @@ _KEY_NAME = re.compile(r"(?i)(?:gsi|lsi|index|idx)?\d*_?(?:pk|sk|partition|sort|
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Data to merge into a rule file, with one sentence in the imperative. `query` is the query, which they may change.
-
-    `keys` tells whether they change keys that other queries may read.
-    """
+    """Data to merge into a rule file, with one sentence in the imperative. `query` is the query, which they may change."""
 
     sentence: str
     data: Mapping[str, Any]
     query: Query
-    keys: bool = False
     index: str | None = None
     """The index with free keys that it uses."""
 
@@ -62,7 +58,6 @@ def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition
         freed, words = replace(query, using=None), f"remove `using: {query.using}`"
         yield Addition(words, _changed(freed), freed)
     yield from _projected(document, query)
-    yield from _sorted(document, query)
     shapes = list(_shapes(document, query))
     for shape in shapes:
         yield from _on_existing(document, query, shape)
@@ -178,34 +173,6 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
         )
 
 
-def _sorted(document: Document, query: Query) -> Iterator[Addition]:
-    """Yield a sort key, of an index rule that has the right partitions, that begins with what the query sorts by."""
-    named = _sorted_by(query)
-    if named is None or len(query.entities) > 1:
-        return
-    for path in _paths(document, query):
-        if path.rule is None or len(path.sort) != 1 or path.sort[0].kind != "S":
-            continue
-        rule = document.rules[path.rule]
-        assert isinstance(rule, Index)
-        attribute, case = path.sort[0].attribute, rule.cases[path.case]
-        old = case.set.get(attribute)
-        separator = document.tables[document.entities[path.entity].table].separator
-        fields = Template.parse(old).fields if old is not None else ()
-        rest = [str(one) for one in fields if one.name != named]
-        text = separator.join([_sort_text(document, query, path.entity, named), *rest])
-        cases = tuple(
-            replace(one, set={**one.set, attribute: text}) if number == path.case else one
-            for number, one in enumerate(rule.cases)
-        )
-        yield Addition(
-            f"begin the sort key of {path.index} with {named}",
-            {"projections": {path.rule: rule_form(replace(rule, cases=cases))}},
-            query,
-            keys=True,
-        )
-
-
 # --- new keys ---
 
 
@@ -241,7 +208,7 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
             yield _shape(document, query, separator.join([prefix, *given]), "")
         elif not together:
             named = query.range
-            if named and looks_like_time(named) and not number_known(document, query, first, named):
+            if named and looks_like_time(named) and not _number_known(document, query, first, named):
                 text = separator.join([prefix, _month(document, first, named)])
                 yield _shape(document, query, text, "one partition for each month, with one request for each")
             spread = document.entities[first].id or next(reversed(_variables(document, first)), None)
@@ -254,7 +221,7 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
 
 def _month(document: Document, entity: str, name: str) -> str:
     """Return the template of a month, which reads the time as other templates of the rules do."""
-    pipes = dated(document, entity, name)
+    pipes = _dated(document, entity, name)
     if not pipes:
         return f"{{{name}|{MONTH}}}"
     declared = date_arguments(pipes[-1])[2]
@@ -262,7 +229,7 @@ def _month(document: Document, entity: str, name: str) -> str:
     return "{" + "|".join([name, *map(str, pipes[:-1]), month]) + "}"
 
 
-def dated(document: Document, entity: str, name: str) -> tuple[Pipe, ...]:
+def _dated(document: Document, entity: str, name: str) -> tuple[Pipe, ...]:
     """Return the pipes, the last of which is `date`, with which a rule reads an attribute; none if no rule does."""
     for rule in document.rules.values():
         cases = rule.cases if isinstance(rule, Index) else ()
@@ -309,7 +276,7 @@ def _unknown_type(document: Document, query: Query, name: str) -> bool:
     """Return whether an attribute may be a number, as far as its name and the rules show."""
     (entity, *_) = query.entities
     return not (
-        number_known(document, query, entity, name) or looks_like_time(name) or name in key_variables(document, entity)
+        _number_known(document, query, entity, name) or looks_like_time(name) or name in key_variables(document, entity)
     )
 
 
@@ -320,10 +287,10 @@ def _variables(document: Document, entity: str) -> tuple[str, ...]:
 
 
 def _sort_text(document: Document, query: Query, entity: str, name: str) -> str:
-    return f"{{{name}|pad({DIGITS})}}" if number_known(document, query, entity, name) else "{" + name + "}"
+    return f"{{{name}|pad({DIGITS})}}" if _number_known(document, query, entity, name) else "{" + name + "}"
 
 
-def number_known(document: Document, query: Query, entity: str, name: str) -> bool:
+def _number_known(document: Document, query: Query, entity: str, name: str) -> bool:
     """Return whether an attribute is a number, as far as rules show."""
     return (
         is_number(document, entity, name)
@@ -358,7 +325,7 @@ def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Additio
     index, partition, sort = _free(document, table)
     sorted_by = shape.plain is not None or len(query.entities) > 1
     entity, named = query.entities[0], shape.plain
-    kinds = ["S", "N"] if named is not None and number_known(document, query, entity, named) else ["S"]
+    kinds = ["S", "N"] if named is not None and _number_known(document, query, entity, named) else ["S"]
     if named is not None and not is_whole(document, entity, named):
         kinds = ["N"]  # `pad` would reject some values
     for kind in kinds if sorted_by else [""]:
@@ -481,7 +448,7 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
     named = [name] if (name := _sorted_by(query)) else []
     if name is not None and not is_whole(document, entity, name):
         return
-    number = name is not None and number_known(document, query, entity, name)
+    number = name is not None and _number_known(document, query, entity, name)
     rest = [name for name in dict.fromkeys([*named, *_variables(document, entity)]) if name not in given]
     key = {
         table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),

@@ -6,7 +6,7 @@ offered only if the plan is exact, the rules have no mistakes, and no finding of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +52,11 @@ def proposal(
     document: Document,
     query: Query,
     plan: Plan,
-    others: Collection[Query] | None = None,
-    accepts: Callable[[Proposal], bool] = lambda _: True,
+    others: Collection[Query],
 ) -> Proposal | None:
     """Return the smallest addition that answers a query, of which `plan` is the plan; None if it is exact or none is known.
 
-    `others` are the further queries of the file: their verdicts stay as good as they are. Without them, no key of an
-    existing index is changed. `accepts` tests a proposal before it is offered.
+    `others` are the further queries of the file: their verdicts stay as good as they are.
     """
     if plan.verdict in EXACT:
         return None
@@ -66,8 +64,6 @@ def proposal(
     before = _Findings(document, data)
     unused: dict[str, str] = {}
     for addition in additions(document, query, plan):
-        if addition.keys and others is None:
-            continue
         changed = before.with_addition(addition)
         if isinstance(changed, str):
             if addition.index is not None:
@@ -76,14 +72,12 @@ def proposal(
         again = planned(changed, addition.query)
         if again.verdict in EXACT and all(
             VERDICTS.index(planned(changed, one).verdict) <= VERDICTS.index(planned(document, one).verdict)
-            for one in others or ()
+            for one in others
             if one != query
         ):
             shown = "" if addition.index is not None else next(iter(unused.values()), "")
             text = block(addition.data)
-            found = Proposal(text, addition.data, addition.sentence, changed, addition.query, again, shown)
-            if accepts(found):
-                return found
+            return Proposal(text, addition.data, addition.sentence, changed, addition.query, again, shown)
     return None
 
 
