@@ -1,21 +1,93 @@
-"""docs/ledger.md: the kinds of items and attributes of `projections.inspect.stored`, with the purposes of their writes."""
+"""docs/ledger.md: what this package stores, as `stored.yaml` describes it, with the purposes of the writes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
 
 from guide import ROOT
+from ruamel.yaml import YAML
 
 from projections.deploy.cloudformation import read_template
+from projections.engine.store import Image
 from projections.inspect.rehearsal.recorder import ROLES
-from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, Kind
 
-__all__ = ["ledger_page"]
+__all__ = ["ATTRIBUTES", "KINDS", "MESSAGE", "kind_of", "ledger_page"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of item of the ledger.
+
+    `roles` are the purposes of its writes, `writers` the processes that make them. `kept` is its lifetime, `deletion` says
+    whether a person may delete it. An attribute `marked_by` distinguishes it from another kind with the same keys.
+    """
+
+    name: str
+    meaning: str
+    partition: str
+    sort: str
+    attributes: dict[str, str]
+    roles: list[str]
+    writers: str
+    kept: str
+    deletion: str
+    marked_by: str = ""
+
+    def fits(self, partition: str, sort: str) -> bool:
+        """Return whether an item with this key can be of this kind."""
+        return bool(_pattern(self.partition).fullmatch(partition) and _pattern(self.sort).fullmatch(sort))
+
+    def unknown(self, names: frozenset[str]) -> frozenset[str]:
+        """Return the names of attributes that this kind does not have."""
+        return frozenset(name for name in names if not any(self.is_name(known, name) for known in self.attributes))
+
+    @staticmethod
+    def is_name(known: str, name: str) -> bool:
+        """Return whether an attribute has a name of `attributes`."""
+        return _pattern(known).fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute that rules add to items of the application, besides the derived values. `fields` are those of a map."""
+
+    name: str
+    meaning: str
+    kept: str
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of a text with `<…>`. Generations and shards are numbers of fixed length."""
+    parts = re.split(r"(<[^>]*>)", text)
+    numbers = {"<generation>": r"\d{4}", "<shard>": r"\d\d"}
+    pattern = "".join(numbers.get(one, ".+") if one.startswith("<") else re.escape(one) for one in parts)
+    return re.compile(pattern, re.DOTALL)
+
+
+_STORED = YAML(typ="safe").load((ROOT / "tests/docs/stored.yaml").read_text(encoding="utf-8"))
+KINDS = [Kind(**kind) for kind in _STORED["ledger"]]
+ATTRIBUTES = [Attribute(**attribute) for attribute in _STORED["items"]]
+MESSAGE: dict[str, str] = _STORED["message"]
+
+
+def kind_of(item: Image) -> Kind | None:
+    """Return the kind of an item of the ledger; None if there is no such kind."""
+    found = [
+        kind for kind in KINDS
+        if kind.fits(item["pk"]["S"], item["sk"]["S"]) and (not kind.marked_by or kind.marked_by in item)
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
 
 INTRODUCTION = """\
 # Stored items
 
-<!-- Written by tests/docs/reference.py from projections/inspect/stored.py. -->
+<!-- Written by tests/docs/reference.py from tests/docs/stored.yaml. -->
 
 This page lists everything that this package stores: the items of the ledger, and the attributes that rules add to your items
 besides the derived values. [How it works](how-it-works.md#what-is-stored) explains them with an example, and why they exist.

@@ -30,7 +30,6 @@ from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
 from projections.language import loader
 from projections.language.findings import KINDS, Finding, Kind
-from projections.language.findings.kinds import BASE
 from projections.language.program import Program
 from projections.language.review import reviewed
 from projections.local import events
@@ -44,7 +43,7 @@ __all__ = ["PAGES", "command_of", "examples", "help_blocks"]
 INTRODUCTION = """\
 # Findings
 
-<!-- Written by tests/docs/reference.py from projections/language/findings/kinds.py and projections/deploy/kinds.py. -->
+<!-- Written by tests/docs/reference.py from tests/docs/findings.yaml. -->
 
 `projections check` reports mistakes in a rule file and findings about valid rules. `projections check --template` reports
 where a template does not fit the rules. Each finding has a severity and a code:
@@ -65,11 +64,18 @@ GSI1PK: BOARD # check: ignore hot-partition
 def examples() -> Iterator[tuple[Kind, tuple[Finding, ...]]]:
     """Yield every kind with the findings of its example."""
     for kind in KINDS.values():
-        data = YAML(typ="safe").load(kind.example)
-        yield kind, reviewed(kind.example if "table" in data else added(BASE, data)).findings
+        example = _texts()["rules"][kind.code]["example"]
+        data = YAML(typ="safe").load(example)
+        yield kind, reviewed(example if "table" in data else added(_texts()["base"], data)).findings
     for kind in template_kinds.KINDS.values():
-        template = _merged(_social()[1], YAML(typ="safe").load(kind.example))
+        template = _merged(_social()[1], YAML(typ="safe").load(_texts()["templates"][kind.code]["example"]))
         yield kind, tuple(disagreements(Document("template.yaml", template), _social()[0]))
+
+
+@cache
+def _texts() -> Mapping[str, Any]:
+    texts: Mapping[str, Any] = YAML(typ="safe").load((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))
+    return texts
 
 
 @cache
@@ -90,38 +96,33 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 def findings_page() -> str:
     """Return docs/findings.md."""
-    found = {kind.code: findings for kind, findings in examples()}
-    rules, template = KINDS.values(), template_kinds.KINDS.values()
-    lines = [INTRODUCTION, *_table([*rules, *template]), "## Findings about rules\n"]
-    lines += ["Examples are added to this rule file, unless they have a table:\n", _fenced("yaml", BASE)]
-    lines += [_section(kind, found[kind.code]) for kind in rules]
+    for kind, found in examples():
+        if not found:
+            raise SystemExit(f"the example of {kind.code} has no finding: correct it, or add a Remark of this kind")
+    rules, templates = _texts()["rules"], _texts()["templates"]
+    lines = [INTRODUCTION, *_table(KINDS, rules), *_table(template_kinds.KINDS, templates), "## Findings about rules\n"]
+    lines += ["Examples are added to this rule file, unless they have a table:\n", _fenced("yaml", _texts()["base"])]
+    lines += [_section(code, rules[code]) for code in KINDS]
     lines += ["## Findings about templates\n"]
     lines += [_filled("Examples are merged into the template that `projections template social` writes."), ""]
-    lines += [_section(kind, found[kind.code]) for kind in template]
+    lines += [_section(code, templates[code]) for code in template_kinds.KINDS]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _table(kinds: list[Kind]) -> Iterator[str]:
+def _table(kinds: Mapping[str, Kind], texts: Mapping[str, Any]) -> Iterator[str]:
     yield "| code | severity | |"
     yield "| --- | --- | --- |"
-    for kind in kinds:
-        yield f"| [{kind.code}](#{kind.code}) | {', '.join(kind.severities)} | {kind.summary} |"
+    for code, kind in kinds.items():
+        yield f"| [{code}](#{code}) | {', '.join(kind.severities)} | {texts[code]['summary']} |"
     yield ""
 
 
-def _section(kind: Kind, findings: tuple[Finding, ...]) -> str:
-    if not findings:
-        raise SystemExit(
-            f"the example of {kind.code} has no finding: correct the example, or add a Remark of this kind"
-        )
-    message = str(findings[0]).split(": ", 1)[1]
+def _section(code: str, texts: Mapping[str, str]) -> str:
     return "\n".join([
-        f"### {kind.code}\n",
-        _filled(f"{' or '.join(kind.severities).capitalize()}: {kind.summary}") + "\n",
-        _filled(f"**Why it matters.** {kind.why}") + "\n",
-        _filled(f"**How to fix it.** {kind.fix}") + "\n",
-        _fenced("yaml", kind.example),
-        _fenced("text", f"{message}\n"),
+        f"### {code}\n",
+        _filled(texts["why"]) + "\n",
+        _filled(f"→ {texts['fix']}") + "\n",
+        _fenced("yaml", texts["example"]),
     ])  # fmt: skip
 
 

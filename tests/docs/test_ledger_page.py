@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from guide import ROOT
+from ledger_page import ATTRIBUTES, KINDS, MESSAGE, kind_of
 
 sys.path.append(str(ROOT / "tests/patterns"))
 
@@ -23,7 +24,6 @@ from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.store import Action, Delete, Update
 from projections.inspect.rehearsal.recorder import ROLES
-from projections.inspect.stored import ATTRIBUTES, KINDS, MESSAGE, kind_of
 from projections.language import contribution
 from projections.language.loader import load
 from projections.local.replay import replay
