@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from emulators import ROOT
+from ruamel.yaml import YAML
 
-from projections.language.findings import KINDS
 from projections.language.review import reviewed
+
+EXAMPLES = YAML(typ="safe").load((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))["rules"]
 
 EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     # code; place and severity in the example; the changes after which there is no finding
@@ -73,7 +76,7 @@ def test_the_example_has_the_finding_and_the_nearest_rules_do_not(
     begins: str, words: str, changes: tuple[tuple[str, str], ...]
 ) -> None:
     code = begins.partition("[")[2].rstrip("]")
-    text = KINDS[code].example
+    text = EXAMPLES[code]["example"]
     found = [str(one).removeprefix("<rules>:") for one in reviewed(text).findings]
     assert found[0].startswith(begins)
     assert words in found[0]
