@@ -2,7 +2,7 @@
 
     Projections(stack, "Projections", rules="rules.yaml", table=table)
 
-It includes the template that `projections template` writes, and builds the functions' package as `projections package` does.
+It includes the template that `projections template` writes, and builds the functions' package as its option --package does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Projections(Construct):
 
     `table`: the table, or the tables by their names in the rules, with a stream of new and old images. Without it, the stack
     creates the tables. `parameters`: values of the template's parameters, which may be tokens, such as the ARN of a topic.
-    `code`: the archive of `projections package`; without it, the archive is built.
+    `code`: the archive of `projections template --package`; without it, the archive is built.
 
     Raises RulesError, and UsageError for values that the template rejects.
     """

@@ -34,7 +34,6 @@ COMMANDS = {
     "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
     "init": "Create a project: rules, events, tests and a SAM template.",
-    "package": "Build the functions' package as an archive, for deployments without SAM.",
     "queries": "Show which requests answer the queries of a rule file, or run one.",
     "rank": "Print the rank of a score, or the score at a position or percentile of a board.",
     "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",

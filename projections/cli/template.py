@@ -12,7 +12,7 @@ from projections.cli.generated import force_option, write_generated
 from projections.cli.options import find_rules, note_written, output_option, program_of, rules_argument
 from projections.errors import UsageError
 from projections.language.bundled import SHIPPED
-from projections.terminal import json_text, print_text
+from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.deploy.needs import Deployment
@@ -45,6 +45,11 @@ __all__ = ["command"]
     help="With --format cdk: the value of a parameter. Without VALUE, the parameter remains; its value must not be empty.",
 )
 @output_option
+@click.option(
+    "--package",
+    metavar="FILE",
+    help="With --format cloudformation or cdk: also build the functions' package as this archive, with make and pip.",
+)
 @force_option
 def command(
     file: str | None,
@@ -54,6 +59,7 @@ def command(
     form: str,
     given: tuple[str, ...],
     output: str | None,
+    package: str | None,
     force: bool,
 ) -> int:
     """Write the SAM template for a rule file, or files for CloudFormation and CDK.
@@ -62,6 +68,10 @@ def command(
     functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
     dashboard.
 
+    The archive of --package has the library, the entry points, the compiled rules and the locked dependencies for Lambda's
+    platform. Environment variables change it as they do with `sam build`: LAMBDA_PYTHON, TRACING, BUNDLE_BOTO3. Archives of
+    the same rules by the same version of this program have the same bytes. An existing archive is overwritten.
+
     If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
     file. Without a terminal it writes nothing; --force overwrites.
 
@@ -69,11 +79,16 @@ def command(
     Examples:
       projections template rules.yaml -o template.yaml
       RULES=rules.yaml sam build && sam deploy --guided
+      projections template rules.yaml --format cloudformation -o template.json --package functions.zip
     """
     if gradual and form != "sam":
         raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format")
     if given and form != "cdk":
         raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
+    if package is not None and form not in ("cloudformation", "cdk"):
+        raise UsageError(
+            "--package applies to --format cloudformation and cdk only. `sam build` builds the package itself"
+        )
     _check_suffix(output, form)
     if form == "cdk-typescript":
         text = _typescript()
@@ -84,10 +99,17 @@ def command(
         text = _text(form, deployment, given)
     if output is None:
         print_text(text)
-        return 0
-    if not write_generated(output, text, force=force):
+    elif not write_generated(output, text, force=force):
         return 1
-    note_written(output)
+    else:
+        note_written(output)
+    if package is not None:
+        from projections.deploy.archive import write_archive
+
+        size, remarks = write_archive(find_rules(file, rules), package)
+        for line in remarks.splitlines():
+            print_line(f"note: {line}", err=True)
+        note_written(package, f"{size / 1e6:.1f} MB")
     return 0
 
 

@@ -41,7 +41,7 @@ CODE: Mapping[str, Mapping[str, Any]] = {
     "CodeKey": {
         "Type": "String",
         "MinLength": 1,
-        "Description": "The key of the functions' package, which `projections package` writes. "
+        "Description": "The key of the functions' package, which `projections template --package` writes. "
         "Use a new key for each package: the functions are updated when it changes.",
     },
 }

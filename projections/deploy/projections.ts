@@ -23,7 +23,7 @@ export interface ProjectionsProps {
   readonly table?: ITable | Record<string, ITable>;
   /** Values of the template's parameters, which may be tokens, such as the ARN of a topic. */
   readonly parameters?: Record<string, string | number | boolean>;
-  /** The archive of `projections package`. Without it, the archive is built. */
+  /** The archive of `projections template --package`. Without it, the archive is built. */
   readonly code?: string;
   /** The command, if it is not on PATH, such as `.venv/bin/projections`. */
   readonly command?: string;
@@ -54,12 +54,12 @@ export class Projections extends Construct {
         });
       const set = given.map(([name, value]) => (name in tokens ? `--set=${name}` : `--set=${name}=${value}`));
       const existing = Object.keys(tables).length ? ["--existing-table"] : [];
-      const printed = run("template", props.rules, "--format", "cdk", ...existing, ...set);
+      const code = props.code ?? join(directory, "functions.zip");
+      const build = props.code === undefined ? ["--package", code] : [];
+      const printed = run("template", props.rules, "--format", "cdk", ...existing, ...set, ...build);
       const { Metadata, ...template } = JSON.parse(printed);
       const file = join(directory, "template.json");
       writeFileSync(file, JSON.stringify(template));
-      const code = props.code ?? join(directory, "functions.zip");
-      if (props.code === undefined) run("package", props.rules, "-o", code);
       const asset = new Asset(this, "Package", { path: code });
       const parameters = {
         ...tokens,

@@ -81,9 +81,20 @@ class Assembly:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of `projections package`."""
+    """The archive of `template --package`."""
     target = tmp_path_factory.mktemp("archive") / "functions.zip"
-    run(sys.executable, "-m", "projections", "package", RULES, "-o", target, cwd=target.parent)
+    command = [
+        sys.executable,
+        "-m",
+        "projections",
+        "template",
+        RULES,
+        "--format",
+        "cloudformation",
+        "--package",
+        target,
+    ]
+    run(*command, cwd=target.parent)
     return target
 
 

@@ -157,6 +157,8 @@ def test_options_of_other_formats_are_refused(run: Run) -> None:
     file = str(ROOT / RULE_FILES[0])
     code, _, err = run("template", file, "--set", "BatchSize=1")
     assert (code, err.startswith("projections: --set applies to --format cdk only")) == (2, True), err
+    code, _, err = run("template", file, "--package", "functions.zip")
+    assert (code, err.startswith("projections: --package applies to --format cloudformation and cdk")) == (2, True), err
     code, _, err = run("template", file, "--format", "cloudformation", "--gradual")
     assert (code, err.startswith("projections: --gradual applies to the SAM template only")) == (2, True), err
 
@@ -166,9 +168,9 @@ def test_package_reports_mistakes_of_rules_and_a_missing_make(
 ) -> None:
     rules, archive = tmp_path / "rules.yaml", tmp_path / "functions.zip"
     rules.write_text("projections: {likes: {from: Like}}\n")
-    code, _, err = run("package", str(rules), "-o", str(archive))
+    code, _, err = run("template", str(rules), "--format", "cdk", "--package", str(archive))
     assert (code, "likes" in err) == (2, True)
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, _, err = run("package", str(ROOT / RULE_FILES[0]), "-o", str(archive))
+    code, _, err = run("template", str(ROOT / RULE_FILES[0]), "--format", "cdk", "--package", str(archive))
     assert (code, err) == (2, "projections: The package is built with make, which is not on PATH. Install it\n")
     assert not archive.exists()

@@ -268,7 +268,6 @@ FILES: dict[str, Scene] = {
         for options in ([], ["--format", "markdown"])
     ],
     "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
-    "package": lambda place, path: [[rules(path / "b.yaml", projections={EVIL: {"from": EVIL}})], [EVIL]],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
     "template": lambda place, path: [
         [str(path / "rules.yaml")],
