@@ -272,7 +272,7 @@ def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[
             hint = suggest(name, variables) or f"; its variables are {', '.join(variables) or 'none'}"
             raise UsageError(f'the key of {rule.into.name} has no variable "{name}"{hint}')
     if missing := [name for name in variables if name not in board]:
-        values_of = " ".join(f"--board {name}=VALUE" for name in missing)
+        values_of = " ".join(f"{name}=VALUE" for name in missing)
         raise UsageError(f"the key of {rule.into.name} needs {', '.join(missing)}: pass {values_of}")
     values: dict[str, Value] = {name: wire(value) for name, value in board.items()}
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *("output_option", "parameters_from", "program_of", "quarantine_option", "read_options", "rules_argument"),
+    *("output_option", "parameters_from", "program_of", "quarantine_option", "rules_argument"),
     *(
         "note",
         "note_missing",
@@ -247,9 +247,6 @@ table_options = gathered(Tables, "given", *_TABLES)
 
 stack_options = gathered(Tables, "given", *_TABLES, _STACK)
 """The same with --stack."""
-
-read_options = gathered(Tables, "given", rules_option, _TABLE, endpoint_options, _STACK)
-"""The same without --ledger, for a command that does not read it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,13 +15,15 @@ from projections.cli.options import (
     find_rules,
     note,
     note_missing,
+    note_written,
     parameters_from,
     rules_option,
     select_option,
     selected_rules,
+    write_output,
 )
 from projections.errors import UsageError
-from projections.terminal import json_text, print_text
+from projections.terminal import count, json_text, print_text
 
 if TYPE_CHECKING:
     from projections.language.access.questions import Query
@@ -45,6 +48,14 @@ __all__ = ["command"]
 @click.option("-v", "--verbose", is_flag=True, help="First, print each record with the rules that apply to it.")
 @click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
+@click.option("--save", metavar="FILE", help="Also write the records of EVENTS to this file, as one Lambda event.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="[LOGICAL=]NAME",
+    help="With --save, the name of this table in the records; repeat it for each of `tables:`.",
+)
 @batch_size_option
 @click.option(
     "--settle",
@@ -61,6 +72,8 @@ def command(
     verbose: bool,
     brief: bool,
     endpoint_url: str | None,
+    save: str | None,
+    tables: tuple[str, ...],
     batch_size: int,
     settle: bool,
 ) -> int:
@@ -68,8 +81,17 @@ def command(
 
     EVENTS are files, - is standard input. A file has stream records, as Lambda or `aws dynamodbstreams get-records` give
     them; an object that Lambda wrote to S3 on failure; or items, each as an insert: plain items, the output of `aws dynamodb
-    scan`, or a file of a table export. Steps such as {"put": {…}} are writes; `projections events --help` shows them. A file
-    is JSON, JSON lines or YAML, and may be compressed by gzip. A directory must contain a table export.
+    scan`, or a file of a table export. Steps are writes. A file is JSON, JSON lines or YAML, and may be compressed by gzip.
+    A directory must contain a table export.
+
+    \b
+    A file of steps, and of a plain item:
+      - put: {PK: USER#bob, SK: "LIKE#POST#p1"}
+      - update: {PK: "POST#p1", SK: METADATA, title: New}
+        remove: [draft]
+        add: {views: 1}
+      - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
+      - {PK: USER#ann, SK: "LIKE#POST#p1"}
 
     First, puts the newest version of each recorded item of the application into temporary tables, in memory
     or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
@@ -81,6 +103,10 @@ def command(
 
     With --ask, runs a query of the rule file on the temporary tables afterwards.
 
+    With --save, writes the records as a Lambda event, for `sam local invoke`: name the function's table with --table,
+    because the function rejects records of other tables. Records made of items count as older than those of any real
+    stream, so a function ignores them for items of which it has processed real records.
+
     At the end, lists the items that belong to no entity, and the rules that apply to no item, with reasons and similar
     names.
 
@@ -90,14 +116,18 @@ def command(
     Examples:
       projections replay --rules social events/social.json
       projections replay --rules social events/social.json --ask "likers postId=p1"
+      aws dynamodb scan --table-name shop | projections replay --rules social - --save event.json --table shop
     """
     from projections.api import ask, load
+    from projections.aws.connection import real_names
     from projections.cli.printing.replay import Asked, print_replay, replay_document
     from projections.language.values import plain_items
     from projections.local.events import read
     from projections.local.replay import replay
-    from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
+    from projections.local.tables import EndpointTables, MemoryTables, schemas
 
+    if tables and save is None:
+        raise UsageError("--table names the table in the records of --save: pass --save FILE")
     if settle and endpoint_url is not None:
         raise UsageError("--settle replays on tables in memory; omit --endpoint-url")
     whole = load(find_rules(rules))
@@ -106,15 +136,19 @@ def command(
     program = loaded.program
     asked = [_asked(loaded, text) for text in asks]
     records = [recorded.record for recorded in read(events, program, note)]
+    if save is not None:
+        names = real_names(tables, [*program.tables]) if tables else {}
+        write_output(save, json_text({"Records": [_renamed(record, names) for record in records]}) + "\n")
+        note_written(save, count(len(records), "record"))
     with ExitStack() as stack:
-        tables: Tables
-        if endpoint_url is None:
-            tables = MemoryTables(schemas(program), records)
-        else:
-            tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
-        result = replay(program, records, tables, batch_size=batch_size, settle=settle)
+        temporary = (
+            MemoryTables(schemas(program), records)
+            if endpoint_url is None
+            else stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
+        )
+        result = replay(program, records, temporary, batch_size=batch_size, settle=settle)
         answers = [
-            Asked(query, parameters, plain_items(ask(tables.store, loaded, query.name, parameters).page().items))
+            Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
             for query, parameters in asked
         ]
     if as_json:
@@ -122,6 +156,14 @@ def command(
     else:
         print_replay(result, program, answers, internal=internal, verbose=verbose, brief=brief)
     return 1 if result.quarantined or result.failures else 0
+
+
+def _renamed(record: Any, names: Mapping[str, str]) -> Any:
+    """Return a record with the given name of its table."""
+    head, _, rest = str(record.get("eventSourceARN", "")).partition(":table/")
+    table, _, label = rest.partition("/")
+    name = next(iter(names.values())) if len(names) == 1 else names.get(table)
+    return {**record, "eventSourceARN": f"{head}:table/{name}/{label}"} if rest and name else record
 
 
 def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:

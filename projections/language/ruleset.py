@@ -61,11 +61,12 @@ class RuleSet:
         from projections.language.syntax import suggest
 
         if name not in self.queries:
-            if name in self.program.typed.rules and self.program.typed.rules[name].kind == "rank":
+            ranks = [rule for rule, one in self.program.typed.rules.items() if one.kind == "rank"]
+            if name in ranks:
                 raise UsageError(
-                    f"{name} is a rule: `projections rank {name}` and `projections.ranking` read its ranks"
+                    f"{name} is a rule: `projections queries {name}` and `projections.ranking` read its ranks"
                 )
-            hint = suggest(name, list(self.queries)) or f"; it has {', '.join(self.queries) or 'none'}"
+            hint = suggest(name, [*self.queries, *ranks]) or f"; it has {', '.join(self.queries) or 'none'}"
             raise UsageError(f'{self.file} has no query "{name}"{hint}')
         return self.queries[name]
 

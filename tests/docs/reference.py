@@ -301,7 +301,7 @@ relative to the test's file; `--projections-rules FILE`; `projections_rules = FI
 EVENTS = """\
 ## Event files
 
-`replay`, `explain` and `cost` read events from files, and `projections events` prints their content as one Lambda event:
+`replay`, `explain` and `cost` read events from files, and `replay --save FILE` writes their content as one Lambda event:
 """
 
 

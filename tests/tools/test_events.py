@@ -355,12 +355,13 @@ def test_a_mistake_in_plain_items_has_place_reason_and_solution(tmp_path: Path, 
         read([file(tmp_path, "bad.yaml", text)], ONE)
 
 
-def test_events_prints_an_event_that_replay_reads(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+def test_replay_saves_an_event_that_it_reads(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
     items = file(tmp_path, "items.yaml", '[{PK: USER#a, SK: "POST#2025-01-01#p1", postId: p1, title: T}]')
-    code, out, _ = run("events", "--rules", "social", items, "--table", "posts")
-    assert code == 0
-    event = file(tmp_path, "event.json", out)
-    assert "table/posts/stream/" in json.loads(out)["Records"][0]["eventSourceARN"]
-    replayed = [json.loads(run("replay", "--rules", "social", path, "--json")[1]) for path in (event, items)]
-    assert replayed[0]["items"] == replayed[1]["items"] != []
-    assert run("events", "--rules", "social", items, "--table", "other=posts")[0] == 2
+    event = str(tmp_path / "event.json")
+    saving = ("replay", "--rules", "social", items, "--json", "--save", event)
+    code, out, err = run(*saving, "--table", "posts")
+    assert (code, err) == (0, f"Wrote {event}: 1 record.\n")
+    assert "table/posts/stream/" in json.loads(Path(event).read_text())["Records"][0]["eventSourceARN"]
+    again = run("replay", "--rules", "social", event, "--json")[1]
+    assert json.loads(again)["items"] == json.loads(out)["items"] != []
+    assert run(*saving, "--table", "other=posts")[0] == 2

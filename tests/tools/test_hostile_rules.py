@@ -36,7 +36,6 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("template", "--rules", "RULES"),
     ("diff", "VALID", "RULES"),
     ("diff", "RULES", "VALID"),
-    ("events", "--rules", "RULES", str(LIKE)),
     ("explain", "--rules", "RULES", str(LIKE)),
     ("replay", "--rules", "RULES", str(LIKE)),
     ("cost", "--rules", "RULES", "--events-per-second", "10"),

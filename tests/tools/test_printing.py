@@ -211,16 +211,23 @@ LIVE: dict[str, Scene] = {
         ["--from", EVIL, str(path / "none")],
     ],
     "replay": lambda place, path: (
-        [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]]
+        [[str(path / "events.json"), "--save", str(path / "saved.json"), "--table", EVIL]]
+        + [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]]
         + [
             [str(path / "events.json"), "--rules", asked(path), "--ask", ask, *more]
             for ask in ("likesOf " + quote("userId=" + EVIL), EVIL, quote(EVIL))
             for more in ([], ["--json"])
         ]
     ),
-    "events": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--table", EVIL], [EVIL]],
     "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
     "queries": lambda place, path: [
+        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--score", "5"],
+        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--at", "1", "--json"],
+        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--score", EVIL],
+        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--percentile", EVIL],
+        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--between", EVIL, EVIL],
+        ["ranks", "--rules", ranked(path), f"{EVIL}={EVIL}"],
+        ["ranks", "--rules", ranked(path), EVIL],
         ["--rules", asked(path), "likesOf", "userId=" + EVIL],
         ["--rules", asked(path), "likesOf", "userId=" + EVIL, "--json"],
         ["--rules", asked(path), "likesOf", "userId=" + EVIL, "--token", EVIL],
@@ -230,16 +237,6 @@ LIVE: dict[str, Scene] = {
         [asked(path), "-v"],
         [asked(path), "--markdown"],
         [EVIL],
-    ],
-    "rank": lambda place, path: [
-        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--score", "5"],
-        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--at", "1", "--json"],
-        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--score", EVIL],
-        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--percentile", EVIL],
-        ["ranks", "--rules", ranked(path), "--board", "board=" + EVIL, "--between", EVIL, EVIL],
-        ["ranks", "--rules", ranked(path), "--board", f"{EVIL}={EVIL}"],
-        ["ranks", "--rules", ranked(path), "--board", EVIL],
-        [EVIL, "--rules", ranked(path)],
     ],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],
 }

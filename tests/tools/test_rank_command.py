@@ -1,4 +1,4 @@
-"""`projections rank`: each question, and what cannot be answered."""
+"""`projections queries` of a rank rule: each question, and what cannot be answered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def game(place: Place) -> Place:
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_each_question_has_its_answer(game: Place) -> None:
     def said(*options: str) -> tuple[int, str]:
-        code, out, err = game.say("rank", "ranks", "--board", "board=w", *options)
+        code, out, err = game.say("queries", "ranks", "board=w", *options)
         assert err == ""
         return code, out
 
@@ -58,14 +58,14 @@ def test_each_question_has_its_answer(game: Place) -> None:
 def test_a_board_without_scores_is_stated(game: Place) -> None:
     none = "ranks: this board has no scores\n"
     for options, code in ((["--score", "20"], 1), (["--between", "10", "30"], 0), ([], 0)):
-        assert game.say("rank", "ranks", "--board", "board=x", *options) == (code, none, "")
-    assert game.say("rank", "ranks", "--board", "board=x", "--at", "1")[0] == 1
+        assert game.say("queries", "ranks", "board=x", *options) == (code, none, "")
+    assert game.say("queries", "ranks", "board=x", "--at", "1")[0] == 1
 
 
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
     game.file.write_text(RULES.replace("digits: 6", "digits: 7"))
-    code, out, _ = game.say("rank", "ranks", "--board", "board=w", "--score", "300", "--rules", str(game.file))
+    code, out, _ = game.say("queries", "ranks", "board=w", "--score", "300", "--rules", str(game.file))
     assert code == 1
     assert "incomplete" in out
 
@@ -73,24 +73,25 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["ranks", "--board", "board"], "--board board: expected VARIABLE=VALUE"),
-        (["ranks", "--board", "bord=w"], 'the key of Board has no variable "bord" (did you mean "board"?)'),
-        (["ranks"], "the key of Board needs board: pass --board board=VALUE"),
-        (["ranks", "--board", "board=w", "--score", "1", "--at", "2"], "--score and --at cannot be combined"),
-        (["ranks", "--board", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
-        (["ranks", "--board", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
-        (["ranks", "--board", "board=w", "--percentile", "0"], "the percentile is 0"),
+        (["ranks", "board"], "query ranks: expected PARAMETER=VALUE, found 'board'"),
+        (["ranks", "bord=w"], 'the key of Board has no variable "bord" (did you mean "board"?)'),
+        (["ranks", "board=w", "--limit", "1"], "ranks is a rule of the kind rank, which has no pages"),
+        (["ranks"], "the key of Board needs board: pass board=VALUE"),
+        (["ranks", "board=w", "--score", "1", "--at", "2"], "--score and --at cannot be combined"),
+        (["ranks", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
+        (["ranks", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
+        (["ranks", "board=w", "--percentile", "0"], "the percentile is 0"),
         (
-            ["ranks", "--board", "board=w", "--between", "30", "-10"],
+            ["ranks", "board=w", "--between", "30", "-10"],
             "--between 30 -10: 30 is greater than -10. Pass --between",
         ),
-        (["ranks", "--board", "board=w", "--between", "1", "x"], "the score is 'x'. It is a number"),
-        (["players", "--board", "board=w"], "rule players is of the kind aggregate"),
-        (["rank", "--board", "board=w"], 'unknown rule "rank" (did you mean "ranks"?)'),
+        (["ranks", "board=w", "--between", "1", "x"], "the score is 'x'. It is a number"),
+        (["players", "board=w"], 'rules.yaml has no query "players"'),
+        (["rank", "board=w"], 'rules.yaml has no query "rank" (did you mean "ranks"?)'),
     ],
 )
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_question_that_cannot_be_answered_is_refused(game: Place, options: list[str], reason: str) -> None:
-    code, out, err = game.say("rank", *options)
+    code, out, err = game.say("queries", *options)
     assert (code, out) == (2, "")
-    assert err.startswith(f"projections: {reason}"), err
+    assert reason in err

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from projections.access.ranks import Ranking
+from projections.api import load
 from projections.engine.store import ItemKey
+from projections.errors import UsageError
 from projections.inspect.rank_patterns import rank_patterns
 from projections.language.ranks import RankRule
 from tests.engine.world import World
@@ -81,10 +83,11 @@ def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
     assert row.endswith("| 1 request of 9 items | 3 requests |")
 
 
-def test_a_rank_is_no_query_to_run(run: Any, file: str) -> None:
-    code, _, err = run("queries", "--rules", file, "weekly", "game=g", "week=1")
-    assert code == 2
-    assert "weekly is a rule: `projections rank weekly` and `projections.ranking` read its ranks" in err
+def test_a_rank_is_no_query(file: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"weekly is a rule: `projections queries weekly` and `projections\.ranking` read"
+    ):
+        load(file).query("weekly")
 
 
 def test_check_shows_the_reads_of_a_rank(run: Any, file: str) -> None:

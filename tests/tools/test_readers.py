@@ -206,8 +206,11 @@ def by_replay(run: Run, rules: Path, paths: list[str]) -> Any:
 
 
 def by_events(run: Run, rules: Path, paths: list[str]) -> Any:
-    """Return the post after the handler has processed what `events` prints."""
-    return handled(load(rules), answer(run, "events", rules, paths))
+    """Return the post after the handler has processed what `replay` saves."""
+    code, _, err = run("replay", "--rules", str(rules), *paths, "--save", event := str(rules.with_name("saved.json")))
+    if code == 2:
+        raise UsageError(err)
+    return handled(load(rules), json.loads(Path(event).read_text()))
 
 
 def by_explain(run: Run, rules: Path, paths: list[str]) -> int:

@@ -129,7 +129,7 @@ def _patterns(design: Design) -> Iterator[str]:
         yield "The rule file has no queries."
     if ranks := [*rank_patterns(design.document)]:
         yield (
-            "Ranks, percentiles and counts of scores, and the score at a position. `projections rank` and the Python API "
+            "Ranks, percentiles and counts of scores, and the score at a position. `projections queries` and the Python API "
             "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."
         )
         boards = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
