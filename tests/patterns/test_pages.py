@@ -41,10 +41,8 @@ def test_page_has_the_access_patterns_of_the_rules(pattern: Pattern) -> None:
 
 
 @patterns
-def test_a_page_shows_what_check_and_cost_say_and_names_no_rule_that_is_not_there(pattern: Pattern) -> None:
-    page = pattern.page.read_text()
-    assert {command.split()[1] for command, _ in shown(page)} >= {"check", "cost"}
-    named = set(re.findall(r"rule `(\w+)`", page))
+def test_a_page_names_no_rule_that_is_not_there(pattern: Pattern) -> None:
+    named = set(re.findall(r"rule `(\w+)`", pattern.page.read_text()))
     assert named <= set(pattern.program.rules)
 
 
