@@ -27,7 +27,7 @@ INTRODUCTION = """\
 <!-- Written by tests/docs/reference.py from the docstrings of the public names. -->
 
 Every public name with its signature and types. [Python API](api.md) is the guide to them. The tests run its examples; each
-entry below links to one. All functions raise [errors](errors.md#errors-in-python) that are subclasses of
+entry below links to one. All functions raise [errors](#errors) that are subclasses of
 `ProjectionsError`; functions that read or write a store also raise `Transient` and `Misconfigured`.
 
 `import projections` loads no other module. Names of `projections.aws` and `projections.testing` are under their modules.
@@ -67,10 +67,10 @@ def python_page() -> str:
     parts += ["## Types\n\n", *(_class(name, one) for name, one in classes)]
     parts += [
         "## Errors\n\n",
-        "| error | is a | attributes |\n| --- | --- | --- |\n",
+        "| error | is a | raised |\n| --- | --- | --- |\n",
         *(_error(name, one) for name, one in errors),
     ]
-    parts += ["\n[Errors](errors.md#errors-in-python) describes when they are raised, and what to do.\n\n"]
+    parts += ["\n`str(error)` is the message. Exceptions of boto3 are translated: catch `Transient` to try again.\n\n"]
     parts += ["## Version\n\n", "`projections.__version__` is the version of the package, as text.\n"]
     return "".join(parts)
 
@@ -188,6 +188,5 @@ def _prose(one: Any) -> str:
 
 
 def _error(name: str, one: Any) -> str:
-    members = [name for name in inspect.signature(one.__init__).parameters if name in ("problems", "lines")]
-    shown = ", ".join(f"`{member}`" for member in members)
-    return f"| `{_short(name)}` | `{one.__bases__[0].__name__}` | {shown} |\n"
+    first = " ".join(inspect.cleandoc(one.__doc__ or "").split("\n\n")[0].split())
+    return f"| `{_short(name)}` | `{one.__bases__[0].__name__}` | {first} |\n"

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import click
-from errors_page import errors_page
 from guide import DOCS, ROOT, added
 from ledger_page import ledger_page
 from metrics_page import metrics_page
@@ -369,7 +368,6 @@ PAGES = {
     "testing.md": testing_page,
     "metrics.md": metrics_page,
     "ledger.md": ledger_page,
-    "errors.md": errors_page,
     "python.md": python_page,
     "rule-keys.md": rule_keys_page,
 }
