@@ -73,7 +73,7 @@ def command(
       projections verify --stack shop --repair
     """
     from projections.cli.printing.verify import Progress, print_json, print_table
-    from projections.operations.verify.verification import verified
+    from projections.operations.verify.repair import verified
 
     share = _share(sample)
     if allow_delete and not repair:

@@ -12,8 +12,8 @@ from projections.cli.printing.verify import Progress, difference, print_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, SOURCE, Drift
+from projections.operations.verify.repair import verified
 from projections.operations.verify.showing import both
-from projections.operations.verify.verification import verified
 from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
 
