@@ -23,6 +23,7 @@ COUNTS = (
     "embedded",
     "pulled",
     "rejected",
+    "repeated",
     "cut",
     "internal",
 )

@@ -15,7 +15,7 @@ from projections.engine.guards import Guards, Healing, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
-from projections.engine.rejections import Rejected
+from projections.engine.rejections import Rejected, alike
 from projections.engine.releases import Release
 from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
@@ -168,10 +168,13 @@ def plan(
                         times[item.entity.name] = min(first, at), max(newest, at)
 
     def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
-        """Note a rejection, unless the record is our own write to an item that was rejected before for the same reason."""
-        if before == reason and _is_echo(program, record):
-            return
-        rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event))
+        """Note a rejection. It is `repeated` if the old image was rejected for the same reason.
+
+        The record that made the item bad reports it, or a backfill of the rule if it is newer than that record. No state is
+        needed, so a redelivery decides the same.
+        """
+        key, again = encode_key(record.key), alike(reason, before)
+        rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
     changes = _changes(program, recognised, reject, settles, mixed)
     copies = writes_of(program, recognised, reject) if program.copy_rules else ()
@@ -215,20 +218,23 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     """Return the index attributes of each item, as its newest record has it."""
     found = []
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
-    oldest: dict[ItemKey, Item | None] = {}
+    olds: dict[ItemKey, list[Item | None]] = {}
     for record, old, new in recognised:
         newest[record.key] = (record, new)
-        oldest.setdefault(record.key, old)
+        olds.setdefault(record.key, []).append(old)
     for record, item in newest.values():
         if item is None or item.entity.name not in program.item_rules:
             continue
         write, problems = index_write(program, item, (record.sequence,))
         if write is not None:
             found.append(write)
-        before = oldest[record.key]
-        told = dict(index_write(program, before)[1]) if problems and before is not None else {}
+        if not problems:
+            continue
+        # of several records of an item, one may have corrected it and a later one not: each must have been bad before
+        known = [dict(index_write(program, old)[1]) if old is not None else {} for old in olds[record.key]]
         for rule, reason in problems:
-            reject(record, rule, reason, told.get(rule))
+            befores = [one.get(rule) for one in known]
+            reject(record, rule, reason, befores[0] if all(alike(reason, one) for one in befores) else None)
     return found
 
 
@@ -323,18 +329,6 @@ def _change(
 def _is_kept(change: Change) -> bool:
     """Return whether a change is an expiry that a rule keeps: it is not compacted with others."""
     return bool(change.expiry)
-
-
-def _is_echo(program: Program, record: Record) -> bool:
-    """Return whether a record shows only changes that rules made."""
-    if record.old is None or record.new is None:
-        return False
-    changed = {name for name in record.old.keys() | record.new.keys() if record.old.get(name) != record.new.get(name)}
-    foreign = {name for name in changed if not name.startswith(program.guard_prefix)}
-    if not foreign:
-        return True
-    item = program.recognise(record.key, record.new)
-    return item is not None and foreign <= program.derived_attributes(item.entity.name)
 
 
 def put_whole(guards: Guards, key: ItemKey, old: Image, new: Image) -> bool:

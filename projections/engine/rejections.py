@@ -7,6 +7,7 @@ of an exception may quote values, and is in the reason, which is redacted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from traceback import format_tb
@@ -28,6 +29,7 @@ __all__ = [
     "TARGET",
     "Fault",
     "Rejected",
+    "alike",
     "distinct",
     "internal",
     "internal_reason",
@@ -56,6 +58,7 @@ class Rejected:
     `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
     "target" item, in the "group" that the ledger keeps for the target, or in this program ("internal"; then `trace` has the
     places in its code, without values). The sources whose records only led there are in `triggered_by`. Keys are encoded.
+    `repeated`: the rule rejected the record's old image for the same reason, so there is a message about the item already.
     """
 
     rule: str | None
@@ -68,6 +71,7 @@ class Rejected:
     fault: Fault = ITEM
     triggered_by: tuple[str, ...] = ()
     trace: str = field(default="", compare=False)
+    repeated: bool = field(default=False, compare=False)
 
 
 _MOST_FRAMES = 30
@@ -155,6 +159,19 @@ def of_child(push: Push, key: ItemKey, reason: str, sequence: str | None = None)
     return Rejected(
         push.rule, reason, child, sequence, key.table, target=child, fault=TARGET, triggered_by=(push.parent,)
     )
+
+
+_VALUE = re.compile(
+    r"""(a\ (?:string|number),\ )(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|.{40}…)  # as `language.values.shown` prints it
+    |-?[\d,.…]+""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A value of an item, or a number, in a reason."""
+
+
+def alike(reason: str, other: str | None) -> bool:
+    """Return whether two reasons are the same apart from values and numbers: what an editor of an item can vary at will."""
+    return other is not None and (reason == other or _VALUE.sub(r"\1", reason) == _VALUE.sub(r"\1", other))
 
 
 def distinct(rejected: Iterable[Rejected]) -> list[Rejected]:

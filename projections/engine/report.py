@@ -29,10 +29,10 @@ class Outcome:
     """The outcome of a batch.
 
     `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected`
-    are the records that no delivery can apply. `counts` are for metrics. `internal` are the traces of unexpected exceptions
-    of the whole batch that did not occur again when each record was applied alone; where they did, they are in `rejected`.
-    `freshness` has, by rule, the ages in seconds of the oldest and of the newest change that it read, at the end of the
-    batch.
+    are the records that no delivery can apply; those `repeated` are not sent to the quarantine again. `counts` are for
+    metrics. `internal` are the traces of unexpected exceptions of the whole batch that did not occur again when each record
+    was applied alone; where they did, they are in `rejected`. `freshness` has, by rule, the ages in seconds of the oldest
+    and of the newest change that it read, at the end of the batch.
     """
 
     failed: str | None
@@ -41,6 +41,7 @@ class Outcome:
     counts: Mapping[str, int]
     internal: tuple[str, ...] = ()
     freshness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    repeated: tuple[Rejected, ...] = ()
     healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Of heals, by rule, reason and attributes: how many there were, and the encoded key of one target."""
 
@@ -116,7 +117,9 @@ class Report:
 
         Rejected records that the quarantine does not take are reported as failed: no record is lost.
         """
-        rejected = distinct(self.rejected)
+        found = distinct(self.rejected)
+        rejected = [one for one in found if not one.repeated]
+        repeated = tuple(one for one in found if one.repeated)
         if rejected:
             reason = (
                 "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
@@ -132,6 +135,7 @@ class Report:
                     self.fail([WHOLE_BATCH], reason)
         first = self._first_failure()
         self.counters.add("rejected", len(rejected))
+        self.counters.add("repeated", len(repeated))
         at_records = sum(one.fault == INTERNAL for one in rejected)
         traces = () if at_records else tuple(self._internal)
         self.counters.add("internal", at_records or len(traces))
@@ -139,6 +143,7 @@ class Report:
             failed=first,
             failed_reason=self._failures[first] if first is not None else None,
             rejected=tuple(rejected),
+            repeated=repeated,
             counts=self.counters.counts,
             internal=traces,
             freshness=freshness or {},

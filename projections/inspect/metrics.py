@@ -62,6 +62,10 @@ METRICS: dict[str, Metric] = {
     "rejected": Metric(
         "records, or children, sent to the quarantine", "[handle the records](how-to/handle-a-bad-record.md)"
     ),
+    "repeated": Metric(
+        "rejections that are not sent again: the record's old image was rejected for the same reason",
+        "an item is edited, and stays as bad as it was",
+    ),
     "cut": Metric(
         "lists of `top`, and of `embed` with `as`, written without some elements, because of the limits of "
         "32 KB and 100 references",

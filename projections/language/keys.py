@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from projections.errors import BadInput
-from projections.language.values import EXACT, Image, Value, number_text
+from projections.language.values import EXACT, Image, Value, number_text, shown
 
 __all__ = [
     "PARTITION_KEY_BYTES",
@@ -138,12 +138,12 @@ def check_key(name: str, kind: str, text: str, most: int) -> str:
     """Return the text as a value of a key attribute. Raises BadInput if DynamoDB would reject it, or round it."""
     if kind == "N":
         if not _NUMBER.fullmatch(text):
-            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is not a number')
+            raise BadInput(f'key attribute "{name}" needs a number; it would be {shown({"S": text})}')
         try:
             return number_text(EXACT.create_decimal(text))
         except ArithmeticError:
             raise BadInput(
-                f'key attribute "{name}": "{text[:40]}" does not fit a DynamoDB number (38 significant digits and '
+                f'key attribute "{name}": {shown({"S": text})} does not fit a DynamoDB number (38 significant digits and '
                 f"magnitudes from 1E-130 to 9.99E+125)"
             ) from None
     if not text:
@@ -165,8 +165,8 @@ def check_target_key(name: str, kind: str, text: str, most: int) -> str:
     normal = check_key(name, kind, text, most)
     if normal != text:
         raise BadInput(
-            f'key attribute "{name}" is a number: "{text[:40]}" is not in the form that DynamoDB returns, "{normal[:40]}"; '
-            f"store it in that form or as a number"
+            f'key attribute "{name}" is a number: {shown({"S": text})} is not in the form that DynamoDB returns, '
+            f"{normal[:40]}; store it in that form or as a number"
         )
     return normal
 

@@ -187,6 +187,10 @@ def _delivery(
 
     def observe(outcome: Outcome) -> None:
         reasons[:] = [outcome.failed_reason or ""]
+        known = {(one.rule, one.key) for one in result.quarantined}
+        # the record that an item became bad with may not be among these events: then the first one here is reported
+        first = {(one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in known}
+        quarantine(list(first.values()))
 
     def gave_up(discard: Discard) -> None:
         reason = str(discard.error) or type(discard.error).__name__ if discard.error else "".join(reasons)

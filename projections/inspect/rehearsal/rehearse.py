@@ -127,6 +127,7 @@ def play(
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store)
     rejected: list[Rejected] = []
+    known: set[tuple[str | None, str | None]] = set()
     invocation = Invocation()
     processor = engine(
         program,
@@ -151,6 +152,11 @@ def play(
             made = plan(program, in_order([one.record for one in decoded if one.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
+            # the record that an item became bad with may not be among these: then the first one here is reported
+            rejected += {
+                (one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in known
+            }.values()
+            known.update((one.rule, one.key) for one in rejected)
             result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
             rejected.clear()
         waiting = tables.records()
