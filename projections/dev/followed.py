@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from projections.aws.streams import StreamReader, is_dynamodb_local
+from projections.aws.streams import StreamReader
 from projections.local.event_source import Batch, Discard, Mapping, Settings, Shard, Stream
-from projections.local.event_source.stream import Record
 
 __all__ = ["Followed"]
 
@@ -75,7 +73,7 @@ class Followed:
             if len(shard.records) - self._mapping.checkpoint(shard.id) >= WAITING:
                 continue
             stretch = self.reader.read(shard.id)
-            shard.records.extend(map(self._timed, stretch.records))
+            shard.records.extend(stretch.records)
             found = found or bool(stretch.records)
             if stretch.ended:
                 shard.closed = ended = True
@@ -83,18 +81,6 @@ class Followed:
         if ended:
             self.discover()  # its children, if it was split
         return found
-
-    def _timed(self, record: Record) -> Record:
-        """Return a record with the time of its change.
-
-        DynamoDB Local reports only the minute. The end of the minute or the time of reading, whichever is earlier, is right
-        within a second for a change that is read at once.
-        """
-        change = record["dynamodb"]
-        minute = change.get("ApproximateCreationDateTime")
-        if minute is None or not is_dynamodb_local(self.reader.arn):
-            return record
-        return {**record, "dynamodb": {**change, "ApproximateCreationDateTime": min(minute + 60, time.time())}}
 
     @property
     def waiting(self) -> int:

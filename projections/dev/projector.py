@@ -2,30 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from projections.aws.connection import LEDGER, Live
 from projections.aws.wiring import THREADS
-from projections.dev.delivery import Delivery, Totals, Written, due_to, is_own
-from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
+from projections.engine.records import Record
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, at_once
-from projections.errors import Misconfigured, StoreError, UsageError
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
+from projections.errors import ConditionFailed, Misconfigured, StoreError, UsageError
+from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.document import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
-from projections.language.facts import origins
+from projections.language.findings import Finding
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import changed_attributes, same
 from projections.local.event_source import Batch
 from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.stores.wrapped import WrappedStore
+from projections.terminal import count
 
-__all__ = ["Invocation", "Projector"]
+__all__ = ["Delivery", "Invocation", "Projector", "Reporter", "Totals", "WatchedStore", "Written", "is_own"]
 
 MOST_RECENT = 1000
 """Writes of the session whose records are looked for."""
+
+MOST_WRITES = 100
+"""Writes that are recorded one by one. A backfill makes millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write to an item of the application's tables. `set` and `removed` are without guards."""
+
+    key: ItemKey
+    rules: tuple[str, ...]
+    set: Mapping[str, Value]
+    removed: tuple[str, ...]
+    deleted: bool
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What a batch of records, or a task, did. `writes` counts those to the application's tables, of which `written` has
+    the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
+    """
+
+    records: Sequence[RecordReport] = ()
+    own: Sequence[bool] = ()
+    written: list[Written] = field(default_factory=list)
+    writes: int = 0
+    rejected: Sequence[Rejected] = ()
+    needless: int = 0
+    ledger_writes: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+    failed: str | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """The sums of a session. Units are as the endpoint reports them."""
+
+    records: int = 0
+    own: int = 0
+    writes: int = 0
+    ledger_writes: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+    quarantined: int = 0
+    discarded: int = 0
+
+    def add(self, delivery: Delivery) -> None:
+        """Add a delivery, without its records: they are counted once, however often they are delivered."""
+        self.own += sum(delivery.own)
+        self.quarantined += len(delivery.rejected)
+        for name in ("writes", "ledger_writes", "write_units", "read_units"):
+            setattr(self, name, getattr(self, name) + getattr(delivery, name))
+
+    def words(self) -> str:
+        own = f" ({self.own} of the rules' own writes)" if self.own else ""
+        return (
+            f"{count(self.records, 'record')}{own}, {count(self.writes, 'write')}, {self.write_units:.1f} write and "
+            f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.discarded} discarded"
+        )
+
+
+class Reporter(Protocol):
+    """Reports what happens."""
+
+    def note(self, text: str) -> None: ...
+
+    def delivered(self, delivery: Delivery, *, task: bool = False) -> None: ...
+
+    def findings(self, found: Sequence[Finding]) -> None: ...
+
+    def changed(self, difference: Difference, name: str) -> None: ...
+
+
+def is_own(program: Program, report: RecordReport, recent: list[Written]) -> bool:
+    """Return whether a record shows a write of ours: rules created the item, or only derived values changed and no rule
+    corrects them.
+
+    A correction leaves the guard as it was, as an external write does. Its record is known by the values of one of the
+    `recent` writes of this session, which is then removed.
+    """
+    record = report.record
+    if record is None or report.entity is None:
+        return False
+    changed = changed_attributes(record.old, record.new)
+    guarded = any(name.startswith(program.guard_prefix) for name in changed)
+    owned = program.entities[report.entity].owned_by_rules
+    if owned and guarded and record.old is None:
+        return True  # even if other rules correct it, because they add attributes
+    if any(rule.effect == "heals" for rule in report.rules):
+        shown = next((one for one in recent if _shows(program, record, changed, one)), None)
+        if shown is not None:
+            recent.remove(shown)
+        return shown is not None
+    if owned and guarded:
+        return True
+    derived = program.derived_attributes(report.entity)
+    return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)
+
+
+def _shows(program: Program, record: Record, changed: Iterable[str], written: Written) -> bool:
+    """Return whether all changes of a record are values of a write."""
+    if written.key != record.key or written.deleted or record.new is None:
+        return False
+    names = [name for name in changed if not name.startswith(program.guard_prefix)]
+    return bool(names) and all(
+        same(record.new.get(name), written.set.get(name)) and (name in written.set or name in written.removed)
+        for name in names
+    )
+
+
+class WatchedStore(WrappedStore):
+    """A store that records what it wrote since the last `taken`. Safe for threads if `store` is."""
+
+    def __init__(self, store: Store, program: Program) -> None:
+        super().__init__(store)
+        self._prefix = program.guard_prefix
+        self._seen = Delivery()
+        self._lock = threading.Lock()
+
+    def taken(self) -> Delivery:
+        """Return what was written since the last call."""
+        with self._lock:
+            seen, self._seen = self._seen, Delivery()
+        return seen
+
+    def write(self, write: Write) -> Image | None:
+        try:
+            removed = self._store.write(write)
+        except ConditionFailed:
+            self._record([], needless=1)
+            raise
+        self._record([write])
+        return removed
+
+    def transact(self, writes: Sequence[Action]) -> None:
+        self._store.transact(writes)
+        self._record(writes)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        answers = self._store.write_each(writes)
+        needless = sum(isinstance(answer, ConditionFailed) for answer in answers)
+        self._record([write for write, answer in zip(writes, answers, strict=True) if answer is None], needless)
+        return answers
+
+    def _record(self, writes: Sequence[Action], needless: int = 0) -> None:
+        with self._lock:
+            self._seen.needless += needless
+            for write in writes:
+                if isinstance(write, Check):
+                    continue
+                if write.key.table == LEDGER:
+                    self._seen.ledger_writes += 1
+                    continue
+                self._seen.writes += 1
+                if len(self._seen.written) < MOST_WRITES:
+                    self._seen.written.append(self._written(write))
+
+    def _written(self, write: Write) -> Written:
+        if isinstance(write, Delete):
+            return Written(write.key, write.purpose.rules, {}, (), True)
+        values = {name: value for name, value in write.set.items() if not name.startswith(self._prefix)}
+        removed = tuple(name for name in write.remove if not name.startswith(self._prefix))
+        return Written(write.key, write.purpose.rules, values, removed, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +222,6 @@ class Projector:
         self._meter = Meter()
         self._rejected: list[Rejected] = []
         self._recent: list[Written] = []
-        self._freshness: Mapping[str, tuple[float, float]] = {}
         self.use(program, self.store_for(program))
 
     rivalled = False
@@ -67,7 +235,6 @@ class Projector:
     def use(self, program: Program, store: WatchedStore) -> None:
         """Work under these rules from now on."""
         self.program, self.store = program, store
-        self._origins = origins(program.typed)
         self._functions = Functions(
             program,
             store,
@@ -96,7 +263,6 @@ class Projector:
             raise UsageError("other rules became active on these tables. Restart the command with the active rules")
         failed = error is not None or bool(answer and answer.get("batchItemFailures"))
         self.totals.records += len(records)
-        self.totals.retries += failed
         return Invocation(answer, error, self.delivery(before, records, self.reason if failed else None))
 
     def work(self) -> Delivery | None:
@@ -120,14 +286,9 @@ class Projector:
         writes, reads = self.spent()
         found.records, found.own = records, [is_own(self.program, one, self._recent) for one in records]
         self._recent = [*self._recent, *found.written][-MOST_RECENT:]
-        found.due = [
-            due_to(self.program, self._origins, one) if own else ()
-            for one, own in zip(found.records, found.own, strict=True)
-        ]
         found.rejected, self._rejected = self._rejected, []
         found.write_units, found.read_units = writes - before[0], reads - before[1]
         found.failed = failed
-        found.freshness, self._freshness = self._freshness, {}
         self.totals.add(found)
         return found
 
@@ -137,7 +298,6 @@ class Projector:
 
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
-        self._freshness = outcome.freshness
         self.rivalled = self.rivalled or outcome.counts["rival"] > 0
 
     def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:

@@ -30,9 +30,7 @@ class Target:
     """The tables to work on. `created` lists what was created for the session, `create` whether more may be."""
 
     live: Live
-    emulated: bool
     endpoint: str
-    region: str | None
     create: bool
     created: list[str]
 
@@ -44,19 +42,9 @@ class Target:
             if self.create:
                 _create_indexes(self.live.client, name, schema)
             wrong += differences(name, self.live.client.describe_table(TableName=name)["Table"], schema)
-        if wrong and self.emulated and not self.create:
+        if wrong and not self.create:
             wrong.append("--create creates missing indexes")
         return wrong
-
-    def lacks_tables(self) -> bool:
-        """Return whether this is an emulator where a table was deleted: it may be created again after a reset."""
-        return self.emulated and any(_described(self.live.client, name) is None for name in self.live.names.values())
-
-    def restore(self) -> None:
-        """Create the ledger again, if it was deleted together with the application's tables."""
-        name = self.live.names[LEDGER]
-        if self.emulated and _described(self.live.client, name) is None:
-            create_table(self.live.client, name, LEDGER_SCHEMA, stream=False)
 
 
 def prepare(
@@ -66,21 +54,19 @@ def prepare(
     ledger: str | None,
     endpoint_url: str | None,
     region: str | None,
-    aws: bool,
     create: bool,
     confirm: Confirm,
 ) -> Target:
     """Return the tables that these options name. Raises UsageError with what is missing and how to create it.
 
-    Unless `aws` is set, AWS itself is refused, because a session writes. On an emulator, missing tables, indexes and streams
-    are created if `create` is set or `confirm` returns true; the ledger is always created.
+    AWS is refused, because a session writes. Missing tables, indexes and streams are created if `create` is set or `confirm`
+    returns true; the ledger is always created.
     """
     url = endpoint_url or endpoint("dynamodb")
-    emulated = is_emulated(url)
-    if not emulated and not aws:
+    if not is_emulated(url):
         raise UsageError(
-            "no endpoint is named, so this would write to tables on AWS. Name an emulator with --endpoint-url URL or "
-            "AWS_ENDPOINT_URL (DynamoDB Local: http://localhost:8000), or pass --aws to use the tables on AWS"
+            "this command writes, so it works on emulators only. Name one with --endpoint-url URL or AWS_ENDPOINT_URL "
+            "(DynamoDB Local: http://localhost:8000). On AWS, deploy the functions"
         )
     names = real_names(tables, list(program.tables))
     names[LEDGER] = ledger or os.environ.get("LEDGER_TABLE_NAME") or f"{next(iter(names.values()))}-ledger"
@@ -89,12 +75,11 @@ def prepare(
     created: list[str] = []
     for logical, name in names.items():
         try:
-            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, emulated, create, confirm)
+            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, create, confirm)
         except (ClientError, BotoCoreError) as error:
-            raise UsageError(f"table {name} at {url or 'AWS'}: {error}") from None
+            raise UsageError(f"table {name} at {url}: {error}") from None
     live = connect_to(program, names, endpoint_url, region, threads=20)
-    shown = url or f"AWS, {dynamodb.meta.region_name}"
-    return Target(live, emulated, shown, region, create and emulated, created)
+    return Target(live, str(url), create, created)
 
 
 def stream_of(dynamodb: Any, name: str) -> str:
@@ -118,14 +103,10 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any] | None:
     return found
 
 
-def _prepared(
-    dynamodb: Any, name: str, schema: Schema, ledger: bool, emulated: bool, create: bool, confirm: Confirm
-) -> Iterator[str]:
+def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bool, confirm: Confirm) -> Iterator[str]:
     """Create what a table lacks, and yield what was created."""
     found = _described(dynamodb, name)
     where = dynamodb.meta.endpoint_url
-    if found is None and not emulated:
-        raise UsageError(f"there is no table {name} on AWS. Deploy it, or name another")
     if found is None:
         question = f"There is no table {name} at {where}. Create it with keys, indexes and stream?"
         if not (create or ledger or confirm(question)):
@@ -135,28 +116,25 @@ def _prepared(
         create_table(dynamodb, name, schema, stream=not ledger)
         yield f"table {name}"
     elif not ledger:
-        if create and emulated:
+        if create:
             yield from _create_indexes(dynamodb, name, schema)
-        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, emulated, create, confirm)
+        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, create, confirm)
 
 
-def _switch_on(
-    dynamodb: Any, name: str, stream: Mapping[str, Any], emulated: bool, create: bool, confirm: Confirm
-) -> Iterator[str]:
+def _switch_on(dynamodb: Any, name: str, stream: Mapping[str, Any], create: bool, confirm: Confirm) -> Iterator[str]:
     view = stream.get("StreamViewType") if stream.get("StreamEnabled") else None
     if view == VIEW:
         return
     update = f"aws dynamodb update-table --table-name {name} --stream-specification "
-    to = f" --endpoint-url {dynamodb.meta.endpoint_url}" if emulated else ""
+    to = f" --endpoint-url {dynamodb.meta.endpoint_url}"
     on = f"{update}StreamEnabled=true,StreamViewType={VIEW}{to}"
     if view is not None:
         raise UsageError(
             f"the stream of table {name} has {view}, and the rules need {VIEW}. The view of a stream cannot be changed. "
             f"Disable the stream, then enable it again:\n  {update}StreamEnabled=false{to}\n  {on}"
         )
-    if not (emulated and (create or confirm(f"Table {name} has no stream. Enable it?"))):
-        offer = " (or pass --create)" if emulated else ""
-        raise UsageError(f"table {name} has no stream. Enable it{offer}:\n  {on}")
+    if not (create or confirm(f"Table {name} has no stream. Enable it?")):
+        raise UsageError(f"table {name} has no stream. Enable it (or pass --create):\n  {on}")
     dynamodb.update_table(TableName=name, StreamSpecification={"StreamEnabled": True, "StreamViewType": VIEW})
     yield f"stream of {name}"
 
