@@ -37,8 +37,7 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.stores.refusals import of_statement, throttling, translated
-from projections.stores.requests import Requests
-from projections.stores.statements import BATCH_BYTES, BATCH_STATEMENTS, require_items
+from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, require_items
 from projections.stores.wire import BODY, received, send_bodies_as_they_are, sent, sent_value, take_items_as_they_are
 
 if TYPE_CHECKING:

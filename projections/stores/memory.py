@@ -60,7 +60,7 @@ from projections.stores.limits import (
     key_sizes,
     size,
 )
-from projections.stores.statements import require_items
+from projections.stores.requests import require_items
 
 __all__ = ["MemoryStore", "Record"]
 

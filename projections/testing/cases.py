@@ -1,55 +1,165 @@
-"""Case files: given, when, then as data.
-
-    rules: rules.yaml            # relative to this file, or the rules themselves; may be left out
-    redeliver: true              # every batch twice, and at the end the whole stream again; may be left out
-    simulate: 200                # one more test of so many random histories; may be left out
-    cases:
-      - about: a like counts     # the test's name
-        given: [{PK: "POST#p1", SK: METADATA, title: Notes}]
-        when:
-          - put: {PK: USER#bob, SK: "LIKE#POST#p1"}
-          - update: {PK: "POST#p1", SK: METADATA, title: New}     # the key, and what is set
-            remove: [draft]
-            add: {views: 1}
-          - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
-          - settle                                                # the functions run before the next step
-          - expire: {PK: USER#eve, SK: "LIKE#POST#p1"}            # deleted by TTL
-        then: [{PK: "POST#p1", SK: METADATA, title: New, views: 1, likeCount: 0}]
-        partial: true            # compare only the attributes in `then`; may be left out
-        rules: [engagement]      # and those that these rules write, on all items; may be left out
-        gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
-        quarantined: [{rule: engagement, reason: part of it}]     # or `any`
-        asks: [{query: likers, with: {postId: p1}, gives: [{userId: bob}]}]
-        ranks: [{rule: places, board: {board: weekly}, scores: [30, 20, 20]}]
-
-`then` lists the items with derived values, `gone` those that should not exist. All others should be as the application
-wrote them. `gives` lists the items of a query's answer, in order, each with some of its attributes. `limit: 2` and `page: 1`
-select one page. `ranks` lists the scores of a board, the best first. `then: any` accepts all items; it is the default of a
-case with `asks` and without `gone`.
-
-With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have `table`. Sets are
-`{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are text.
-"""
+"""Case files: given, when, then as data. `asks` are queries with the items that they give, `ranks` boards."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from projections.api import ask, ranking
 from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
+from projections.language.values import number_text, plain_item, plain_items
+from projections.local.items import json_words, wire_item
 from projections.local.steps import STEPS, step_mistakes
-from projections.testing.asks import ask_differences, ask_mistakes
+from projections.printable import printable
 from projections.testing.comparison import Difference
-from projections.testing.rank_cases import rank_differences, rank_mistakes
 from projections.testing.scenario import Scenario
 
-__all__ = ["CASE", "FILE", "Case", "Suite", "cases_in", "read_cases"]
+__all__ = [
+    "CASE",
+    "FILE",
+    "Case",
+    "Suite",
+    "answered",
+    "ask_differences",
+    "ask_mistakes",
+    "board_words",
+    "cases_in",
+    "differing_names",
+    "places_of",
+    "rank_differences",
+    "rank_mistakes",
+    "read_cases",
+]
+
+
+_NAMES = ("query", "with", "gives", "limit", "page")
+
+
+def ask_mistakes(asks: object, path: Location) -> Iterator[Mistake]:
+    """Yield the mistakes in the form of `asks`."""
+    if not isinstance(asks, list):
+        yield Mistake(path, "expected a list of `{query: NAME, with: {…}, gives: […]}`")
+        return
+    for number, one in enumerate(asks):
+        place = (*path, number)
+        if not isinstance(one, dict) or not isinstance(one.get("query"), str) or "gives" not in one:
+            yield Mistake(place, "expected `{query: NAME, with: {…}, gives: […]}`")
+            continue
+        for name in one:
+            if name not in _NAMES:
+                hint = suggest(name, _NAMES) or f"; allowed are {', '.join(_NAMES)}"
+                yield Mistake((*place, name), f"unknown{hint}", at_key=True)
+        if not isinstance(one.get("with", {}), dict):
+            yield Mistake((*place, "with"), "expected parameters, such as `{userId: u1}`")
+        if not (isinstance(one["gives"], list) and all(isinstance(item, dict) for item in one["gives"])):
+            yield Mistake((*place, "gives"), "expected a list of items, each with some of its attributes")
+        for name in ("limit", "page"):
+            if type(one.get(name, 1)) is not int or one.get(name, 1) < 1:
+                yield Mistake((*place, name), "expected a number, 1 or more")
+
+
+def answered(scenario: Scenario, one: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the items in `gives`, and those that the query gives, in the same form."""
+    answer = ask(scenario.store, scenario.rules, one["query"], one.get("with"))
+    found = answer.page(one.get("limit"))
+    for _ in range(one.get("page", 1) - 1):
+        found = type(found)([]) if found.token is None else answer.page(one.get("limit"), found.token)
+    given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
+    return given, plain_items(found.items)
+
+
+def differing_names(given: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Return the names of the attributes in `given` that differ."""
+    return [name for name in given if _words(given, name) != _words(found, name)]
+
+
+def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line with the query, and below it the differences from `gives`; nothing if there are none.
+
+    Items are compared in order, each by the attributes that `gives` lists.
+    """
+    given, found = answered(scenario, one)
+    variables = {
+        name for entity in scenario.program.entities.values() for pattern in entity.patterns for name in pattern.names
+    }
+    lines: list[str] = []
+    for number in range(max(len(given), len(found))):
+        if number >= len(found):
+            lines.append(f"  - item {number + 1}: {json_words(given[number])}")
+        elif number >= len(given):
+            lines.append(f"  + item {number + 1}: {json_words(found[number])}")
+        else:
+            names = differing_names(given[number], found[number])
+            lines += [f"  item {number + 1}:"] if names else []
+            for name in names:
+                hint = f" ({name} is a variable of the key: compare the key, or list it in `attributes` of the query)"
+                key = name in variables and name not in found[number]
+                lines.append(f"  - {name}: {_words(given[number], name)}")
+                lines.append(f"  + {name}: {_words(found[number], name)}{hint if key else ''}")
+    if lines:
+        values = [f"{name}={json_words(value)}" for name, value in one.get("with", {}).items()]
+        yield from map(
+            printable,
+            [f"{' '.join(['query', one['query'], *values])} gives other items (- expected, + found):", *lines],
+        )
+
+
+def _words(item: Mapping[str, Any], name: str) -> str:
+    return json.dumps(item[name], ensure_ascii=False, sort_keys=True) if name in item else "absent"
+
+
+_RANK_NAMES = {"rule", "board", "scores"}
+_RANK_FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, with the scores of the board, the best first"
+
+
+def rank_mistakes(ranks: object, path: Location) -> Iterator[Mistake]:
+    """Yield the mistakes in the form of `ranks`."""
+    for number, one in enumerate(ranks if isinstance(ranks, list) else [None]):
+        whole = isinstance(one, dict) and one.keys() == _RANK_NAMES and isinstance(one["rule"], str)
+        if not (whole and isinstance(one["board"], dict) and isinstance(one["scores"], list)):
+            yield Mistake((*path, number) if isinstance(ranks, list) else path, _RANK_FORM)
+        elif not all(
+            isinstance(score, int | float | Decimal) and not isinstance(score, bool) for score in one["scores"]
+        ):
+            yield Mistake((*path, number, "scores"), "expected a list of numbers")
+
+
+def places_of(scenario: Scenario, one: Mapping[str, Any]) -> list[tuple[Decimal, int]]:
+    """Return the scores of a board with their ranks, the best first."""
+    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
+    places = (board.at(position) for position in range(1, board.between().count + 1))
+    return [(place.score, place.rank) for place in places if place is not None]
+
+
+def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line with the board, and its scores with their ranks as they are and as they should be; nothing if equal."""
+    due = [Decimal(str(score)) for score in one["scores"]]
+    expected = [(score, 1 + due.index(score)) for score in due]
+    found = places_of(scenario, one)
+    if found != expected:
+        yield printable(f"{board_words(one)} has other scores (with their ranks; - expected, + found):")
+        yield f"  - {_places_words(expected)}"
+        yield f"  + {_places_words(found)}"
+
+
+def board_words(one: Mapping[str, Any]) -> str:
+    """Return words for a board of a case: its rule and the variables of its key."""
+    return " ".join(
+        ["the board", one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())]
+    )
+
+
+def _places_words(places: list[tuple[Decimal, int]]) -> str:
+    return ", ".join(f"{number_text(score)} ({rank})" for score, rank in places) or "none"
+
 
 FILE = {
     "rules": "the rule file, relative to this file, or the rules themselves; else those of pytest's configuration",

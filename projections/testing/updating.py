@@ -18,10 +18,16 @@ from projections.language.facts import EVERY, origins
 from projections.language.source import read
 from projections.language.syntax import suggest
 from projections.local.items import in_wire_form, key_of, key_words
-from projections.testing.asks import answered, differing_names
-from projections.testing.cases import Case, cases_in
+from projections.testing.cases import (
+    Case,
+    answered,
+    board_words,
+    cases_in,
+    differing_names,
+    places_of,
+    rank_differences,
+)
 from projections.testing.comparison import Difference
-from projections.testing.rank_cases import board_words, places_of, rank_differences
 from projections.testing.scenario import Scenario
 
 __all__ = ["update"]

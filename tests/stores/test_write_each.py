@@ -37,7 +37,7 @@ from projections.engine.store import (
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
-from projections.stores.statements import STATEMENT_BYTES, statement
+from projections.stores.requests import STATEMENT_BYTES, statement
 from projections.stores.wire import BODY
 
 EXISTS = Exists(("PK",))

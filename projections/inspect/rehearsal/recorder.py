@@ -13,7 +13,7 @@ from projections.language.keys import encode_key
 from projections.stores.capacity import TRANSACTIONAL, Units, read_units, written
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
-from projections.stores.statements import BATCH_STATEMENTS
+from projections.stores.requests import BATCH_STATEMENTS
 
 __all__ = ["ROLES", "Action", "Read", "RecordingStore", "Request", "Spent", "purpose_of"]
 

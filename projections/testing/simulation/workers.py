@@ -14,7 +14,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Action, Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, ReasonKind, StoreError, TransactionCancelled, Transient
-from projections.stores.statements import require_items
+from projections.stores.requests import require_items
 
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
