@@ -14,11 +14,15 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
+from projections.language.bounded import at_most
 
 __all__ = ["MARKS", "Bucket"]
 
 MARKS = "redriven/"
 """The prefix of the keys of marks. The key of the marked object follows."""
+
+_LARGEST = 64 * 2**20
+"""Bytes of an object. Lambda invokes a function with at most 6 MB."""
 
 _MISCONFIGURED = frozenset(
     {
@@ -58,8 +62,12 @@ class Bucket:
                 yield key
 
     def read(self, key: str) -> bytes:
-        """Return the content of an object."""
-        content: bytes = self._asked(lambda: self._client.get_object(Bucket=self._name, Key=key)["Body"].read())
+        """Return the content of an object. Raises InvalidRequest if it is larger than one that Lambda writes."""
+        content: bytes | None = self._asked(
+            lambda: at_most(self._client.get_object(Bucket=self._name, Key=key)["Body"], _LARGEST)
+        )
+        if content is None:
+            raise InvalidRequest(f"it has more than {_LARGEST // 2**20} MiB, so Lambda did not write it")
         return content
 
     def mark(self, key: str, note: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -13,13 +14,18 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
 
 from projections.errors import Misconfigured, Transient
+from projections.language.bounded import at_most
 
 __all__ = ["Maintainer", "event_source_mappings", "other_maintainers", "packaged_file", "pages_of_mappings"]
 
 _ROOT = "/var/task"
 """The directory into which Lambda unpacks the package."""
+
+_LARGEST_PACKAGE, _LARGEST_FILE = 250 * 2**20, 16 * 2**20
+"""Bytes: Lambda's limit of a package, and a limit of compiled rules, which are read into memory."""
 
 
 class Maintainer(NamedTuple):
@@ -46,8 +52,11 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
     if not location:
         raise Misconfigured(f"function {function}: it has no package (.zip) that can be read")
     try:
-        with zipfile.ZipFile(io.BytesIO(_download(location))) as package:
-            return str(path), package.read(str(path.relative_to(_ROOT)))
+        with (
+            zipfile.ZipFile(io.BytesIO(_download(location))) as package,
+            package.open(str(path.relative_to(_ROOT))) as file,
+        ):
+            content = at_most(file, _LARGEST_FILE)
     except KeyError:
         raise Misconfigured(
             f"function {function}: its package has no {path.relative_to(_ROOT)}. If `sam build` failed or was omitted, "
@@ -58,8 +67,13 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
     except BotoCoreError as error:  # its text has the URL with the signature
         host, kind = urlsplit(location).netloc, type(error).__name__
         raise Misconfigured(f"function {function}: its package could not be read: {kind} at {host}") from None
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: it is encrypted
         raise Misconfigured(f"function {function}: its package could not be read: {error}") from error
+    if content is None:
+        raise Misconfigured(
+            f"function {function}: {path} in its package has more than {_LARGEST_FILE // 2**20} MiB after decompression"
+        )
+    return str(path), content
 
 
 def _download(url: str) -> bytes:
@@ -68,10 +82,15 @@ def _download(url: str) -> bytes:
 
     bundle = session().get_config_variable("ca_bundle")
     http = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url), timeout=30)
-    answer = http.send(AWSRequest(method="GET", url=url).prepare())
+    answer = http.send(AWSRequest(method="GET", url=url, stream_output=True).prepare())
     if answer.status_code != 200:
         raise OSError(f"the answer is HTTP {answer.status_code}")
-    content: bytes = answer.content
+    try:
+        content = at_most(answer.raw, _LARGEST_PACKAGE)
+    except HTTPError as error:
+        raise OSError(f"the connection was interrupted: {type(error).__name__}") from None
+    if content is None:
+        raise OSError(f"it has more than {_LARGEST_PACKAGE // 2**20} MiB")
     return content
 
 

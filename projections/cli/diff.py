@@ -63,14 +63,17 @@ def _path(name: str) -> Path:
 
 def _document(path: Path) -> dict[str, Any]:
     """Return the canonical rules of a file, even if this version cannot execute them. Raises RulesError or UsageError."""
+    from projections.language.bounded import text_of_file
     from projections.language.canonical import FORMAT
     from projections.language.loader import loads
     from projections.language.program import Program
 
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from None
+        text = text_of_file(path)
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: cannot be read: it is not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if '"format"' in text:
         try:
             document = json.loads(text)

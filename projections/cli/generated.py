@@ -46,7 +46,7 @@ def json_with(*names: str) -> Callable[[str], bool]:
     def recognised(there: str) -> bool:
         try:
             document = json.loads(there)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(document, dict) and document.keys() >= set(names)
 

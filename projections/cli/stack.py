@@ -261,7 +261,7 @@ class Deployed:
 
                 document = loads(content.decode(), f"{path} of {function}").canonical()
             Program.from_document(document)
-        except (RulesError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (RulesError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise Misconfigured(
                 f"function {function}: {path} was compiled by another version of dynamodb-projections "
                 f"({type(error).__name__}: {error}). Use that version, or deploy the stack again with this one"

@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import Problem, RulesError
+from projections.language.bounded import text_of_file
 from projections.language.mistakes import Location, dotted
+from projections.language.source import UnreadableError, compose
 
 __all__ = ["Document", "TemplateError", "mapping_at", "read_template", "template_of", "text_at", "value_at"]
 
 _MOST_NODES = 100_000
 _DEEPEST = 100
-_LARGEST = 5_000_000
-"""Bytes; CloudFormation accepts 1 MB."""
-
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -74,7 +72,7 @@ def read_template(path: str | Path) -> Document:
     """Return the template in a file. Raises TemplateError."""
     file = str(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = text_of_file(path)
     except UnicodeDecodeError:
         raise _unreadable(file, "it is not UTF-8") from None
     except (OSError, ValueError) as error:
@@ -84,14 +82,14 @@ def read_template(path: str | Path) -> Document:
 
 def template_of(text: str, file: str = "<template>") -> Document:
     """Return the template in a text. Raises TemplateError if it cannot be read, or is not a template."""
-    if len(text) > _LARGEST:
-        raise _unreadable(file, "is too large: CloudFormation accepts 1 MB")
     reading = _Reading(file)
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = compose(text, _MOST_NODES)
         data = None if node is None else reading.value(node, ())
     except RecursionError:
         raise _unreadable(file, "is nested too deeply") from None
+    except UnreadableError as error:
+        raise _unreadable(file, f"is {error}") from None
     except MarkedYAMLError as error:
         # JSON may be indented with tabs, which YAML forbids. Places are unknown then.
         data = _json(text)
@@ -136,7 +134,10 @@ class _Reading:
         self.count += 1
         if self.count > _MOST_NODES:
             raise _unreadable(
-                self.file, "is too large: more than 100 000 values, aliases counted as used", line, column
+                self.file,
+                f"is too large: more than {_MOST_NODES:,} values, counting each use of an alias",
+                line,
+                column,
             )
         if len(path) > _DEEPEST:
             raise _unreadable(self.file, "is nested too deeply", line, column)

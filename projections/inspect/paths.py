@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from projections.inspect.rank_patterns import items_of_rank
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top, once
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
 
@@ -78,13 +78,18 @@ def _live_path(document: Document, name: str) -> Path:
                 "ledger for each new reference"
             )
             return Path("embed", how, 2)
-    children = children_of(document.to_document(), name)
+    children = children_of(_plain(document), name)
     found = (
         "children are found in their own item collection"
         if children.index is None
         else f"children are found through {children.index}, which lags, so a second pass follows"
     )
     return Path("embed", f"1 write for the push and 1 for each child; {found}", 2)
+
+
+@once
+def _plain(document: Document) -> dict[str, Any]:
+    return document.to_document()
 
 
 def _copy(rule: Copy) -> Path:

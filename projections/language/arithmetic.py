@@ -44,7 +44,7 @@ _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
 _FUNCTION = re.compile(r"([^\W\d]\w*)\s*\(\s*")
 _PLACES = re.compile(r"-?[0-9]{1,4}(?![\w.])")
 _QUOTES = re.compile(r"""'(?:[^']|'')+'|"(?:[^"]|"")+\"""")
-_STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
+_STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
 _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
 
 _STEPS = decimal.Context(

@@ -11,9 +11,10 @@ Patterns (`where`, `match`) are documents here, and templates and expressions ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from projections.language.digits import Scale
 from projections.language.measures import EXTREMES, PICKED, VALUES
@@ -40,6 +41,7 @@ __all__ = [
     "Source",
     "Table",
     "Top",
+    "once",
     "rule_of",
 ]
 
@@ -643,7 +645,7 @@ def duration_of(seconds: int) -> str:
     return f"{seconds // _UNITS[unit]}{unit}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """Valid rules with all defaults. Tables, entities and rules are by name, in the order of the file.
 
@@ -656,6 +658,11 @@ class Document:
     rules: Mapping[str, Rule]
     retired: Mapping[str, str]
     about: Mapping[str, Mapping[str, About]] = field(default_factory=dict)
+
+    @cached_property
+    def answers(self) -> dict[tuple[Any, ...], Any]:
+        """The results of functions with `once`, by function and arguments."""
+        return {}
 
     def variants(self) -> Iterator[tuple[str, Rule]]:
         """Yield each rule with its name, once for each of its sources."""
@@ -698,3 +705,21 @@ class Document:
             "retired": dict(self.retired),
             **({"about": about} if about else {}),
         }
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def once(function: Callable[Concatenate[Document, _P], _T]) -> Callable[Concatenate[Document, _P], _T]:
+    """Make a function of rules compute each result once. The planner asks the same for each query and each entity."""
+
+    @wraps(function)
+    def known(document: Document, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        key = (function, *arguments, *named.values())
+        if key not in document.answers:
+            document.answers[key] = function(document, *arguments, **named)
+        found: _T = document.answers[key]
+        return found
+
+    return cast(Callable[Concatenate[Document, _P], _T], known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import combinations
@@ -168,19 +167,35 @@ def shared_key(rules: Rules, name: str, first: str, second: str) -> str:
 
 def _overlaps(rules: Rules, table: str, names: list[str]) -> Iterator[Mistake]:
     """Yield entities whose items could be those of others: one mistake for an entity with several others."""
-    pairs = {pair: key for pair in combinations(names, 2) if (key := _overlap(rules, table, *pair))}
-    while pairs:
-        counts = Counter(name for pair in pairs for name in pair)
-        name = max(reversed(names), key=lambda one: counts[one])
-        with_it = {pair: key for pair, key in pairs.items() if name in pair}
-        pair, key = next(iter(with_it.items()))
-        others = [one for two in with_it for one in two if one != name]
-        also = [one for one in others if one not in pair]
-        message = f"an item with {key} could be {pair[0]} or {pair[1]}"
+    beside: dict[str, dict[str, str]] = {name: {} for name in names}
+    for first, second in _neighbours(rules, table, names):
+        if key := _overlap(rules, table, first, second):
+            beside[first][second] = beside[second][first] = key
+    while any(beside.values()):
+        name = max(reversed(names), key=lambda one: len(beside[one]))
+        shared, beside[name] = beside[name], {}
+        for other in shared:
+            del beside[other][name]
+        nearest, *also = others = list(shared)
+        first, second = sorted((name, nearest), key=names.index)
+        message = f"an item with {shared[nearest]} could be {first} or {second}"
         message += f" ({name} also shares keys with {' and '.join(also)})" if also else ""
         message += ": use different keys, or give both a `match` on one attribute with different values"
         yield Mistake(("entities", name), message, at_key=True, others=tuple(("entities", one) for one in others))
-        pairs = {pair: key for pair, key in pairs.items() if pair not in with_it}
+
+
+def _neighbours(rules: Rules, table: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of entities whose keys have literal prefixes that agree. Few pairs of many entities do."""
+    found = rules.all_tables[table]
+    prefixes = {
+        name: [
+            KeyPattern.parse(rules.entities[name].key[one], found.separator).literal_prefix for one in key_names(found)
+        ]
+        for name in names
+    }
+    for first, second in combinations(names, 2):
+        if all(a.startswith(b) or b.startswith(a) for a, b in zip(prefixes[first], prefixes[second], strict=True)):
+            yield first, second
 
 
 def _overlap(rules: Rules, name: str, first: str, second: str) -> str:

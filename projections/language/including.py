@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import Problem, RulesError
+from projections.language.bounded import text_of_file
 from projections.language.bundled import bundled
 from projections.language.mistakes import Mistake, dotted
 from projections.language.shapes import shown
-from projections.language.source import Source, UnreadableError, read
+from projections.language.source import MOST_VALUES, Source, UnreadableError, read
 from projections.language.syntax import suggest
 
 __all__ = ["INCLUDE", "Watched", "joined", "source_at", "text_of"]
@@ -31,6 +32,8 @@ __all__ = ["INCLUDE", "Watched", "joined", "source_at", "text_of"]
 INCLUDE = "include"
 _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes")
 """The parts of a rule file that have entries by name: several files may have entries of them."""
+_MOST_ENTRIES = 1_000
+"""How many entities, rules or queries all files may have together. `check` compares them with each other."""
 _MOST_LOOKED_AT = 10_000
 """How many names of files and directories a pattern may be compared with."""
 
@@ -42,13 +45,27 @@ def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -
     Raises RulesError if a file cannot be read or included.
     """
     if INCLUDE not in source.data:
-        return source
-    join = _Join(source, _roots(path), texts or {})
+        return _limited(source)
+    join = _Join(source, _roots(path), texts or {}, size=source.size)
     join.add(source, path)
     if join.problems:
         raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
     source.data, source.parts, source.mistakes = join.data, join.parts, join.mistakes
     source.files = {one.file: one for one in join.read.values()}
+    return _limited(source)
+
+
+def _limited(source: Source) -> Source:
+    """Return the source. Raises RulesError if a section has too many entries."""
+    for name in _SECTIONS:
+        found = source.data.get(name)
+        if isinstance(found, dict) and len(found) > _MOST_ENTRIES:
+            path = (name, list(found)[_MOST_ENTRIES])
+            message = (
+                f"has {len(found):,} entries, and the limit is {_MOST_ENTRIES:,}: divide the rules by table, and deploy "
+                "each part as a stack"
+            )
+            raise RulesError([Problem(*source.place(Mistake(path, "", at_key=True)), name, message)])
     return source
 
 
@@ -82,7 +99,7 @@ def source_at(text: str, file: str) -> Source:
 def text_of(path: str | Path, file: str | None = None) -> str:
     """Return the text of a rule file, which messages call `file`. Raises RulesError if it cannot be read."""
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        return text_of_file(path)
     except (OSError, ValueError) as error:
         reason = (
             "it is not UTF-8"
@@ -109,6 +126,7 @@ class _Join:
     problems: list[Problem] = field(default_factory=list)
     read: dict[Path, Source] = field(default_factory=dict)
     open: list[Path] = field(default_factory=list)
+    size: int = 0
 
     def add(self, source: Source, path: Path) -> None:
         """Add the files that a file includes, then its own parts."""
@@ -132,10 +150,13 @@ class _Join:
             names = [self.read[one].file for one in self.open[self.open.index(_real(path)) :]]
             message = f"files include each other: {' → '.join([*names, file])}"
             self.problems.append(_problem(source, place, message))
-        elif _real(path) not in self.read:
+        elif _real(path) not in self.read and self.size <= MOST_VALUES:
             try:
                 text = self.texts.get(file)
                 part = source_at(text_of(path, file) if text is None else text, file)
+                self.size += part.size
+                if self.size > MOST_VALUES:
+                    raise _single(file, f"too large: the rules of all files have more than {MOST_VALUES:,} values")
             except RulesError as error:
                 self.problems += error.problems
                 self.read[_real(path)] = Source("", {}, file)

@@ -96,6 +96,10 @@ _KINDS = {
 """Names that other tools give to the kinds of rules."""
 
 
+_MOST_CORRECTED = 50
+"""Misspelt names. The rules are validated after each correction."""
+
+
 def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the data with misspelt names corrected, and these mistakes.
 
@@ -105,7 +109,7 @@ def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
     mistakes: list[Mistake] = []
     tried: set[Location] = set()
     error = _invalid(data)
-    while error is not None:
+    while error is not None and len(tried) < _MOST_CORRECTED:
         details = error.errors(include_url=False)
         path = next(
             (one["loc"] for one in details if one["type"] == "extra_forbidden" and one["loc"] not in tried), None

@@ -189,15 +189,18 @@ def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
 def inputs(rules: Rules) -> dict[str, dict[str, tuple[Node, ...]]]:
     """Return for each rule the rules that write, or create, what it reads, in the order of the file, with what that is."""
     flows = _all_flows(rules)
+    order = {name: number for number, name in enumerate(rules.projections)}
     writers: dict[Node, set[str]] = {}
     for name, pairs in flows.items():
         for _, write in pairs:
             writers.setdefault(write, set()).add(name)
     found: dict[str, dict[str, tuple[Node, ...]]] = {}
     for name in rules.projections:
-        reads = dict.fromkeys(read for read, _ in flows[name])
-        given = {other: tuple(one for one in reads if other in writers.get(one, ())) for other in rules.projections}
-        found[name] = {other: nodes for other, nodes in given.items() if nodes}
+        given: dict[str, list[Node]] = {}
+        for read in dict.fromkeys(read for read, _ in flows[name]):
+            for other in writers.get(read, ()):
+                given.setdefault(other, []).append(read)
+        found[name] = {other: tuple(given[other]) for other in sorted(given, key=order.__getitem__)}
     return found
 
 

@@ -14,16 +14,21 @@ from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
+from projections.language.bounded import MOST_BYTES
 from projections.language.mistakes import Location, Mistake
 
-__all__ = ["Repeated", "Source", "UnreadableError", "read"]
+__all__ = ["MOST_VALUES", "Repeated", "Source", "UnreadableError", "compose", "read"]
 
-_MOST_NODES = 50_000  # aliases of aliases can expand to billions
+MOST_VALUES = 50_000
+"""The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
 _DEEPEST = 60
+_DEEPEST_TEXT = 150
+"""Levels of any YAML text. Parsing needs several frames of Python's stack for each."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -49,6 +54,8 @@ class Source:
     parts: dict[Location, Source] = field(default_factory=dict)
     files: dict[str, Source] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+    size: int = 0
+    """The number of values in the file."""
     _keys: dict[Location, Node] = field(default_factory=dict)
     _values: dict[Location, Node] = field(default_factory=dict)
 
@@ -104,7 +111,7 @@ def read(text: str, *, exact: bool = False) -> Source:
     With `exact`, numbers that are not whole are Decimals with all their digits.
     """
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = compose(text, MOST_VALUES)
     except RecursionError:
         raise UnreadableError("nested too deeply") from None
     except MarkedYAMLError as error:
@@ -121,6 +128,39 @@ def read(text: str, *, exact: bool = False) -> Source:
         except RecursionError:
             raise UnreadableError("nested too deeply") from None
     return source
+
+
+def compose(text: str, most: int) -> Node | None:
+    """Return the tree of nodes of one document, at most twice `most` nodes: it is built before its values are counted.
+
+    Raises UnreadableError if it has more, and the errors of ruamel.yaml.
+    """
+    if len(text) > MOST_BYTES:
+        raise UnreadableError(f"too large: more than {MOST_BYTES // 2**20} MiB of YAML")
+
+    class Bounded(Composer):
+        left = 2 * most
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.left -= 1
+            self.depth += 1
+            if self.left < 0:
+                raise UnreadableError(_too_large(most))
+            if self.depth > _DEEPEST_TEXT:
+                raise UnreadableError("nested too deeply")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = Bounded
+    return yaml.compose(text)  # type: ignore[no-any-return]
+
+
+def _too_large(most: int) -> str:
+    return f"too large: more than {most:,} values, counting each use of an alias"
 
 
 def _start(node: Node) -> tuple[int, int]:
@@ -153,7 +193,6 @@ class _Reading:
     def __init__(self, source: Source, exact: bool) -> None:
         self.source = source
         self.exact = exact
-        self.count = 0
         self.open: list[Node] = []
 
     def value(self, node: Node, path: Location) -> Any:
@@ -176,9 +215,9 @@ class _Reading:
         return data
 
     def _count(self, node: Node) -> None:
-        self.count += 1
-        if self.count > _MOST_NODES:
-            raise UnreadableError("too large: more than 50,000 values, counting each use of an alias", *_start(node))
+        self.source.size += 1
+        if self.source.size > MOST_VALUES:
+            raise UnreadableError(_too_large(MOST_VALUES), *_start(node))
 
     def _mapping(self, node: MappingNode, path: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}

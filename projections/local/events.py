@@ -30,6 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
+from projections.language.bounded import text_of_file
 from projections.language.mistakes import Location, Mistake
 from projections.local.json_text import Document, documents, parsed, text_of
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
@@ -120,8 +121,8 @@ class _Export:
     @cached_property
     def summary(self) -> dict[str, Any]:
         try:
-            found = json.loads((self.path / "manifest-summary.json").read_text())
-        except (OSError, ValueError):
+            found = json.loads(text_of_file(self.path / "manifest-summary.json"))
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import UsageError
+from projections.language.bounded import at_most
 
 __all__ = ["Document", "documents", "parsed", "text_of"]
 
@@ -119,19 +120,19 @@ def text_of(path: str) -> str:
     """Return the text of a file, which may be compressed by gzip; `-` is standard input. Raises UsageError."""
     try:
         if path == "-":
-            data = sys.stdin.buffer.read(_MOST + 1)
+            data = at_most(sys.stdin.buffer, _MOST)
         else:
             with Path(path).open("rb") as file:
-                data = file.read(_MOST + 1)
+                data = at_most(file, _MOST)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if data.startswith(b"\x1f\x8b"):
+    if data is not None and data.startswith(b"\x1f\x8b"):
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
-                data = unpacked.read(_MOST + 1)
+                data = at_most(unpacked, _MOST)
         except (OSError, EOFError, zlib.error) as error:
             raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
-    if len(data) > _MOST:
+    if data is None:
         raise UsageError(f"{path}: has more than {_MOST // 2**20} MiB (of text, after decompression); split it")
     for begin, name in _COMPRESSED.items():
         if data.startswith(begin):

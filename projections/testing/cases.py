@@ -12,6 +12,7 @@ from typing import Any
 from projections.api import ask, ranking
 from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
+from projections.language.bounded import text_of_file
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
@@ -262,8 +263,8 @@ class Suite:
 def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
     """Return the cases of a file. Each may also have the names in `more`. Raises UsageError with every mistake."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = text_of_file(path)
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     return cases_in(text, path, more=more)
 

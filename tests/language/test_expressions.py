@@ -143,6 +143,13 @@ def test_an_expression_for_any_value_has_the_type_of_the_value(text: str, value:
     assert Expression.parse(text, "value").compile_value()(partial(lookup, suite["given"])) == value
 
 
+def test_a_text_that_is_nearly_a_number_is_refused_in_linear_time() -> None:
+    """Its users write it: with 400 KB of digits, a pattern that can divide them in two ways would run for hours."""
+    for text in ("1" * 400_000 + "x", " " * 400_000 + "x", "1" + " " * 400_000 + "x", "." + "1" * 400_000 + "."):
+        with pytest.raises(BadInput, match="digits are needed"):
+            Expression.parse("number(text)").evaluate(lambda name, text=text: {"S": text})
+
+
 def test_an_expression_has_a_limited_number_of_operations() -> None:
     assert Expression.parse("a" + " + 1" * 100).evaluate(lambda name: {"N": "1"}) == 101
     for text in ("a" + " + 1" * 101, "(" * 101 + "a" + ")" * 101, "abs(" * 101 + "a" + ")" * 101, "- " * 101 + "a"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
+import pstats
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections.errors import RulesError
-from projections.language import loader
+from projections.language import including, loader, source
+from projections.language.review import reviewed
 
 RULES = Path(__file__).parent / "rules"
 GOOD = sorted(path for path in RULES.glob("*.yaml") if not path.name.startswith("broken"))
@@ -116,6 +119,67 @@ def test_aliases_of_aliases_cannot_exhaust_memory_or_time(first: str, next_one: 
     lines += [f"a{n}: &a{n} " + next_one.format(all=", ".join([f"*a{n - 1}"] * 10), n=n) for n in range(1, 9)]
     (problem,) = problems("\n".join(lines))
     assert "too large" in problem
+
+
+def test_more_values_than_the_limit_are_not_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree of a text is built before its values are counted; four million would take minutes and gigabytes."""
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "MOST_VALUES", 5_000)
+        (problem,) = problems("a: [" + "x," * 1_000_000 + "]")
+    assert "too large: more than 5,000 values" in problem
+    (problem,) = problems("a: " + "x" * 5_000_000)
+    assert "too large: more than 4 MiB" in problem
+    (tmp_path / "rules.yaml").symlink_to("/dev/zero")
+    with pytest.raises(RulesError, match="cannot be read: it has more than 4 MiB"):
+        loader.load(tmp_path / "rules.yaml")
+
+
+def many(count: int) -> str:
+    """Rules with this number of parents and children, each with rules of four kinds and a query."""
+    entities = "".join(
+        f"  P{n}: {{key: {{PK: 'P{n}#{{p}}', SK: M}}}}\n  C{n}: {{key: {{PK: 'P{n}#{{p}}', SK: 'C#{{c}}'}}}}\n"
+        for n in range(count)
+    )
+    rules = "".join(
+        f"  n{n}: {{from: C{n}, aggregate: {{into: P{n}, set: {{n: count, s: sum(v)}}}}}}\n"
+        f"  e{n}: {{from: P{n}, embed: {{into: C{n}, attributes: {{pn: title}}, match: {{p: '{{p}}'}}}}}}\n"
+        f"  x{n}: {{from: C{n}, index: {{GSI1PK: 'X{n}#{{d}}', GSI1SK: '{{p}}'}}}}\n"
+        f"  m{n}: {{from: P{n}, compute: {{set: {{t{n}: '{{title|lower}}'}}}}}}\n"
+        for n in range(count)
+    )
+    queries = "".join(f"  q{n}: {{find: C{n}, by: [d]}}\n" for n in range(count))
+    head = "table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}\n"
+    return f"{head}entities:\n{entities}projections:\n{rules}queries:\n{queries}"
+
+
+def test_a_check_takes_time_in_proportion_to_the_number_of_rules() -> None:
+    """Calls of functions, which no other process changes. In quadratic time, twice the rules make four times the calls."""
+
+    def calls(count: int) -> int:
+        profile = cProfile.Profile()
+        found = profile.runcall(reviewed, many(count))
+        assert found.findings == ()
+        return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+    assert calls(2) > 0, "imports are done"
+    assert calls(60) < 2.5 * calls(30)
+
+
+def test_a_section_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(including, "_MOST_ENTRIES", 8)
+    assert reviewed(many(2)).findings == ()
+    assert problems(many(3)) == [
+        "18:3: projections: has 12 entries, and the limit is 8: divide the rules by table, and deploy each part as a stack"
+    ]
+
+
+def test_many_misspelt_names_and_entities_with_one_key_are_reported_in_bounded_time() -> None:
+    found = problems(many(40).replace("index: {GSI1PK", "indx: {GSI1PK").replace("aggregate:", "agregate:"))
+    assert sum('did you mean "' in one for one in found) == 50
+    assert sum(": unknown" in one for one in found) == 80
+    same = "".join(f"  E{n}: {{key: {{PK: 'E#{{a}}', SK: M}}}}\n" for n in range(300))
+    found = problems(f"table: {{key: [PK, SK]}}\nentities:\n{same}")
+    assert len(found) == 299
 
 
 def test_anchors_aliases_and_merges_are_read() -> None:

@@ -9,6 +9,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from projections.aws import buckets
 from projections.aws.buckets import MARKS, Bucket
 from projections.aws.clients import client
 from projections.errors import InvalidRequest, Misconfigured, Transient
@@ -35,6 +36,15 @@ def test_objects_without_a_mark_are_pending(s3: Any) -> None:
     assert list(bucket.pending("a/")) == ["a/1", "a/2"]
     assert list(bucket.pending()) == ["a/1", "a/2", "b/1"]
     assert bucket.read("a/10") == b"a/10"
+
+
+def test_an_object_that_lambda_cannot_have_written_is_refused(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "_LARGEST", 2**20)
+    put(s3, "small")
+    s3.put_object(Bucket="discarded", Key="large", Body=b" " * (2**20 + 1))
+    with pytest.raises(InvalidRequest, match="more than 1 MiB, so Lambda did not write it"):
+        Bucket(s3, "discarded").read("large")
+    assert Bucket(s3, "discarded").read("small") == b"small"
 
 
 def test_more_objects_than_a_page_are_compared_with_more_marks_than_a_page() -> None:

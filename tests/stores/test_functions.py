@@ -17,6 +17,7 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
+from projections.aws import functions
 from projections.aws.functions import Maintainer, event_source_mappings, other_maintainers, packaged_file
 from projections.errors import Misconfigured, Transient
 
@@ -124,7 +125,7 @@ def served() -> Iterator[dict[str, Any]]:
 
 def zipped(**files: str) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as package:
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
         for name, text in files.items():
             package.writestr(name.replace("_", "."), text)
     return content.getvalue()
@@ -184,6 +185,25 @@ def test_a_package_that_cannot_be_read_is_reported(
     with pytest.raises(Misconfigured, match=says) as error:
         packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
     assert "Signature" not in str(error.value)
+
+
+def test_a_package_is_read_up_to_a_limit(
+    stubbed: tuple[Any, Stubber], served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small package may decompress to a thousand times its size, and say that it does not."""
+    client, stubber = stubbed
+    bomb = zipped(rules_json=" " * 17 * 2**20)
+    assert len(bomb) < 20_000
+    size = (17 * 2**20).to_bytes(4, "little")
+    for body in (bomb, bomb.replace(size, (10).to_bytes(4, "little"))):
+        served["told"]["body"] = body
+        answered(stubber, {"RepositoryType": "S3", "Location": served["url"]})
+        with pytest.raises(Misconfigured, match=r"more than 16 MiB after decompression|could not be read: Bad CRC-32"):
+            packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
+    monkeypatch.setattr(functions, "_LARGEST_PACKAGE", 10_000)
+    answered(stubber, {"RepositoryType": "S3", "Location": served["url"]})
+    with pytest.raises(Misconfigured, match="its package could not be read: it has more than 0 MiB"):
+        packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
 
 
 def test_an_address_that_does_not_answer_and_an_image_are_reported(stubbed: tuple[Any, Stubber]) -> None:

@@ -63,7 +63,7 @@ def bomb() -> str:
         (bomb(), "too large"),
         ("\0", "not YAML"),
         ("%YAML 9.9\n---\nx", "not YAML"),
-        ("x" * 5_000_001, "is too large: CloudFormation accepts 1 MB"),
+        ("x" * 5_000_001, "is too large: more than 4 MiB of YAML"),
     ],
     ids=lambda value: str(value)[:20].strip(),
 )

@@ -27,7 +27,7 @@ from projections.language.values import Image
 
 __all__ = ["Facet", "FacetTable"]
 
-_PLACEHOLDER = re.compile(r"\$?\{\{?\s*([^{}]+?)\s*\}?\}|<([^<>]+)>")
+_PLACEHOLDER = re.compile(r"\$?\{\{?([^{}]+)\}?\}|<([^<>]+)>")
 
 
 @dataclass(frozen=True)

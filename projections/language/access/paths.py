@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.language.canonical import Document, Index
+from projections.language.canonical import Document, Index, once
 from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import Field, KeyPattern, Template
@@ -88,8 +88,13 @@ class Path:
         return self.projection is None or root(name) in self.projection
 
 
-def access_paths(document: Document, entity: str) -> Iterator[Path]:
-    """Yield the paths to an entity's items: the table first, then its indexes in the order of the file."""
+@once
+def access_paths(document: Document, entity: str) -> tuple[Path, ...]:
+    """Return the paths to an entity's items: the table first, then its indexes in the order of the file."""
+    return tuple(_paths(document, entity))
+
+
+def _paths(document: Document, entity: str) -> Iterator[Path]:
     declared = document.entities[entity]
     table = document.tables[declared.table]
     key = {attribute: Template.parse(text) for attribute, text in declared.key.items()}
@@ -149,6 +154,7 @@ def access_paths(document: Document, entity: str) -> Iterator[Path]:
                 )
 
 
+@once
 def made_by_templates(document: Document, table: str) -> frozenset[str]:
     """Return the attributes of a table that templates make: for an index rule, or by `index_key`."""
     found: set[str] = set()

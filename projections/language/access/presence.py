@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from projections.language.canonical import Compute, Computed, Constant, Copy, Document
+from projections.language.canonical import Compute, Computed, Constant, Copy, Document, once
 from projections.language.patterns import Pattern
 from projections.language.templates import Template
 
 __all__ = ["always_present", "bare_variables", "key_variables", "not_copied"]
 
 
+@once
 def key_variables(document: Document, entity: str) -> frozenset[str]:
     """Return the variables in the key of an entity."""
     return frozenset(name for text in document.entities[entity].key.values() for name in Template.parse(text).names)
 
 
+@once
 def bare_variables(document: Document, entity: str) -> frozenset[str]:
     """Return the variables in the key of an entity whose values lack the separator: those without a star."""
     fields = (field for text in document.entities[entity].key.values() for field in Template.parse(text).fields)
     return frozenset(field.name for field in fields if not field.star)
 
 
+@once
 def always_present(document: Document, entity: str) -> frozenset[str]:
     """Return the names that have a value on every item: key variables, `required`, and what a copy has from such names."""
     found = {*key_variables(document, entity), *document.entities[entity].required}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from projections.language.access.paths import Path, access_paths, pattern_of
 from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
 from projections.language.access.presence import bare_variables
-from projections.language.canonical import Document
+from projections.language.canonical import Document, once
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
 __all__ = ["Neighbour", "neighbours", "sharing"]
@@ -31,18 +31,40 @@ def neighbours(
     """
     table = document.entities[own.entity].table
     separator = document.tables[table].separator
-    for name, entity in document.entities.items():
-        if entity.table != table or (name in request.entities and name != own.entity):
+    keys = [key for key in (*request.partition, *request.fixed) if key.kind == "S"]
+    shapes = [(key.attribute, _shape(key.text, separator, bare)) for key in keys]
+    found: set[str] = set()
+    for path, patterns in _held(document, table, request.index):
+        name = path.entity
+        if name in found or (name in request.entities and name != own.entity):
             continue
-        variables = bare_variables(document, name)
-        for path in access_paths(document, name):
-            if path.index != request.index or (name == own.entity and (path.rule, path.case) == (own.rule, own.case)):
-                continue
-            if _meet(request, path, variables, separator, bare):
-                native = dict.fromkeys(part.attribute for part in path.parts if part.native)
-                shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
-                yield Neighbour(shown, tuple(one for one in native if one not in entity.required))
-                break
+        if name == own.entity and (path.rule, path.case) == (own.rule, own.case):
+            continue
+        if any(overlap(shape, patterns[attribute]) is None for attribute, shape in shapes):
+            continue
+        if request.sort is None or _in_range(request.sort, patterns, separator, bare):
+            found.add(name)
+            native = dict.fromkeys(part.attribute for part in path.parts if part.native)
+            shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
+            yield Neighbour(shown, tuple(one for one in native if one not in document.entities[name].required))
+
+
+@once
+def _held(document: Document, table: str, index: str | None) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
+    """Return the paths through an index, or the table, with the texts that each key attribute can have."""
+    separator = document.tables[table].separator
+    paths = [
+        path
+        for name, entity in document.entities.items()
+        if entity.table == table
+        for path in access_paths(document, name)
+        if path.index == index
+    ]
+    return tuple(
+        (path, {part.attribute: pattern_of(part.template, separator, variables) for part in path.parts})
+        for path in paths
+        for variables in (bare_variables(document, path.entity),)
+    )
 
 
 def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -70,18 +92,11 @@ def _given(request: Request) -> Iterator[str]:
         yield from (piece.name for piece in text if isinstance(piece, Field) and piece.plain)
 
 
-def _meet(request: Request, path: Path, variables: frozenset[str], separator: str, bare: frozenset[str]) -> bool:
-    """Return whether an item of a path can be in the key range of a request."""
-    parts = {part.attribute: part for part in path.parts}
-    for key in (*request.partition, *request.fixed):
-        if key.kind == "S":
-            other = pattern_of(parts[key.attribute].template, separator, variables)
-            if overlap(_shape(key.text, separator, bare), other) is None:
-                return False
-    sort = request.sort
-    if sort is None or sort.kind != "S":
+def _in_range(sort: SortRange, patterns: Mapping[str, KeyPattern], separator: str, bare: frozenset[str]) -> bool:
+    """Return whether a sort key with these texts can be in a range."""
+    if sort.kind != "S":
         return True
-    other = pattern_of(parts[sort.attribute].template, separator, variables)
+    other = patterns[sort.attribute]
     if sort.until is not None:
         return _between(sort, other, separator, bare)
     literal = _shape(sort.prefix, separator, bare)

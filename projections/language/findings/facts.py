@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -138,6 +138,17 @@ class Facts:
     def variants(self) -> tuple[tuple[str, Projection], ...]:
         """Each rule with its name, once for each of its sources."""
         return tuple(self.rules.variants())
+
+    @cached_property
+    def _by_target(self) -> Mapping[str, list[tuple[str, Projection]]]:
+        found: dict[str, list[tuple[str, Projection]]] = {}
+        for name, rule in self.projections.items():
+            found.setdefault(rule.into, []).append((name, rule))
+        return found
+
+    def into(self, entity: str) -> Sequence[tuple[str, Projection]]:
+        """Return the rules that write to an entity, with their names."""
+        return self._by_target.get(entity, ())
 
     def table(self, entity: str) -> Table:
         return self.rules.all_tables[self.rules.table_of(entity) or ""]

@@ -167,8 +167,8 @@ def _others(facts: Facts, key: KeySet) -> set[str]:
     """Return the attributes that others write on the same items or that rules read on them: they exist."""
     entity = key.entity
     found = set(facts.rules.entities[entity].index_key)
-    for name, rule in facts.projections.items():
-        if (rule.into == entity and name != key.rule) or (rule.into == entity and rule.copy_ is not None):
+    for name, rule in facts.into(entity):
+        if name != key.rule or rule.copy_ is not None:
             found |= written(rule).keys()
     if known_attributes(facts, entity) is None:
         found |= {read.root for read in facts.reads if read.entity == entity}

@@ -52,11 +52,10 @@ def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
 
 def _written_by_rules(facts: Facts, entity: str) -> frozenset[str] | None:
     found: set[str] = set()
-    for rule in facts.projections.values():
-        if rule.into == entity:
-            if rule.copy_ is not None and rule.copy_.attributes == "all":
-                return None
-            found |= written(rule).keys()
+    for _, rule in facts.into(entity):
+        if rule.copy_ is not None and rule.copy_.attributes == "all":
+            return None
+        found |= written(rule).keys()
     return frozenset(found)
 
 

@@ -37,6 +37,7 @@ _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 def targets(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about targets: entity by entity, then rule by rule."""
+    numbers = Numbers(facts)
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
         yield from _together(facts, name)
@@ -47,7 +48,7 @@ def targets(facts: Facts) -> Iterator[Remark]:
         if rule.copy_ is not None:
             yield from _claimed(facts, name, rule)
             yield from _index_keys(facts, name, rule)
-            yield from _wrong_type(facts, name, rule)
+            yield from _wrong_type(facts, numbers, name, rule)
         yield from _expiry(facts, name, rule)
         if rule.top is not None:
             yield from _long_list(name, rule)
@@ -205,7 +206,7 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
 
 def _together(facts: Facts, name: str) -> Iterator[Remark]:
     """Yield remarks for lists that together take a large part of an item, which the application also writes."""
-    lists = {rule: one.top for rule, one in facts.projections.items() if one.into == name and one.top is not None}
+    lists = {rule: one.top for rule, one in facts.into(name) if one.top is not None}
     size = sum(min(one.limit * _element_bytes(one), LIST_BYTES) for one in lists.values())
     if size <= _ALL_LISTS:
         return
@@ -235,10 +236,10 @@ def _element_bytes(top: Top) -> int:
     return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
-def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+def _wrong_type(facts: Facts, numbers: Numbers, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield remarks for numbers that are copied to index keys of type S."""
     assert rule.copy_ is not None
-    form, numbers, types = rule.copy_.attributes, Numbers(facts), attribute_types(facts.table(rule.into))
+    form, types = rule.copy_.attributes, attribute_types(facts.table(rule.into))
     for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):
         why = numbers.source(rule.source, path)
         if types.get(target) == "S" and why is not None:
