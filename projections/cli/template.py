@@ -29,6 +29,11 @@ __all__ = ["command"]
     help="Shift batches to a new version of the stream function gradually, and back if an alarm fires (CodeDeploy).",
 )
 @click.option(
+    "--leading-keys",
+    is_flag=True,
+    help="Allow the functions to read and write only items whose partition keys have the prefixes of the rules (IAM).",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["sam", "cloudformation", "cdk", "cdk-typescript"]),
@@ -56,6 +61,7 @@ def command(
     rules: str | None,
     existing: bool,
     gradual: bool,
+    leading_keys: bool,
     form: str,
     given: tuple[str, ...],
     output: str | None,
@@ -95,7 +101,8 @@ def command(
     else:
         from projections.deploy.needs import Deployment
 
-        deployment = Deployment(_shown(find_rules(file, rules)), program_of(file, rules), existing, gradual)
+        program = program_of(file, rules)
+        deployment = Deployment(_shown(find_rules(file, rules)), program, existing, gradual, leading_keys)
         text = _text(form, deployment, given)
     if output is None:
         print_text(text)

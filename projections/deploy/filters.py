@@ -16,7 +16,7 @@ from projections.language.keys import Schema
 from projections.language.templates import KeyPattern
 from projections.local.event_source.filters import LONGEST
 
-__all__ = ["MOST", "NOTHING", "Filters", "Prefix", "filters", "key_prefixes"]
+__all__ = ["IN_POLICIES", "MOST", "NOTHING", "Filters", "Prefix", "filters", "key_prefixes", "leading_keys"]
 
 NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
 """A filter that matches no record."""
@@ -119,6 +119,20 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
             notes.append(f"a filter has at most {LONGEST} characters, so one filter omits a key attribute")
         patterns.append(_pattern(fitting, schema, order))
     return Filters(tuple(patterns), tuple(dict.fromkeys(notes)))
+
+
+IN_POLICIES = str.maketrans({"*": "${*}", "?": "${?}", "$": "${$}"})
+"""How a policy writes characters that have a meaning in it."""
+
+
+def leading_keys(partitions: Sequence[Prefix]) -> tuple[str, ...]:
+    """Return the patterns of partition keys for IAM's operator StringLike, in the order of the rules."""
+    least = _least(frozenset(partitions))
+    return tuple(
+        one.text.translate(IN_POLICIES) + ("" if one.exact else "*")
+        for one in dict.fromkeys(partitions)
+        if one in least
+    )
 
 
 Order = Mapping[Prefix, int]

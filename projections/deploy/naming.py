@@ -12,7 +12,7 @@ from typing import Any
 
 from projections.deploy.resolution import Resolution, Resource, placeholders
 
-__all__ = ["QUEUE", "TABLE", "Naming", "covers", "judged"]
+__all__ = ["QUEUE", "TABLE", "Naming", "covers", "glob", "judged"]
 
 TABLE = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
 QUEUE = "AWS::SQS::Queue"
@@ -97,13 +97,14 @@ def covers(pattern: str, wanted: str) -> bool:
         return True
     ours, theirs = (re.sub(r"\$\{AWS::\w+\}", _HERE, text).split(":", 5) for text in (pattern, wanted))
     if len(ours) != 6 or len(theirs) != 6:
-        return _glob(pattern).fullmatch(wanted) is not None
+        return glob(pattern).fullmatch(wanted) is not None
     for mine, its in zip(ours[:5], theirs[:5], strict=True):
-        if not (_HERE in (mine, its) or _glob(mine).fullmatch(its)):
+        if not (_HERE in (mine, its) or glob(mine).fullmatch(its)):
             return False
-    return _glob(ours[5]).fullmatch(theirs[5]) is not None
+    return glob(ours[5]).fullmatch(theirs[5]) is not None
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
+def glob(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of a policy as a regular expression."""
     parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern))
     return re.compile("".join(parts), re.DOTALL)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.deploy.filters import Filters, filters, key_prefixes
+from projections.deploy.filters import Filters, filters, key_prefixes, leading_keys
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
 from projections.language.embeds import ListEmbedRule
@@ -45,6 +45,10 @@ class TableNeeds:
     """Rules publish to its items in batches of statements."""
     queried: tuple[str, ...]
     """The indexes that a push queries."""
+    leading: tuple[str, ...]
+    """The partition keys of the items that rules read and write, as values of `dynamodb:LeadingKeys`."""
+    unrestricted: str
+    """Why a condition on partition keys is not possible, empty if it is."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Deployment:
     """A deployment of rules.
 
     `existing`: all tables exist already, and the template creates none. `gradual`: a new version of the stream's function
-    gets part of the batches first.
+    gets part of the batches first. `leading_keys`: the roles may write only items whose partition keys rules make or read.
     """
 
     file: str
@@ -60,6 +64,7 @@ class Deployment:
     program: Program
     existing: bool = False
     gradual: bool = False
+    leading_keys: bool = False
 
     @cached_property
     def tables(self) -> tuple[TableNeeds, ...]:
@@ -95,11 +100,18 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
     children = [rule for rule in program.embeds.values() if rule.into.table == name]
     # The targets of removed rules are unknown.
     removed = "remove" in program.retired.values()
+    prefixes = {e.name: key_prefixes(schema, e.patterns) for e in entities_of(program, name)}
+    free = next((entity for entity, (partition, *_) in prefixes.items() if partition.anything), None)
+    unrestricted = f"the partition key of {free} begins with a variable or is no text" if free is not None else ""
+    if not prefixes:
+        unrestricted = f"no rule reads or writes items of table {name}"
+    if removed:
+        unrestricted = "the keys of items from which a rule in `retired` is removed are unknown"
     return TableNeeds(
         name=name,
         suffix=suffix,
         schema=schema,
-        filters=filters(schema, {e.name: key_prefixes(schema, e.patterns) for e in entities_of(program, name)}),
+        filters=filters(schema, prefixes),
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
@@ -108,6 +120,8 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
             rule.writes_items and shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name
         ),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
+        leading=leading_keys([partition for partition, *_ in prefixes.values()]),
+        unrestricted=unrestricted,
     )
 
 

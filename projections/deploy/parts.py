@@ -24,7 +24,13 @@ _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:ta
 
 def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
     """Return the facts of `#: if FACT`; with those of a table inside `#: each table`."""
-    found = {"new": not deployment.existing, "existing": deployment.existing, "gradual": deployment.gradual}
+    found = {
+        "new": not deployment.existing,
+        "existing": deployment.existing,
+        "gradual": deployment.gradual,
+        "restricted": deployment.leading_keys,
+        "unrestricted": not deployment.leading_keys,
+    }
     if table is not None:
         found |= {
             "updates": table.updates,
@@ -43,7 +49,15 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
         "rules file": shlex.quote(printable(deployment.file)),
-        "flags": (" --existing-table" if deployment.existing else "") + (" --gradual" if deployment.gradual else ""),
+        "flags": "".join(
+            f" --{flag}"
+            for flag, given in {
+                "existing-table": deployment.existing,
+                "gradual": deployment.gradual,
+                "leading-keys": deployment.leading_keys,
+            }.items()
+            if given
+        ),
         "table parameters": ", ".join(parameters),
         "any exists": _any(
             [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
@@ -62,6 +76,7 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             "table name": _name(deployment, table),
             "stream arn": _stream(deployment, table),
             "table arn": _within(deployment, table, ""),
+            "leading keys": f"[{', '.join(json.dumps(one) for one in table.leading)}]",
             "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
         }
     return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from projections.deploy.cloudformation import mapping_at, text_at
 from projections.deploy.comparison import Comparison, Pair
+from projections.deploy.filters import IN_POLICIES
 from projections.deploy.finding import Finding
 from projections.deploy.kinds import NOT_JUDGED, PERMISSIONS
-from projections.deploy.naming import Naming, covers
+from projections.deploy.naming import Naming, covers, glob
 from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
 from projections.language.mistakes import Location
 
@@ -51,6 +52,8 @@ class Grant:
     path: Location
     """The path of the statement."""
     allows: bool = True
+    keys: tuple[str, ...] | None = None
+    """The patterns of partition keys to which a condition restricts the statement; None without one."""
 
     def names(self, action: str) -> bool:
         return any(covers(one.lower(), action.lower()) for one in self.actions)
@@ -65,7 +68,15 @@ class Grants:
     unknown: list[tuple[str, Location]] = field(default_factory=list)
 
     def allows(self, need: Need) -> bool:
-        return any(grant.names(need.action) and _covered(grant, need) for grant in self.statements if grant.allows)
+        return any(
+            grant.names(need.action) and _covered(grant, need) and not _short_of_keys(grant, need)
+            for grant in self.statements
+            if grant.allows
+        )
+
+    def restricted(self, need: Need) -> Grant | None:
+        """Return the statement that would allow it, if its condition on partition keys had all that the rules need."""
+        return next((g for g in self.statements if g.allows and g.names(need.action) and _covered(g, need)), None)
 
     def denies(self, need: Need) -> Grant | None:
         return next((g for g in self.statements if not g.allows and g.names(need.action) and _covered(g, need)), None)
@@ -92,6 +103,26 @@ class Need:
 
     action: str
     resource: str
+    keys: tuple[str, ...] = ()
+    """The partition keys of a table that the rules need, as patterns of `dynamodb:LeadingKeys`."""
+
+
+def _short_of_keys(grant: Grant, need: Need) -> list[str]:
+    """Return the partition keys that a condition excludes. A scan names none, and so is not restricted."""
+    if grant.keys is None or need.action == "dynamodb:Scan":
+        return []
+    patterns = [glob(_escaped(one)) for one in grant.keys]
+    return [key for key in need.keys if not any(one.fullmatch(_witness(key)) for one in patterns)]
+
+
+def _escaped(pattern: str) -> str:
+    """Return a pattern with other characters in place of those that it escapes."""
+    return re.sub(r"\$\{([*?$])\}", lambda found: f"\0{ord(found[1])}", pattern)
+
+
+def _witness(pattern: str) -> str:
+    """Return a text that only patterns match which match all that this one does."""
+    return _escaped(pattern).replace("*", "\1" * 2048)
 
 
 def _covered(grant: Grant, need: Need) -> bool:
@@ -105,13 +136,26 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
     for reason, path in grants.unknown:
         yield both.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked completely: {reason}")
     lacking: dict[str, list[str]] = {}
+    restricted: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
+    keys = {f":table/{both.tables[one.name]}": one.leading for one in both.deployment.tables if one.name in both.tables}
     names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
-    for need in needs_of(pair.ours, both.ours, both.our_names, both.known):
+    for one in needs_of(pair.ours, both.ours, both.our_names, both.known):
+        need = replace(one, keys=next((found for end, found in keys.items() if one.resource.endswith(end)), ()))
         if (denied := grants.denies(need)) is not None:
             reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
             yield both.finding(PERMISSIONS, denied.path, reason, "remove it from this statement")
+        elif not grants.allows(need) and (short := grants.restricted(need)) is not None:
+            restricted.setdefault((short.path, need.resource, tuple(_short_of_keys(short, need))), []).append(
+                need.action
+            )
         elif not grants.allows(need) and not grants.may_allow(need, names):
             lacking.setdefault(need.resource, []).append(need.action)
+    for (path, resource, keys), actions in restricted.items():
+        reason = (
+            f"{function.id} is allowed {', '.join(actions)} on {_short(resource)} only for some partition keys, and the "
+            f"rules also need {', '.join(keys)}"
+        )
+        yield both.finding(PERMISSIONS, path, reason, "add them to `dynamodb:LeadingKeys` of this statement")
     for resource, actions in lacking.items():
         reason = f"{function.id} is not allowed {', '.join(actions)} on {_short(resource)}"
         yield both.finding(PERMISSIONS, grants.path, reason, "allow it")
@@ -215,8 +259,25 @@ def _document(grants: Grants, document: Mapping[str, Any], naming: Naming, path:
             continue
         actions, resources = _list(statement["Action"]), _list(naming.spelled(statement["Resource"]))
         grants.statements.append(
-            Grant(tuple(map(str, actions)), tuple(map(str, resources)), place, str(statement.get("Effect")) == "Allow")
+            Grant(
+                tuple(map(str, actions)),
+                tuple(map(str, resources)),
+                place,
+                str(statement.get("Effect")) == "Allow",
+                _keys(statement.get("Condition")),
+            )
         )
+
+
+def _keys(condition: Any) -> tuple[str, ...] | None:
+    """Return the partition keys to which a condition restricts a statement, as patterns."""
+    for operator, tests in condition.items() if isinstance(condition, Mapping) else ():
+        kind = str(operator).rpartition(":")[2]
+        values = tests.get("dynamodb:LeadingKeys") if isinstance(tests, Mapping) else None
+        if values is not None and kind in ("StringLike", "StringEquals"):
+            texts = tuple(map(str, _list(values)))
+            return texts if kind == "StringLike" else tuple(one.translate(IN_POLICIES) for one in texts)
+    return None
 
 
 def _list(value: Any) -> list[Any]:

@@ -25,12 +25,18 @@ _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 def sam_template(deployment: Deployment) -> str:
     """Return the text of the template with comments, and its checksum.
 
-    Raises UsageError for names that AWS rejects, and for more tables than the description of a version can name.
+    Raises UsageError for names that AWS rejects, for more tables than the description of a version can name, and for keys
+    that no condition can restrict.
     """
     if deployment.gradual and len(deployment.tables) > _GRADUAL_TABLES:
         raise UsageError(
             f"--gradual supports at most {_GRADUAL_TABLES} tables, and these rules have {len(deployment.tables)}: the "
             "description of a function's version names the streams in at most 256 characters. Omit --gradual"
+        )
+    reason = next((one.unrestricted for one in deployment.tables if one.unrestricted), "")
+    if deployment.leading_keys and reason:
+        raise UsageError(
+            f"--leading-keys needs partition keys that begin with constant text: {reason}. Omit --leading-keys"
         )
     lines = BASE.read_text(encoding="utf-8").splitlines()
     return with_checksum("".join(f"{line}\n" for line in _written(lines, deployment, None)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,9 +19,12 @@ from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.resolution import FUNCTION, Resolution, placeholders
 from projections.deploy.template import sam_template
+from projections.engine.store import ItemKey
 from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
+from projections.stores.memory import MemoryStore
+from projections.testing.simulation.setup import Setup
 
 RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
 TABLES = ROOT / "tests/simulation/rules/tables.yaml"
@@ -338,6 +342,90 @@ def test_permissions_are_the_least_that_the_rules_need() -> None:
     assert actions(template, "WorkerRole", "ApplicationTableStats") == backfill
     template = parsed(sam_template(deployment(EMBEDS)))
     assert actions(template, "WorkerRole", "ApplicationTable") == backfill | {"PartiQLUpdate", "Query"}
+
+
+def key_conditions(text: str, role: str) -> dict[str, tuple[set[str], list[str]]]:
+    """By table of the template: the actions under a condition on partition keys, and the patterns of these."""
+    policies = parsed(text)["Resources"][role]["Properties"]["Policies"]
+    statements = [one for policy in policies for one in policy.get("PolicyDocument", {}).get("Statement", ())]
+    return {
+        one["Sid"]: (set(one["Action"]), one["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
+        for one in statements
+        if "ForAllValues:StringLike" in one.get("Condition", {})
+    }
+
+
+def admits(pattern: str, key: str) -> bool:
+    """IAM's StringLike: `*` is any text, `${*}` the character."""
+    parts = re.split(r"(\$\{[*?$]\}|[*?])", pattern)
+    found = {"*": ".*", "?": "."}
+    return (
+        re.fullmatch("".join(found.get(p) or re.escape(p[2] if p[:2] == "${" else p) for p in parts), key) is not None
+    )
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_leading_keys_admit_every_request_of_the_functions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of stream function, worker, backfills and repairs in histories of the simulation, with its faults and changes."""
+    rules = load(path)
+    program = Program.from_document(rules.canonical())
+    try:
+        text = sam_template(Deployment("rules.yaml", program, leading_keys=True))
+    except UsageError as error:
+        assert "--leading-keys needs partition keys that begin with constant text" in str(error)  # noqa: PT017
+        assert any(one.unrestricted for one in Deployment("", program).tables)
+        return
+    asked: set[tuple[str, str]] = set()
+
+    def noting(method: str, keys: Callable[..., list[ItemKey]]) -> None:
+        original = getattr(MemoryStore, method)
+
+        def call(self: MemoryStore, *given: Any, **more: Any) -> Any:
+            asked.update((key.table, key.partition) for key in keys(*given) if key.table in program.tables)
+            return original(self, *given, **more)
+
+        monkeypatch.setattr(MemoryStore, method, call)
+
+    noting("get", lambda key, *_: [key])
+    noting("get_many", list)
+    noting("write", lambda write, *_: [write.key])
+    noting("write_each", lambda writes: [one.key for one in writes])
+    setup = Setup(rules.canonical())
+    for seed in range(3):
+        assert setup.play(seed).problems == []
+    assert asked
+    tables = {one.name: f"ApplicationTable{one.suffix}" for one in Deployment("", program).tables}
+    for role in ("StreamRole", "WorkerRole"):
+        conditions = key_conditions(text, role)
+        assert conditions.keys() == set(tables.values())
+        assert not any("Scan" in action for found, _ in conditions.values() for action in found)
+        refused = [(t, k) for t, k in asked if not any(admits(p, k) for p in conditions[tables[t]][1])]
+        assert refused == []
+    assert key_conditions(text, "AuditRole") == {}, "it scans, which no condition on keys restricts"
+
+
+def test_leading_keys_are_escaped_and_the_least() -> None:
+    rules = """
+table: {key: [PK, SK]}
+entities:
+  Wild: {key: {PK: "A*B?$#{x}", SK: X}}
+  One: {key: {PK: "SETTINGS", SK: "{y}"}}
+  Longer: {key: {PK: "SET#1#{z}", SK: X}}
+  Shorter: {key: {PK: "SET#{u}", SK: "Y#{v}"}}
+projections:
+  a: {from: Wild, bind: {y: "{x}"}, aggregate: {into: One, set: {n: count}}}
+  b: {from: Longer, bind: {u: "{z}", v: "{z}"}, aggregate: {into: Shorter, set: {m: count}}}
+"""
+    program = Program.from_document(loads(rules).canonical())
+    (_, keys) = key_conditions(sam_template(Deployment("x", program, leading_keys=True)), "StreamRole")[
+        "ApplicationTable"
+    ]
+    assert keys == ["A${*}B${?}${$}#*", "SETTINGS", "SET#*"]
+    for text in ('"{x}#A"', '"A#{x}", retired: {c: remove}'):
+        changed = rules.replace('"A*B?$#{x}"', text.split(",")[0])
+        changed += "retired: {c: remove}\n" if "retired" in text else ""
+        with pytest.raises(UsageError, match="Omit --leading-keys"):
+            sam_template(Deployment("x", Program.from_document(loads(changed).canonical()), leading_keys=True))
 
 
 def test_only_embeds_that_go_through_an_index_may_query_it() -> None:
