@@ -150,10 +150,10 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
             )
         elif not grants.allows(need) and not grants.may_allow(need, names):
             lacking.setdefault(need.resource, []).append(need.action)
-    for (path, resource, keys), actions in restricted.items():
+    for (path, resource, short_of), actions in restricted.items():
         reason = (
             f"{function.id} is allowed {', '.join(actions)} on {_short(resource)} only for some partition keys, and the "
-            f"rules also need {', '.join(keys)}"
+            f"rules also need {', '.join(short_of)}"
         )
         yield both.finding(PERMISSIONS, path, reason, "add them to `dynamodb:LeadingKeys` of this statement")
     for resource, actions in lacking.items():
