@@ -88,7 +88,7 @@ def command(
     --score, the score --at a position or --percentile, the number of scores --between two, or else of all. Equal scores
     share a rank. The percentile of a score is the percentage of scores that are equal or worse.
 
-    With --markdown, writes the table-design page: entities with keys and sample items, indexes, the access pattern
+    With --markdown, writes the table-design page: entities with their keys, indexes, the access pattern
     matrix, write patterns, the writer of each attribute, read capacity, and the checklist of single-table design. If FILE of
     -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the file.
     Without a terminal it writes nothing; --force overwrites.
@@ -209,14 +209,13 @@ def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
 def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
     """Write the table-design page."""
     from projections.deploy.checksum import with_checksum
-    from projections.init.models.samples import sample_items
     from projections.inspect.design import design_of, markdown
     from projections.language.loader import loads
     from projections.language.review import reviewed
     from projections.terminal import count, print_line, print_text
 
     review = reviewed(rules.text, path.name, path)
-    design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), review)
+    design = design_of(loads(rules.text, rules.file), path.name, review)
     text = with_checksum(markdown(design), "<!-- {} -->")
     if output is None:
         print_text(text, end="")

@@ -15,7 +15,6 @@ from workloads import WORKLOADS, Workload, item, posts
 
 from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.errors import ProjectionsError, UsageError
-from projections.init.models.samples import sample_items
 from projections.inspect.cost.batch import BatchCost, expected, situations
 from projections.inspect.cost.by_hand import ByHand, by_hand
 from projections.inspect.cost.estimate import MILLION, Estimate, estimate
@@ -586,6 +585,3 @@ def test_generated_values_fit_every_use_of_a_name() -> None:
     """A date that is also an extreme, dates in text and number keys, a target without variables, a map and its parts."""
     program = Program.from_document(loads(USES).canonical())
     assert batch(program, {Flow("Booking", INSERT): 10.0, Flow("Tick", INSERT): 10.0})
-    items = sample_items(program)
-    assert all(items.values())
-    assert items["Booking"][0]["paid"]["M"].keys() == {"sum", "currency"}

@@ -13,11 +13,9 @@ import pytest
 from place import Place
 from test_printing import EVIL, asked, harmless
 
-from projections.init.models.samples import sample_items
 from projections.inspect.design import Design, design_of, markdown
 from projections.inspect.design.model import Check
-from projections.language.loader import load, loads
-from projections.language.program import Program
+from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.templates import Template
 
@@ -80,8 +78,7 @@ GOOD: dict[str, Any] = {
 def designed(document: dict[str, Any]) -> Design:
     text = json.dumps(document)
     rules = loads(text)
-    samples = sample_items(Program.from_document(rules.canonical()))
-    return design_of(rules, "rules.yaml", samples, reviewed(text))
+    return design_of(rules, "rules.yaml", reviewed(text))
 
 
 def checks(document: dict[str, Any]) -> dict[str, Check]:
@@ -298,7 +295,7 @@ def test_accepted_finding_is_justified() -> None:
     assert place in text
     accepted = text.replace(place, place + " # check: ignore hot-partition")
     for content, status in ((text, "not met"), (accepted, "accepted")):
-        found = design_of(loads(content), "social.yaml", {}, reviewed(content, "social.yaml")).checks
+        found = design_of(loads(content), "social.yaml", reviewed(content, "social.yaml")).checks
         (check,) = [one for one in found if one.line.startswith("Partition keys with")]
         assert check.status == status
     assert check.details[-1].endswith(
@@ -310,7 +307,7 @@ def test_accepted_requests_are_justified() -> None:
     text = (ROOT / "projections/rules/social.yaml").read_text()
     accepted = re.sub(r"(?m)^(  (?:feed|mostLiked): .*)$", r"\1 # check: ignore several-requests", text)
     for content, status in ((text, "decide"), (accepted, "accepted")):
-        found = design_of(loads(content), "social.yaml", {}, reviewed(content)).checks
+        found = design_of(loads(content), "social.yaml", reviewed(content)).checks
         assert [one.status for one in found if one.line.startswith("Each access pattern is one")] == [status]
 
 
@@ -329,7 +326,7 @@ queries:
 def test_accepted_filter_is_named_with_the_line_of_its_comment() -> None:
     one = FILTERED.split("  hidden:")[0]
     for text, status in ((one, "accepted"), (FILTERED, "not met"), (one.replace("check:", "uncheck:"), "not met")):
-        checks = design_of(loads(text), "rules.yaml", {}, reviewed(text, "rules.yaml")).checks
+        checks = design_of(loads(text), "rules.yaml", reviewed(text, "rules.yaml")).checks
         (check,) = [one for one in checks if one.line.startswith("Each access pattern is one")]
         assert check.status == status
         place = " Accepted in rules.yaml:7"
@@ -337,7 +334,7 @@ def test_accepted_filter_is_named_with_the_line_of_its_comment() -> None:
             one for one in check.details if "uncheck" not in text and one.startswith("drafts ")
         ]
         assert not any(place in one for one in check.details if one.startswith("hidden "))
-    page_text = markdown(design_of(loads(one), "rules.yaml", {}, reviewed(one, "rules.yaml")))
+    page_text = markdown(design_of(loads(one), "rules.yaml", reviewed(one, "rules.yaml")))
     assert "1 accepted." in page_text
     assert "Accepted in rules.yaml:7" in page_text
 
@@ -369,7 +366,7 @@ def test_strong_reads_cost_twice_as_much_and_buckets_multiply() -> None:
 
 def test_writers_of_attributes_and_chains() -> None:
     rules = loads((ROOT / "projections/rules/social.yaml").read_text())
-    found = design_of(rules, "social.yaml", {}).attributes
+    found = design_of(rules, "social.yaml").attributes
     by_rule = {(one.entity, one.rule, one.chain): list(one.values) for one in found}
     assert by_rule["PostMeta", "listed", ("postById", "listed")] == ["GSI1PK", "GSI1SK"]
     assert by_rule["PostMeta", "engagement", ("engagement",)] == ["likeCount"]
@@ -378,7 +375,7 @@ def test_writers_of_attributes_and_chains() -> None:
 
 def test_query_finds_an_item_after_the_rules_that_write_its_keys() -> None:
     rules = loads((ROOT / "projections/rules/social.yaml").read_text())
-    found = {one.query: (one.chain, one.index) for one in design_of(rules, "social.yaml", {}).reads}
+    found = {one.query: (one.chain, one.index) for one in design_of(rules, "social.yaml").reads}
     assert found["profile"] == ((), False)
     assert found["post"] == (("postById",), False)
     assert found["likers"] == (("likedBy",), True)
@@ -431,13 +428,11 @@ def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:
 def test_shipped_rules_have_a_design(path: Path) -> None:
     text = path.read_text()
     rules = loads(text, path.name)
-    samples = sample_items(Program.from_document(rules.canonical()))
-    design = design_of(rules, path.name, samples, reviewed(text, path.name))
-    assert [one.name for one in design.entities if one.sample is None] == []
+    design = design_of(rules, path.name, reviewed(text, path.name))
     found = markdown(design)
     for one in design.patterns:
         assert f"`{one.query.name}`" in found
-    assert found.count("\n## ") == 8
+    assert found.count("\n## ") == 7
 
 
 def columns(text: str) -> Iterator[tuple[int, int]]:
@@ -459,8 +454,7 @@ def test_page_has_a_row_for_each_query_and_no_empty_columns(good: Design) -> Non
 def test_hostile_names_forge_nothing(tmp_path: Path) -> None:
     text = Path(asked(tmp_path)).read_text()
     rules = loads(text)
-    samples = sample_items(Program.from_document(rules.canonical()))
-    design = design_of(rules, EVIL, samples, reviewed(text))
+    design = design_of(rules, EVIL, reviewed(text))
     found = markdown(design)
     harmless(found)
     assert all(low == high for low, high in columns(found))
@@ -518,40 +512,3 @@ def test_command_refuses_a_form_with_other_output(run: Any, tmp_path: Path, word
     code, out, err = run("queries", "--rules", str(rules), *words)
     assert (code, out) == (2, "")
     assert "--markdown" in err
-
-
-# --- sample items ---
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_samples_have_items_of_every_entity(path: Path) -> None:
-    program = Program.from_document(load(path).canonical())
-    samples = sample_items(program)
-    assert [name for name, items in samples.items() if not items] == []
-    for name, items in samples.items():
-        table = program.entities[name].table
-        found = [program.recognise(program.tables[table].key(table, item), item) for item in items]
-        assert {one.entity.name if one else None for one in found} == {name}
-        assert not any(attribute.startswith(program.guard_prefix) for item in items for attribute in item)
-
-
-def test_samples_have_derived_values() -> None:
-    rules = ROOT / "projections/rules/commerce.yaml"
-    samples = sample_items(Program.from_document(load(rules).canonical()))
-    customer = samples["Customer"][0]
-    assert customer["orderCount"] == {"N": "1"}
-    assert customer["GSI2PK"]["S"].startswith("SPENT#")
-    assert samples["OrderById"][0]["customerId"] == {"S": "customer1"}
-
-
-def test_rules_that_do_not_converge_leave_items_without_derived_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from projections.errors import ProjectionsError
-    from projections.init.models import samples
-
-    def refuse(*_: object) -> None:
-        raise ProjectionsError("the items do not converge")
-
-    monkeypatch.setattr(samples, "replay", refuse)
-    found = sample_items(Program.from_document(load(ROOT / "projections/rules/commerce.yaml").canonical()))
-    assert found["Customer"]
-    assert found["Totals"] == []

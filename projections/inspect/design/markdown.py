@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -36,7 +35,6 @@ def markdown(design: Design) -> str:
         ("Write patterns", _writes),
         ("Attributes", _attributes),
         ("Read capacity", _reads),
-        ("Sample items", _samples),
         ("Checklist", _checklist),
     ):
         parts += [f"## {title}", *section(design)]
@@ -238,12 +236,12 @@ def _after(rules: Sequence[str]) -> str:
     return f"after {len(rules)} {'rule' if len(rules) == 1 else 'rules'}: {_codes(rules, ' → ')}"
 
 
-# --- capacity, samples and checklist ---
+# --- capacity and checklist ---
 
 
 def _reads(design: Design) -> Iterator[str]:
     yield (
-        "Read units of one page. The size of an item is that of `expect.bytes`, or of the sample items. Without `limit` and "
+        "Read units of one page. Without `expect.bytes`, an item is assumed to have 500 bytes. Without `limit` and "
         "`expect.items`, a page has 1 MB. `projections cost` estimates the units of writes."
     )
     columns = ("Query", "Items per page", "Bytes of an item", "Consistency", "Requests", "Read units", "Units per second",
@@ -255,23 +253,13 @@ def _read(one: ReadCost) -> Sequence[str]:
     return (
         _code(one.query),
         "unlimited" if one.items is None else f"{one.items:,}",
-        f"{one.bytes:,} ({'estimate' if one.estimated else 'sample'})",
+        f"{one.bytes:,} ({'estimate' if one.estimated else 'assumed'})",
         "strong" if one.consistent else "eventual",
         str(one.requests),
         f"at most {one.units:g}" if one.items is None else f"{one.units:g}",
         "" if one.per_second is None else f"{one.per_second:g}",
         _after(one.chain) + (", then the index" if one.index else ""),
     )
-
-
-def _samples(design: Design) -> Iterator[str]:
-    yield "Generated items, with the values that the rules derive."
-    for one in design.entities:
-        yield f"### {_text(one.name)}"
-        if one.sample is None:
-            yield "No item could be generated."
-        else:
-            yield _listing(json.dumps(one.sample, indent=2, ensure_ascii=False), "json")
 
 
 def _checklist(design: Design) -> Iterator[str]:

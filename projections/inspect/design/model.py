@@ -1,14 +1,14 @@
-"""The table design as data: what the page shows, gathered from the rules, queries and sample items of a rule file."""
+"""The table design as data: what the page shows, gathered from the rules and queries of a rule file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
+from projections.inspect.cost.figures import ITEM_BYTES
 from projections.inspect.cost.reads import Shapes
 from projections.language.access.presence import key_variables
 from projections.language.access.questions import Query, WritePattern, queries_of, writes_of
@@ -16,15 +16,14 @@ from projections.language.canonical import Document, Embed, IndexKeys
 from projections.language.canonical import Entity as Declared
 from projections.language.embeds import attributes_of_child, children_of
 from projections.language.facts import EVERY, Origin, creators, indexes_fed, origins
-from projections.language.keys import Image, Schema
+from projections.language.keys import Schema
 from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.syntax import root
-from projections.language.values import plain_item
 from projections.stores.capacity import read_units
-from projections.stores.limits import PAGE_BYTES, item_size
+from projections.stores.limits import PAGE_BYTES
 
 __all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "gathered"]
 
@@ -34,12 +33,11 @@ Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity. `rule` creates its items, None if the application does. `sample` is an item as plain values."""
+    """An entity. `rule` creates its items, None if the application does."""
 
     name: str
     declared: Declared
     rule: str | None
-    sample: Mapping[str, Any] | None
     expected_bytes: int | None
     """From `expect.bytes` of queries that return only this entity: the largest."""
 
@@ -82,7 +80,7 @@ class Attributes:
 class ReadCost:
     """Read units of one page of a query. Without `items`, of each request that reads a page of 1 MB.
 
-    `estimated` tells whether `expect` gives the size of an item, otherwise it is that of the sample items. `chain` are the
+    `estimated` tells whether `expect` gives the size of an item, otherwise it is that of `ITEM_BYTES`. `chain` are the
     rules that must run before an item is found, and through a global `index` it is found only then.
     """
 
@@ -120,8 +118,8 @@ class Design:
     checks: tuple[Check, ...] = ()
 
 
-def gathered(rules: Rules, title: str, samples: Mapping[str, Sequence[Image]]) -> Design:
-    """Return the table design of valid rules, without its checklist. `samples` are items by entity."""
+def gathered(rules: Rules, title: str) -> Design:
+    """Return the table design of valid rules, without its checklist."""
     program = Program.from_document(rules.canonical())
     document, shapes = program.typed, Shapes(program)
     patterns = access_patterns(document, queries_of(rules))
@@ -130,26 +128,23 @@ def gathered(rules: Rules, title: str, samples: Mapping[str, Sequence[Image]]) -
     return Design(
         title=title,
         document=document,
-        entities=tuple(_entities(document, queries, samples)),
+        entities=tuple(_entities(document, queries)),
         indexes=tuple(_indexes(document, patterns)),
         patterns=tuple(patterns),
         writes=tuple(writes_of(rules).values()),
         attributes=writers,
-        reads=tuple(_read_cost(shapes, one, _chain(shapes, one, writers), samples) for one in patterns if one.reads),
+        reads=tuple(_read_cost(shapes, one, _chain(shapes, one, writers)) for one in patterns if one.reads),
     )
 
 
-def _entities(document: Document, queries: Sequence[Query], samples: Mapping[str, Sequence[Image]]) -> Iterator[Entity]:
-    """Yield the entities, each with its first sample item."""
+def _entities(document: Document, queries: Sequence[Query]) -> Iterator[Entity]:
     made = creators(document)
     for name, entity in document.entities.items():
-        sample = next(iter(samples.get(name, ())), None)
         sizes = [one.expect.bytes for one in queries if one.entities == (name,) and one.expect.bytes is not None]
         yield Entity(
             name=name,
             declared=entity,
             rule=made.get(name),
-            sample=None if sample is None else plain_item(sample),
             expected_bytes=max(sizes, default=None),
         )
 
@@ -275,11 +270,9 @@ def _key_names(schema: Schema, index: str | None) -> tuple[str, ...]:
     return (*schema.key_attributes, *(name for name, _ in (*partition, *sort)))
 
 
-def _read_cost(
-    shapes: Shapes, one: AccessPattern, chain: tuple[str, ...], samples: Mapping[str, Sequence[Image]]
-) -> ReadCost:
+def _read_cost(shapes: Shapes, one: AccessPattern, chain: tuple[str, ...]) -> ReadCost:
     query, expected = one.query, one.query.expect
-    size = expected.bytes if expected.bytes is not None else _sample_bytes(shapes, one, samples)
+    size = expected.bytes if expected.bytes is not None else ITEM_BYTES
     known = [number for number in (expected.items, query.limit) if number is not None]
     items = 1 if one.reads[0].get else expected.scanned or min(known, default=None)
     requests = request_count(one.plan)
@@ -298,13 +291,3 @@ def _read_cost(
         chain=chain,
         index=any(read.index not in (None, *shapes.program.tables[read.table].local) for read in one.reads),
     )
-
-
-def _sample_bytes(shapes: Shapes, one: AccessPattern, samples: Mapping[str, Sequence[Image]]) -> int:
-    """Return the mean size of the sample items as the table or index of a query has them."""
-    sizes = []
-    for read in one.reads:
-        schema = shapes.program.tables[read.table]
-        for image in (image for entity in read.entities for image in samples.get(entity, ())):
-            sizes.append(item_size(image if read.index is None else schema.entry(read.index, image)))
-    return round(fmean(sizes)) if sizes else 0
