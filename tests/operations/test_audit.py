@@ -186,6 +186,18 @@ def test_an_audit_writes_nothing_but_its_place() -> None:
     assert after == before
 
 
+@pytest.mark.parametrize(
+    "event", [None, [], {"items": 0}, {"Records": [{"body": "x"}]}, {"place": {"S": "x"}, "drift": 9}]
+)
+def test_an_event_has_no_effect(event: Any) -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    before = world.store.items("main")
+    audit = AuditHandler(world.program, world.store, sleep=lambda seconds: None)
+    assert [audit.handle(given, lambda: 60.0)["drift"] for given in (event, event)] == [0, 1]
+    assert world.store.items("main") == before
+
+
 def test_under_other_rules_nothing_is_audited() -> None:
     world, other = filled(), filled(names=["likes"])
     world.store = other.store

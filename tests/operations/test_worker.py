@@ -164,6 +164,30 @@ def test_an_invalid_task_is_reported(body: object) -> None:
         read(body)
 
 
+def test_a_forged_task_writes_nothing_but_what_the_parent_has() -> None:
+    """A task names a parent and a page, and never a value. One who may send to the queue costs reads, and gains nothing."""
+    scene = Scene(ann=3, bob=2)
+    honest = Push("author", "main|USER#ann|PROFILE", "0")
+    forged = [
+        honest._replace(version="~" * 40),
+        honest._replace(version="", again=True),
+        honest._replace(after={"GSI1PK": {"S": "AUTHOR#bob"}, "PK": {"S": "POST#1"}}),
+        honest._replace(parent="main|POST#1|COMMENT#ann000"),
+        honest._replace(parent="main|USER#eve|PROFILE"),
+        honest._replace(parent="ledger|R|R"),
+        honest._replace(rule="other"),
+    ]
+    offer = json.dumps([{"userName": {"S": "ADMIN"}}, ["ann"]])
+    bodies = [write(one) for one in forged]
+    bodies += [json.dumps({"push": {**one._asdict(), "last": offer}}) for one in forged]
+    for body in bodies:
+        scene.handle(body)
+    assert scene.names("ann") + scene.names("bob") == ["old"] * 5
+    scene.queue.append((write(scene.rename("ann")), 0.0))
+    scene.drain()
+    assert scene.names("ann") == ["new"] * 3
+
+
 def test_a_message_is_held_back_for_as_long_as_its_task_has_to_wait() -> None:
     requests: list[Any] = []
 
