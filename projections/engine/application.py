@@ -61,7 +61,7 @@ class ApplicationItems:
         self.guards = guards
         self._program = program
         self.store = store
-        self._attributes: dict[str, frozenset[str] | None] = {}
+        self._attributes: dict[str, frozenset[str]] = {}
 
     # What an item is
 
@@ -87,16 +87,21 @@ class ApplicationItems:
             return True
         return (
             self.guard(rule, key, image) is not None
-            and self.created(key, image)
             and self._program.recognise(key, image) is None
-            and not self.foreign(entity, image)
+            and self.may_delete(entity, key, image)
         )
 
-    def foreign(self, entity: Entity, image: Image) -> dict[str, Value]:
-        """The attributes of the application on an item of an entity that rules create."""
+    def foreign(self, entity: Entity, key: ItemKey, image: Image, known: Collection[str] = ()) -> dict[str, Value]:
+        """The attributes of the application on an item of an entity that rules create.
+
+        Of a copy of all attributes, those of which its guard does not show that the rule wrote them, but for `known` ones.
+        """
         owned, constants = self._owned(entity), entity.constants
-        if owned is None:  # only another kind that the application gave it
-            return {n: image[n] for n, value in constants.items() if n in image and not same(image[n], value)}
+        whole = self._program.whole_copies.get(entity.name)
+        if whole is not None:  # and another kind that the application gave it
+            unproven = self.guards.unproven(whole, key, image, known)
+            other = {n for n, value in constants.items() if n in image and not same(image[n], value)}
+            return {name: image[name] for name in sorted(unproven | other)}
         return {
             name: value
             for name, value in image.items()
@@ -105,17 +110,15 @@ class ApplicationItems:
             and not (name in constants and same(value, constants[name]))
         }
 
-    def may_delete(self, entity: Entity, key: ItemKey, image: Image) -> bool:
+    def may_delete(self, entity: Entity, key: ItemKey, image: Image, known: Collection[str] = ()) -> bool:
         """Whether a rule created an item, and nothing of the application is on it."""
-        return self.created(key, image) and not self.foreign(entity, image)
+        return self.guards.marked(key, image) and not self.foreign(entity, key, image, known)
 
-    def _owned(self, entity: Entity) -> frozenset[str] | None:
-        """The attributes that rules write on items of an entity, its key included; None if all."""
+    def _owned(self, entity: Entity) -> frozenset[str]:
+        """The attributes that rules write on items of an entity, its key included."""
         if entity.name not in self._attributes:
-            rules = self._program.rules.values()
-            copies_all = any(rule.copies_all for rule in rules if rule.into is entity and rule.mode != "shadow")
             derived = self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
-            self._attributes[entity.name] = None if copies_all else derived | set(entity.schema.key_attributes)
+            self._attributes[entity.name] = derived | set(entity.schema.key_attributes)
         return self._attributes[entity.name]
 
     # Writes
@@ -203,14 +206,15 @@ class ApplicationItems:
         why = Purpose("delete", tuple(dict.fromkeys([*why.rules, *others])), "", why.records)
         removed = self.store.write(Delete(key, condition, why))
         if removed is not None:
-            self._restore(entity, key, removed, frozenset(without), why._replace(kind="restore"))
+            foreign = self.foreign(entity, key, removed, known=image.keys())
+            added = {name: value for name, value in foreign.items() if name not in frozenset(without)}
+            constants = {name: removed[name] for name in entity.constants if name in removed}
+            self._restore(key, constants, added, why._replace(kind="restore"))
 
-    def _restore(self, entity: Entity, key: ItemKey, removed: Image, without: Collection[str], why: Purpose) -> None:
+    def _restore(self, key: ItemKey, constants: Image, added: Image, why: Purpose) -> None:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
-        added = {name: value for name, value in self.foreign(entity, removed).items() if name not in without}
         if not added:
             return None
-        constants = {name: removed[name] for name in entity.constants if name in removed}
         failure: Transient | None = None
         for _ in range(_MOST_TRIES):
             try:

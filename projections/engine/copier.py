@@ -14,7 +14,7 @@ otherwise the item could be removed between the two, and nothing would create th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from projections.engine.application import ApplicationItems, occupied, purpose_of
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
@@ -66,13 +66,15 @@ class Copier:
         If its condition fails, the store returns the item, and the next attempt decides by it.
         """
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
-        stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source)
+        wrote = self._guards.names(rule, target, attributes)
+        stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source, wrote=wrote)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
         item: Image | None = None
         try:
             if target in copy.known:
-                condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version)
+                before = self._guards.names(rule, target, copy.known[target])
+                condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version, before)
                 update = self._items.change(rule.into, target, wanted, condition, why)
                 if update is None:
                     item = self._store.get(target)
@@ -106,7 +108,9 @@ class Copier:
         guard = self._items.guard(rule, target, item)
         if guard is not None and self._is_written(copy, guard):
             return self._heal_newer(copy, target, guard, deadline)
-        self._items.write(rule.into, target, wanted, rule, item, why)
+        owned = self._guards.owned(rule, target, item)
+        gone = {name: None for name in sorted(owned) if name not in wanted}
+        self._items.write(rule.into, target, {**gone, **wanted}, rule, item, why)
         return self._counters.add("copies")
 
     def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
@@ -118,7 +122,7 @@ class Copier:
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
                 return None
-            if self._is_retracted(copy, item, guard):
+            if self._is_retracted(copy, target, item, guard):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
                 self._remove(copy.sequences, rule, target, item, guard, copy.owned)
@@ -131,9 +135,9 @@ class Copier:
         """Whether an item shows this version of the source already, or a newer one."""
         return guard.by == copy.source and guard.at >= copy.version
 
-    def _is_retracted(self, copy: CopyWrite, item: Image, guard: Guard) -> bool:
+    def _is_retracted(self, copy: CopyWrite, target: ItemKey, item: Image, guard: Guard) -> bool:
         """Whether the copy is removed already, or shows a version of its source that is as new as its removal."""
-        return guard.at >= copy.version or self.is_removed(copy.rule, item, guard)
+        return guard.at >= copy.version or self.is_removed(copy.rule, target, item, guard, copy.owned)
 
     def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
         """Heal a copy with a newer guard than the record: the record is late, or the guard was edited, which would lock
@@ -188,7 +192,8 @@ class Copier:
         return None
 
     def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
-        stamp = self._guards.stamp(heal.rule.name, heal.target, heal.sources.get(source, ""), by=source)
+        wrote = self._guards.names(heal.rule, heal.target, wanted)
+        stamp = self._guards.stamp(heal.rule.name, heal.target, heal.sources.get(source, ""), by=source, wrote=wrote)
         self._items.create(
             heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, purpose_of(heal.rule, heal.sequences)
         )
@@ -201,7 +206,8 @@ class Copier:
         self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
         owned = self._guards.owned(rule, target, item, image)
-        stamp = self._guards.stamp(rule.name, target, at, by=source)
+        wrote = self._guards.names(rule, target, wanted)
+        stamp = self._guards.stamp(rule.name, target, at, by=source, wrote=wrote)
         desired: dict[str, Value | None] = {
             **dict.fromkeys(sorted(owned)),
             **wanted,
@@ -221,7 +227,7 @@ class Copier:
         """
         rule, target = heal.rule, heal.target
         if guard is not None:
-            left_over = not self.is_removed(rule, item, guard)
+            left_over = not self.is_removed(rule, target, item, guard)
         else:
             left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item)
         if left_over:
@@ -247,23 +253,28 @@ class Copier:
         name, why = self._guards.name(rule.name), purpose_of(rule, records)
         if not self._items.may_write(rule, rule.into, target, item):
             return  # it has left its entity: its record shows what the rule set
-        if self._may_delete(rule, target, item):
+        if self._may_delete(rule, target, item, owned):
             self._items.delete(rule.into, target, item, why, rules=(rule.name,))
         elif guard is not None:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
-            created = self._items.created(target, item)
-            stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0) if created else None
+            stamp: Value | None = None
+            if self._guards.marked(target, item):
+                wrote = self._guards.names(rule, target, ())
+                stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0, wrote=wrote)
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
 
-    def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image) -> bool:
-        return self._items.may_delete(rule.into, target, item)
+    def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image, known: Iterable[str] = ()) -> bool:
+        """Whether to delete an item with its copy. `known` are attributes that the source had."""
+        return self._items.may_delete(rule.into, target, item, frozenset(known))
 
-    def is_removed(self, rule: CopyRule, item: Image, guard: Guard) -> bool:
+    def is_removed(
+        self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()
+    ) -> bool:
         """Whether nothing that the rule set is left on an item, which stays because it has other attributes."""
-        if guard.n != 0 or not self._items.foreign(rule.into, item):
+        if guard.n != 0 or not self._items.foreign(rule.into, target, item, known):
             return False
-        return not any(name in item for name in rule.owned() - rule.into.constants.keys())
+        return item.keys().isdisjoint({*rule.owned(), *known} - rule.into.constants.keys())
 
     # Waiting for a key
 

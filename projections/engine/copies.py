@@ -7,7 +7,8 @@ reads the source that the guard names. `engine.copier` does both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from projections.engine.guards import Guard, Guards, Healing, needs_healing
@@ -26,7 +27,7 @@ __all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes
 class CopyWrite(NamedTuple):
     """The copies of a source by its newest image, and the other targets that its records named.
 
-    `known` has the copies that the source had before any of these records. As a rule they exist.
+    `known` has the copies that the source had before any of these records. As a rule they exist, and show that.
     """
 
     rule: CopyRule
@@ -37,7 +38,7 @@ class CopyWrite(NamedTuple):
     owned: frozenset[str]
     sequences: Records
     """The sequence numbers of the records, in order."""
-    known: frozenset[ItemKey] = frozenset()
+    known: Mapping[ItemKey, Image] = MappingProxyType({})
 
 
 class CopyHeal(NamedTuple):
@@ -58,9 +59,9 @@ class CopyHeal(NamedTuple):
 class _Seen:
     """The records of one source item in a batch, under one rule."""
 
-    def __init__(self, known: Iterable[ItemKey]) -> None:
+    def __init__(self, known: Mapping[ItemKey, Image]) -> None:
         self.sequences: list[str] = []
-        self.known = frozenset(known)
+        self.known = known
         self.version = ""
         self.newest: Item | None = None
         self.targets: set[ItemKey] = set()

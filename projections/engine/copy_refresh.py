@@ -84,6 +84,8 @@ class CopyRefresher:
         guard = self._items.guard(rule, target, item)
         if item is None or guard is None or guard.former or guard.by != encode_key(source):
             return False
+        if guard.wrote != self._guards.names(rule, target, attributes):
+            return False
         owned = self._guards.owned(rule, target, item)
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
         return not differing(item, desired)
@@ -116,7 +118,8 @@ class CopyRefresher:
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
-            stamp = self._guards.stamp(rule.name, target, guard.at if guard is not None else "", by=by)
+            at, wrote = guard.at if guard is not None else "", self._guards.names(rule, target, attributes)
+            stamp = self._guards.stamp(rule.name, target, at, by=by, wrote=wrote)
             wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
                 if item is None:
@@ -143,7 +146,7 @@ class CopyRefresher:
                 rule is not None
                 and guard is not None
                 and guard.by
-                and not self._copier.is_removed(rule, item.image, guard)
+                and not self._copier.is_removed(rule, item.key, item.image, guard)
             ):
                 copies.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in copies)))

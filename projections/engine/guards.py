@@ -7,10 +7,15 @@ A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
     at   version of the source, or of the group, that the item shows
     by   encoded key of the source or parent (copies and embeds)
     n    number of contributions (rules that publish from the ledger), or 0 for a copy that is gone
+    w    copies of all attributes: a keyed digest of the names of the attributes that the rule wrote, 4 characters
     s    signature of the other fields, the rule and the item's key: a digest with the secret of the ledger as its key
 
 An item that a rule created also has a mark, the attribute `~`: a signature of the item's key. An item
 that existed before has no mark: rules adopted it. Updates do not change the mark.
+
+The mark licenses a rule to delete the item if nothing else is on it. It can be written again to an item that the application
+has under that key by now. So for a copy of all attributes, which may have any, the mark does not tell what is its own: `w`
+does. Attributes of which it does not show that the rule wrote them are the application's.
 
 Guards are stored on items that anybody may write, so they are untrusted input. Only who has the secret can write a valid
 guard, so all that others can do is to repeat a guard that this ledger wrote for the same item and rule; the record of that
@@ -29,6 +34,7 @@ from secrets import token_bytes
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from projections.engine.store import (
+    AllOf,
     AnyOf,
     Below,
     Condition,
@@ -41,7 +47,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import Rule
+from projections.language.rules import CopyRule, Rule
 from projections.language.values import EXACT, number_text, same, valued
 
 __all__ = ["Guard", "Guards", "Healing", "Identity", "as_read", "at_of", "by_of", "needs_healing"]
@@ -105,6 +111,12 @@ class Guard(NamedTuple):
     n: int | None = None
     former: bool = False
     """Whether it is signed with a secret that is being replaced."""
+    wrote: str = ""
+    """A digest of the names that a copy of all attributes wrote (`Guards.names`)."""
+
+
+_UNSIGNED = Guard("")
+"""What the signature of a mark signs besides the item's key."""
 
 
 class Guards:
@@ -146,28 +158,74 @@ class Guards:
             known = self._digests[rule, key] = self._ledger + _digest(self._ledger, rule, key)
         return known
 
-    def _signature(self, secret: int, rule: str, key: ItemKey, at: str = "", by: str = "", n: int | None = None) -> str:
+    def _signature(self, secret: int, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> str:
         """Return the signature of a guard with one of the secrets; of a mark, if the rule is empty: 48 bits of BLAKE2b."""
+        at, by, n, _, wrote = guard
         # with the lengths, no other guard has the same message
         text = f"{len(rule)}|{len(at)}|{len(by)}|{n}|{rule}{at}{by}{encode_key(key)}"
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6, key=self._secrets[secret]).digest()
+        return self._keyed(secret, f"w{len(wrote)}|{wrote}{text}" if wrote else text, 6)
+
+    def _keyed(self, secret: int, text: str, size: int) -> str:
+        """Return a digest with one of the secrets as its key, in 4 characters for 3 bytes."""
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size, key=self._secrets[secret]).digest()
         return b2a_base64(digest, newline=False).decode()
 
-    def _signed_with(
-        self, held: str | None, rule: str, key: ItemKey, at: str = "", by: str = "", n: int | None = None
-    ) -> int | None:
+    def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> int | None:
         """Return the number of the secret that a signature was made with, or None."""
         if held is None or not held.isascii():
             return None
         for secret in range(len(self._secrets)):
-            if compare_digest(held, self._signature(secret, rule, key, at, by, n)):
+            if compare_digest(held, self._signature(secret, rule, key, guard)):
                 return secret
         return None
 
-    def created(self, key: ItemKey, image: Image | None) -> bool:
+    def names(self, rule: Rule, key: ItemKey, names: Iterable[str], *, former: bool = False) -> str:
+        """Return the digest, for the guard of a copy of all attributes, of the names that it wrote; else the empty text.
+
+        Attributes that the rule has on each copy, and those that are no copied ones, are left out.
+        """
+        if not isinstance(rule, CopyRule) or not rule.copies_all:
+            return ""
+        copied = sorted(self._copied(rule, names))
+        text = f"n{len(rule.name)}|{rule.name}{encode_key(key)}|" + "".join(f"{len(name)}|{name}" for name in copied)
+        return self._keyed(int(former), text, 3)
+
+    def _copied(self, rule: CopyRule, names: Iterable[str]) -> set[str]:
+        """The attributes among these that only a copy of all attributes can have written, if a rule did."""
+        always = rule.owned()
+        return {
+            name for name in names if name not in rule.not_copied and name not in always and not self.is_guard(name)
+        }
+
+    def unproven(self, rule: Rule, key: ItemKey, item: Image, known: Collection[str] = ()) -> set[str]:
+        """The attributes of an item that are not those that a copy of all attributes wrote, as its guard shows.
+
+        If the item has not exactly those that the rule wrote last, these are all but `known` ones, which sources had.
+        """
+        if not isinstance(rule, CopyRule) or not rule.copies_all:
+            return set()
+        names = self._copied(rule, item)
+        left = names.difference(known)
+        if not left or self._identity is None:
+            return set()
+        guard = self.read(rule.name, key, item)
+        if guard is not None and guard.wrote and guard.wrote == self.names(rule, key, names, former=guard.former):
+            return set()
+        return left
+
+    def marked(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item has the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
         return held is not None and (self._identity is None or self._is_mark_of(key, held))
+
+    def created(self, key: ItemKey, image: Image | None) -> bool:
+        """Whether an item is marked as created by a rule. A copy of all attributes must have nothing else."""
+        if image is None or not self.marked(key, image):
+            return False
+        rules = self._program.whole_copies
+        item = self._program.recognise(key, image) if rules else None
+        rule = rules.get(item.entity.name) if item is not None else None
+        return rule is None or not self.unproven(rule, key, image)
 
     def _is_mark_of(self, key: ItemKey, held: Value) -> bool:
         return self._mark_secret(key, held) is not None
@@ -186,23 +244,27 @@ class Guards:
         """The attributes of an item that belong to a rule.
 
         For a copy of all attributes, these are the attributes in any of these images of its source, and those of the item
-        itself only if a rule created it.
+        itself if the rule wrote them all.
         """
         sources = map(valued, images)
-        return rule.owned(item, *sources) if self.created(key, item) else rule.owned(*sources)
+        return rule.owned(*sources) if item is None or self.unproven(rule, key, item) else rule.owned(item, *sources)
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""
         return {"S": self._signature(0, "", key)}
 
-    def stamp(self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
+    def stamp(
+        self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None, wrote: str = ""
+    ) -> Value:
         """Return a guard of a rule in wire form."""
         fields: dict[str, Value] = {"d": {"S": self.digest(rule, key)}, "at": {"S": at}}
         if by is not None:
             fields["by"] = {"S": by}
         if n is not None:
             fields["n"] = {"N": str(n)}
-        fields["s"] = {"S": self._signature(0, rule, key, at, by or "", n)}
+        if wrote:
+            fields["w"] = {"S": wrote}
+        fields["s"] = {"S": self._signature(0, rule, key, Guard(at, by or "", n, wrote=wrote))}
         return {"M": fields}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
@@ -232,7 +294,10 @@ class Guards:
             if not _is_count(number):
                 return None
             n = int(number)
-        guard = Guard(at, by or "", n)
+        wrote = _text(fields, "w") if "w" in fields else ""
+        if wrote is None:
+            return None
+        guard = Guard(at, by or "", n, wrote=wrote)
         secret = self._secret_of(rule, key, guard, _text(fields, "s"))
         return None if secret is None else guard._replace(former=secret > 0)
 
@@ -244,7 +309,7 @@ class Guards:
         """Return the number of the secret with which this ledger signed the guard, or None if it did not."""
         if self._identity is None:
             return 0
-        return self._signed_with(signature, rule, key, guard.at, guard.by, guard.n)
+        return self._signed_with(signature, rule, key, guard)
 
     def other_ledger(self, rule: str, key: ItemKey, image: Image | None) -> str:
         """Return the id of the other ledger that wrote the guard of a rule on an item; the empty text if none did.
@@ -284,7 +349,11 @@ class Guards:
             elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
                 guard = anywhere.parse(self.rule(name), key, {"M": {"d": {"S": ""}, **value["M"]}})
                 if guard is not None:
-                    found[name] = self.stamp(self.rule(name), key, guard.at, by=guard.by or None, n=guard.n)
+                    rule = self._program.rules.get(self.rule(name))
+                    wrote = self.names(rule, key, image) if rule is not None and guard.wrote else ""
+                    found[name] = self.stamp(
+                        self.rule(name), key, guard.at, by=guard.by or None, n=guard.n, wrote=wrote
+                    )
         return found
 
     def _names_item(self, text: str | None) -> bool:
@@ -310,13 +379,15 @@ class Guards:
         """The condition that the item has no guard of the rule, an invalid one or an older one."""
         return AnyOf((self._invalid(rule, key), Below((self.name(rule), "at"), {"S": at})))
 
-    def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str) -> Condition:
+    def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str, wrote: str = "") -> Condition:
         """The condition that the item has no valid guard of the rule, that of another source or an older one.
 
-        Versions of different sources are never compared.
+        Versions of different sources are never compared. The guard of a copy of all attributes must show that the rule wrote
+        the attributes of which `wrote` is the digest: of others, it would be lost who wrote them.
         """
         guard = self.name(rule)
-        return AnyOf((self._invalid(rule, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+        older = AnyOf((self._invalid(rule, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+        return AllOf((Equal((guard, "w"), {"S": wrote}), older)) if wrote else older
 
     def _invalid(self, rule: str, key: ItemKey) -> Condition:
         """The condition that the item has no guard of the rule, or that of another item, rule or ledger."""

@@ -150,7 +150,7 @@ def plan(
         new = program.recognise(record.key, record.new) if record.new is not None else None
         if record.new is not None:
             last[record.key] = (record.new, new)
-            if guards.mark in record.new and record.old is not None and not guards.created(record.key, record.old):
+            if guards.mark in record.new and record.old is not None and not guards.marked(record.key, record.old):
                 unmarked.append((record.key, record.new[guards.mark], record.sequence))
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:

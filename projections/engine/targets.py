@@ -127,10 +127,12 @@ class TargetWriter:
     def _wanted(self, publication: Publication) -> dict[str, Value | None]:
         """The attributes that a group gives its target, including the guard."""
         rule, key, group, members, _ = publication
-        stamp = self._guards.stamp(rule.name, key, group.at, by=rule.claimant(members), n=group.totals.n)
+        values = rule.published(group.totals, members)
+        by, wrote = rule.claimant(members), self._guards.names(rule, key, values)
+        stamp = self._guards.stamp(rule.name, key, group.at, by=by, n=group.totals.n, wrote=wrote)
         if rule.cut(members):
             self._counters.add("cut")
-        return {**rule.published(group.totals, members), self._guards.name(rule.name): stamp}
+        return {**values, self._guards.name(rule.name): stamp}
 
     def _completed(
         self, rule: LedgerRule, key: ItemKey, item: Image, wanted: Mapping[str, Value | None]
@@ -249,7 +251,8 @@ class TargetWriter:
         if guard is None:
             return False
         owned = set(rule.owned()) - rule.into.constants.keys()
-        stamp = self._guards.stamp(rule.name, key, group.at, n=0)
+        wrote = self._guards.names(rule, key, ())
+        stamp = self._guards.stamp(rule.name, key, group.at, n=0, wrote=wrote)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if not differing(item, wanted):
             return False

@@ -20,7 +20,7 @@ from projections.language.contribution import (
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
-from projections.language.rules import GuardedCopyRule, ItemRule, LedgerRule, Rule, owned_on
+from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule, owned_on
 
 if TYPE_CHECKING:
     from projections.language import canonical
@@ -221,6 +221,12 @@ class Program:
     def copy_rule_into(self) -> Mapping[str, GuardedCopyRule]:
         """By target entity: the only guarded copy that creates its items."""
         return {rule.into.name: rule for rule in writing(self.guarded_copies.values())}
+
+    @cached_property
+    def whole_copies(self) -> Mapping[str, CopyRule]:
+        """By target entity: the copy of all attributes that creates its items."""
+        copies = (rule for rule in self.rules.values() if isinstance(rule, CopyRule) and rule.copies_all)
+        return {rule.into.name: rule for rule in writing(copies)}
 
     @cached_property
     def item_rules(self) -> Mapping[str, tuple[ItemRule, ...]]:

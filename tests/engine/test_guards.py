@@ -173,6 +173,95 @@ def test_a_mark_that_is_repeated_is_removed_and_no_attribute_of_the_application_
         assert image(w, key)["secret"] == {"S": "of the application"}
 
 
+WHOLE = """
+  byId: {from: Note, copy: {into: ById, attributes: all}}
+  byCode: {from: Note, bind: {tag: "{tag}"}, copy: {into: Tagged, attributes: all}}
+"""
+WHOLE_HEAD = HEAD.replace(
+    'Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}', 'Tagged: {key: {PK: "TAG#{tag}", SK: COPY}}'
+)
+CLAIMED = ItemKey("main", "TAG#t", "COPY")
+
+
+def source_first(w: World) -> None:
+    """Deliver what is new of the sources, and then the rest: streams of other partitions may be late."""
+    records = w.records()
+    w.position += len(records)
+    assert w.deliver([one for one in records if one["dynamodb"]["Keys"]["PK"]["S"] == "USER#1"]).failed is None
+    for some in (records, w.records()):
+        assert w.deliver(some).failed is None
+
+
+@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+@pytest.mark.parametrize("whole", [False, True], ids=["the mark", "mark and guard"])
+@pytest.mark.parametrize("change", ["removed", "changed"])
+def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
+    key: ItemKey, change: str, *, whole: bool
+) -> None:
+    """Nor together with the guard of the copy that was there before: it shows other attributes than the item has."""
+    w = World(WHOLE, WHOLE_HEAD)
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.settle()
+    seen = {name: value for name, value in image(w, key).items() if name.startswith("~")}
+    assert len(seen) == 2
+    w.remove("USER#1", "NOTE#n")
+    w.settle()
+    assert not image(w, key)
+    w.put(key.partition, "COPY", secret="of the application", text="other")
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.settle()
+    assert "~" not in image(w, key)
+    overwrite(w, key, **(seen if whole else {"~": seen["~"]}))
+    if change == "removed":
+        w.remove("USER#1", "NOTE#n")
+    else:
+        w.put("USER#1", "NOTE#n", tag="t", more=1)
+    source_first(w)
+    assert image(w, key)["secret"] == {"S": "of the application"}
+    w.settle()
+    assert image(w, key)["secret"] == {"S": "of the application"}
+    assert "~" not in image(w, key)
+    if change == "changed":
+        assert image(w, key)["more"] == {"N": "1"}
+
+
+@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+def test_a_copy_of_all_attributes_keeps_what_the_application_adds_and_goes_with_it(key: ItemKey) -> None:
+    w = World(WHOLE, WHOLE_HEAD)
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.settle()
+    overwrite(w, key, own={"S": "x"})
+    w.settle()
+    w.put("USER#1", "NOTE#n", tag="t", more=1)
+    w.settle()
+    assert w.item(key.partition, "COPY") is not None
+    assert {"own", "more"} <= image(w, key).keys()
+    w.store.write(Update(key, remove=("own", "text")))
+    w.settle()
+    w.remove("USER#1", "NOTE#n")
+    w.settle()
+    assert image(w, key) == {}
+
+
+@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+def test_the_next_change_removes_from_a_copy_what_its_source_lost_while_the_stream_was_off(key: ItemKey) -> None:
+    """The guard shows which attributes the rule wrote."""
+    w = World(WHOLE, WHOLE_HEAD)
+    w.put("USER#1", "NOTE#n", text="hello", tag="t", lost=1)
+    w.settle()
+    w.put("USER#1", "NOTE#n", text="hello", tag="t")
+    w.position += len(w.records())
+    w.put("USER#1", "NOTE#n", text="hello", tag="t", more=1)
+    w.settle()
+    assert image(w, key).keys() - {"PK", "SK"} == {
+        "text",
+        "tag",
+        "more",
+        "~",
+        f"~{'byId' if key is COPY else 'byCode'}",
+    }
+
+
 # The secret
 
 

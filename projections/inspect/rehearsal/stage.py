@@ -160,7 +160,8 @@ def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mappi
             for target, attributes in copies_of(rule, old).items():
                 if target not in shown:
                     schema = program.tables[target.table]
-                    stamp = guards.stamp(rule.name, target, _before(item.first.version), by=encode_key(key))
+                    at, wrote = _before(item.first.version), guards.names(rule, target, attributes)
+                    stamp = guards.stamp(rule.name, target, at, by=encode_key(key), wrote=wrote)
                     _put(tables, target.table, {**attributes, **schema.wire(target), program.guard(rule.name): stamp})
 
 

@@ -47,6 +47,7 @@ class Past:
         self.guard: str = definition["guard_prefix"] + self.rule
         self._makes = creates(then, rule)
         whole = isinstance(rule, Copy) and rule.attributes is None
+        self._copy = Program.from_document(document).rules[self.rule] if whole else None
         self.attributes = None if whole else frozenset(rule.written)
         """The attributes that it wrote; None for all."""
         self._idle = rule.mode == "shadow" or (isinstance(rule, Compute) and rule.once)  # what is set once stays
@@ -101,12 +102,13 @@ class Past:
         """Return the attributes on an item that the rule wrote and that no current rule owns.
 
         There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
-        of all attributes on an adopted item, because it is not known which of them the copy wrote.
+        of all attributes if its guard does not show that the rule wrote them all.
         """
         owned = _owned(item, self._today)
         if owned is None or not self._is_its(key, image):
             return frozenset()
-        if self.attributes is None and not guards.created(key, image):
+        others = {name: value for name, value in image.items() if name not in owned}
+        if self._copy is not None and guards.unproven(self._copy, key, others):
             return frozenset()
         wrote = self.attributes if self.attributes is not None else _unguarded(image, self._today)
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
@@ -166,7 +168,7 @@ def _remove(
     created = [one for one in gone if one.made(key, image) and guards.created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
-        foreign = items.foreign(entity, image).keys() - wrote - created[0].into.constants.keys()
+        foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()
         if not _held(image, held, makers, today) and not foreign:
             why = Purpose("delete", tuple(one.rule for one in gone))
             items.delete(entity, key, image, why, rules=rules, without=wrote)
@@ -183,7 +185,7 @@ def _remove(
     ):  # a created item without contributions may have stayed only for what was just removed
         left = {name: value for name, value in image.items() if name not in names}
         created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
-        if created_by_rules and not items.foreign(item.entity, left):
+        if created_by_rules and not items.foreign(item.entity, key, left):
             with suppress(ConditionFailed):
                 items.delete(item.entity, key, left, Purpose("delete", retired), rules=rules)
     return [f"retired|{one.rule}" for one in traces]

@@ -146,7 +146,7 @@ class TargetExaminer:
     def _unwanted(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
         """Return a drift for an item that rules created, to which no rule contributes, and which has nothing else."""
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
-        if rules is None or self._items.foreign(rule.into, item):
+        if rules is None or self._items.foreign(rule.into, key, item):
             return []
         if not self._items.created(key, item):
             return []

@@ -218,8 +218,6 @@ class Harm:
             self._stripped.add(key)
         if self._prefix not in after:
             self._made.discard(key)  # whatever was there before, this is the application's
-        if not shadow.created and any(one.everything for one in self._owned(key, after)):
-            shadow.wrote.clear()  # a copy of all attributes owns whatever is put on the items that it created
         self._published(key, after, shadow)
         self._note_source(key, after)
 
@@ -312,7 +310,8 @@ class Harm:
             self._taken.setdefault((key, name), []).append(value)
         if any(one.everything for one in owned):
             plain = {n: value for n, value in before.items() if n not in names and not n.startswith(self._prefix)}
-            self._deleted[key] = (by, plain, {})
+            foreign = {name: value for name, value in lost.items() if name not in self._sourced}
+            self._deleted[key] = (by, plain, foreign if answered else {})
         elif lost and answered:
             self._deleted[key] = (by, lost, lost)
 
@@ -378,7 +377,7 @@ class Harm:
             shadow.whole.discard(name)
             shadow.unclear -= {name, *self._ownership.together(key, name)}
             return
-        known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
+        known = after is not None or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
             shadow.wrote.pop(name, None)
             return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from projections.engine.guards import Guards
 from projections.engine.registry import PROVISIONAL, Registry
 from projections.engine.rejections import Rejected
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.testing.simulation.checks import Ended, Lived, shown
@@ -124,7 +125,7 @@ class HistoryChecks:
             self.rejected,
             tuple(self.refused),
             tuple(version.program for version in versions.all),
-            self._harm.genuine,
+            self._genuine,
             self._unsettled if versions.rolled_back else (),
             versions.rolled_back and self._unclear,
             application.touched | application.own if in_order else None,
@@ -134,6 +135,16 @@ class HistoryChecks:
         if plan.fill or versions.change:
             self.problems += self._incomplete(application.touched | application.own)
         self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
+
+    def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
+        """Whether the engine wrote a guard; of a mark, whether a rule created the item and nothing else is on it."""
+        if not self._harm.genuine(key, name, value):
+            return False
+        program, item = self._versions.last.program, self._database.items[key]
+        if name != program.guard_prefix or not program.whole_copies:
+            return True
+        identity = Registry(program, self._database.store).read_or_create().identity
+        return Guards(program, identity).created(key, item)
 
     def _incomplete(self, touched: Collection[ItemKey]) -> Iterator[str]:
         """Yield everything that the last backfill has left undone."""
