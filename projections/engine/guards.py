@@ -295,7 +295,7 @@ class Guards:
                 return None
             n = int(number)
         wrote = _text(fields, "w") if "w" in fields else ""
-        if wrote is None:
+        if wrote is None or len(wrote) != 4 * ("w" in fields):
             return None
         guard = Guard(at, by or "", n, wrote=wrote)
         secret = self._secret_of(rule, key, guard, _text(fields, "s"))

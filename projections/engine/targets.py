@@ -111,9 +111,12 @@ class TargetWriter:
         """Whether the group shows which values the rule published on an item of another kind.
 
         Otherwise the guard stays. On an item that the rule created and that no entity recognises, its constants may be
-        those of another version of the entity: its retirement finds the guard, and deletes the item.
+        those of another version of the entity: its retirement finds the guard, and deletes the item. And where rules without
+        guards have set attributes, only the record of the leaving item shows which, as long as the item has a guard.
         """
         if self._items.guard(rule, key, item) is None:
+            return False
+        if any(not item.keys().isdisjoint(one.owned()) for one in self._program.item_rules.get(rule.into.name, ())):
             return False
         former = self._items.created(key, item) and self._program.recognise(key, item) is None
         return not former and self._knows_published(rule, group, members)

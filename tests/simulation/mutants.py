@@ -28,6 +28,7 @@ from projections.engine import (
     groups,
     guards,
     indexes,
+    item_writes,
     kinds,
     ledger_items,
     plan,
@@ -48,7 +49,7 @@ from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, targets_of
 from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
-from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, ItemKey, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import BadInput, Occupied
 from projections.language import arithmetic, attribute_sources, entity, templates, values
@@ -223,8 +224,8 @@ def copies_are_written_without_a_guard_condition() -> Iterator[None]:
 
 @mutant("copies", base=GUARDED, abandon=0.1, faults=30, seed=12)
 def copies_are_deleted_without_a_version_check() -> Iterator[None]:
-    def is_retracted(self: copier.Copier, copy: Any, item: Any, guard: Any) -> bool:
-        return self.is_removed(copy.rule, item, guard)
+    def is_retracted(self: copier.Copier, copy: Any, target: Any, item: Any, guard: Any) -> bool:
+        return self.is_removed(copy.rule, target, item, guard, copy.owned)
 
     with patch.object(copier.Copier, "_is_retracted", is_retracted):
         yield
@@ -482,6 +483,13 @@ def changes_are_compacted_across_an_expiry() -> Iterator[None]:
 def copy_keeps_attributes_of_an_earlier_image_of_the_batch() -> Iterator[None]:
     original = CopyRule.owned
     with patch.object(CopyRule, "owned", lambda self, *images: original(self, *images[-1:])):
+        yield
+
+
+@mutant("copies", discard=0.2)
+def who_wrote_attributes_is_lost_when_a_copy_is_written_unread() -> Iterator[None]:
+    original = guards.Guards.older_or_foreign
+    with patch.object(guards.Guards, "older_or_foreign", lambda *given: original(*given[:5])):
         yield
 
 
@@ -1062,8 +1070,10 @@ def deleting_adopted(name: str) -> Iterator[None]:
     """Items of an entity are deleted though no rule created them."""
     original = application.ApplicationItems.may_delete
 
-    def may_delete(self: application.ApplicationItems, entity: Any, key: Any, item: Any) -> bool:
-        return not self.foreign(entity, item) if entity.name == name else original(self, entity, key, item)
+    def may_delete(self: application.ApplicationItems, entity: Any, key: Any, item: Any, known: Any = ()) -> bool:
+        if entity.name == name:
+            return not self.foreign(entity, key, item, known)
+        return original(self, entity, key, item, known)
 
     with patch.object(application.ApplicationItems, "may_delete", may_delete):
         yield
@@ -1071,8 +1081,8 @@ def deleting_adopted(name: str) -> Iterator[None]:
 
 @mutant("adoption", adopt=True, seed=11)
 def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
-    def may_delete(self: copier.Copier, rule: Any, target: Any, item: Any) -> bool:
-        return not self._items.foreign(rule.into, item)
+    def may_delete(self: copier.Copier, rule: Any, target: Any, item: Any, known: Any = ()) -> bool:
+        return not self._items.foreign(rule.into, target, item, frozenset(known))
 
     with patch.object(copier.Copier, "_may_delete", may_delete):
         yield
@@ -1214,6 +1224,138 @@ def count_of_a_guard_is_not_checked() -> Iterator[None]:
 @mutant("derived", adversary=0.3, seed=253)
 def guards_are_signed_with_a_secret_that_can_be_guessed() -> Iterator[None]:
     with patch.object(guards.Identity, "read", lambda item: guards.Identity(item["ledger"]["S"], (b"guess",))):
+        yield
+
+
+@contextmanager
+def unsigned(forget: Callable[[str, Any, guards.Guard], tuple[str, Any, guards.Guard]]) -> Iterator[None]:
+    """What `forget` removes is neither in the signature of a guard nor in its digest; that of a mark has another rule."""
+    signature, digest = guards.Guards._signature, guards._digest
+
+    def sign(self: Any, secret: int, rule: str, key: Any, guard: guards.Guard = guards._UNSIGNED) -> str:
+        return signature(self, secret, *(forget(rule, key, guard) if rule else (rule, key, guard)))
+
+    def plain(ledger: str, rule: str, key: Any) -> str:
+        return digest(ledger, *forget(rule, key, guards.Guard(""))[:2])
+
+    with patch.object(guards.Guards, "_signature", sign), patch.object(guards, "_digest", plain):
+        yield
+
+
+@mutant("derived", adversary=0.3)
+def signatures_of_guards_are_not_compared() -> Iterator[None]:
+    with unchecked():
+        yield
+
+
+@mutant("aggregates", adversary=0.3)
+def a_guard_is_valid_for_every_rule() -> Iterator[None]:
+    with unsigned(lambda rule, key, guard: ("rule", key, guard)):
+        yield
+
+
+@mutant("aggregates", adversary=0.3)
+def a_guard_is_valid_on_every_item() -> Iterator[None]:
+    with unsigned(lambda rule, key, guard: (rule, ItemKey("main", "all"), guard)):
+        yield
+
+
+@mutant("derived", adversary=0.3)
+def the_version_of_a_guard_is_not_signed() -> Iterator[None]:
+    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(at=""))):
+        yield
+
+
+@mutant("copies", adversary=0.3)
+def the_source_of_a_guard_is_not_signed() -> Iterator[None]:
+    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(by=""))):
+        yield
+
+
+@mutant("derived", adversary=0.3)
+def the_count_of_a_guard_is_not_signed() -> Iterator[None]:
+    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(n=None))):
+        yield
+
+
+@mutant("adoption", adversary=0.3, adopt=True)
+def a_mark_is_valid_on_every_item() -> Iterator[None]:
+    signature = guards.Guards._signature
+
+    def sign(self: Any, secret: int, rule: str, key: Any, guard: guards.Guard = guards._UNSIGNED) -> str:
+        return signature(self, secret, rule, key if rule else ItemKey("main", "all"), guard)
+
+    with patch.object(guards.Guards, "_signature", sign):
+        yield
+
+
+@mutant("adoption", adversary=0.3, adopt=True)
+def marks_that_others_write_stay() -> Iterator[None]:
+    with patch.object(item_writes.ItemWrites, "_unmark", lambda *_: None):
+        yield
+
+
+@mutant("adoption", adversary=0.3, adopt=True)
+def a_mark_licenses_the_loss_of_what_no_rule_wrote() -> Iterator[None]:
+    unproven = guards.Guards.unproven
+
+    def judge(self: guards.Guards, rule: Any, key: Any, item: Any, known: Any = ()) -> set[str]:
+        return set() if self.marked(key, item) else unproven(self, rule, key, item, known)
+
+    with patch.object(guards.Guards, "unproven", judge):
+        yield
+
+
+@mutant("adoption", adversary=0.3, adopt=True)
+def every_copy_of_all_attributes_wrote_what_its_item_has() -> Iterator[None]:
+    with patch.object(guards.Guards, "unproven", lambda *_: set()):
+        yield
+
+
+@mutant("aggregates", adversary=0.3)
+def a_guard_that_is_repeated_is_not_healed() -> Iterator[None]:
+    with healing(lambda guard, old, new: False if old and new and guard in old and guard in new else None):
+        yield
+
+
+@mutant("aggregates", adversary=0.3)
+def guards_of_another_ledger_are_left() -> Iterator[None]:
+    replaced = guards.Guards.replaced
+
+    def judge(self: guards.Guards, rule: str, key: Any, old: Any, new: Any) -> Any:
+        return None if self.other_ledger(rule, key, new) else replaced(self, rule, key, old, new)
+
+    with patch.object(guards.Guards, "replaced", judge):
+        yield
+
+
+ROTATION = (
+    "tests.engine.test_guards",
+    "test_a_new_secret_signs_all_guards_again_and_the_former_one_is_accepted_until_then",
+)
+
+
+@mutant("derived", rare=ROTATION)
+def guards_with_a_former_secret_are_not_signed_again() -> Iterator[None]:
+    secret_of = guards.Guards._secret_of
+    with patch.object(guards.Guards, "_secret_of", lambda *given: None if secret_of(*given) is None else 0):
+        yield
+
+
+@mutant("derived", rare=ROTATION)
+def marks_with_a_former_secret_are_not_signed_again() -> Iterator[None]:
+    with patch.object(guards.Guards, "renewed_mark", lambda *_: {}):
+        yield
+
+
+@mutant("derived", rare=ROTATION)
+def only_the_new_secret_is_accepted() -> Iterator[None]:
+    read = guards.Identity.read
+
+    def newest(item: Any) -> guards.Identity:
+        return guards.Identity(item["ledger"]["S"], read(item).secrets[:1])
+
+    with patch.object(guards.Identity, "read", newest):
         yield
 
 

@@ -22,6 +22,7 @@ _FIELDS: dict[str, tuple[Value, ...]] = {
     "by": ({"S": "main|USER#1|PROFILE"}, {"S": ""}),
     "n": ({"N": "0"}, {"N": "1"}, {"N": "1000000"}),
     "s": ({"S": "AAAAAAAA"}, {"S": ""}),
+    "w": ({"S": "AAAA"}, {"S": ""}),
 }
 _VALUES: tuple[Value, ...] = ({"N": "1000000"}, {"S": "ADMIN"}, {"L": []})
 
@@ -53,8 +54,9 @@ class Adversary:
         key = self._rng.choice(targets)
         rule = self._rng.choice(self._rules(key))
         name = prefix + rule.name
-        attack = self._rng.choice(("repeat", "copy", "edit", "forge", "pose", "mark"))
-        found = self._mark(key) if attack == "mark" else self._guard(attack, key, rule.name)
+        attack = self._rng.choice(("repeat", "copy", "edit", "forge", "pose", "mark", "state"))
+        marks = attack in ("mark", "state")
+        found = self._mark(key) if marks else self._guard(attack, key, rule.name)
         if found is None:
             return ""
         image = writer.items[key]
@@ -63,8 +65,9 @@ class Adversary:
         changed = {each: self._rng.choice(_VALUES) for each in owned if self._rng.random() < 0.9}
         writer.touched[key] = None
         writer.tampering = writer.forging = True
-        if attack == "mark":
-            writer.store.write(Update(key, set={prefix: found}))
+        if marks:
+            former = self._former(key) if attack == "state" else {}
+            writer.store.write(Update(key, set={**former, prefix: found}))
         else:
             writer.store.write(Update(key, set={**changed, name: found}))
         return f"adversary: {attack}"
@@ -101,6 +104,10 @@ class Adversary:
             return forging.stamp(rule, key, at["S"], by=by, n=int(n) if n is not None else None)
         edited = self._rng.choice([field for field in _FIELDS if field in fields])
         return {"M": {**fields, edited: self._rng.choice(_FIELDS[edited])}}
+
+    def _former(self, key: ItemKey) -> dict[str, Value]:
+        """The guards of rules on this item, each as it was once."""
+        return {name: self._rng.choice(seen[key]) for name, seen in sorted(self._seen.items()) if key in seen}
 
     def _mark(self, key: ItemKey) -> Value | None:
         """A mark of this item, seen earlier, or of another one."""
