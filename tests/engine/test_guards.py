@@ -193,10 +193,10 @@ def source_first(w: World) -> None:
 
 
 @pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
-@pytest.mark.parametrize("whole", [False, True], ids=["the mark", "mark and guard"])
+@pytest.mark.parametrize("planted", ["the mark", "mark and guard"])
 @pytest.mark.parametrize("change", ["removed", "changed"])
 def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
-    key: ItemKey, change: str, *, whole: bool
+    key: ItemKey, change: str, planted: str
 ) -> None:
     """Nor together with the guard of the copy that was there before: it shows other attributes than the item has."""
     w = World(WHOLE, WHOLE_HEAD)
@@ -211,7 +211,7 @@ def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
     w.put("USER#1", "NOTE#n", text="hello", tag="t")
     w.settle()
     assert "~" not in image(w, key)
-    overwrite(w, key, **(seen if whole else {"~": seen["~"]}))
+    overwrite(w, key, **({"~": seen["~"]} if planted == "the mark" else seen))
     if change == "removed":
         w.remove("USER#1", "NOTE#n")
     else:

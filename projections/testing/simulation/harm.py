@@ -163,6 +163,8 @@ class Harm:
         """The values that the engine ever wrote into attributes."""
         self._stripped: set[ItemKey] = set()
         """Items from which the application removed guards, so that values of rules cannot be recognised."""
+        self._planted: set[ItemKey] = set()
+        """Items to which the application added a mark that a rule had written there before."""
         self._taken: dict[tuple[ItemKey, str], list[Value]] = {}
         """Attributes of the application that deletions took, with their values: they may be put back."""
         self._unguarded: dict[tuple[ItemKey, str], list[Value]] = {}
@@ -190,6 +192,7 @@ class Harm:
         self._deleted.pop(key, None)
         if before is None or after is None:
             self._made.discard(key)
+            self._planted.discard(key)
         if after is None:
             self._shadows.pop(key, None)
             return
@@ -214,10 +217,13 @@ class Harm:
         if self._guards(key, after):
             shadow.whole.clear()  # it put back what it had read, with the guards
         shadow.created = not self._marked(key, after)
+        if before is not None and not shadow.created and not self._marked(key, before):
+            self._planted.add(key)
         if before is not None and any(name.startswith(self._prefix) and name not in after for name in before):
             self._stripped.add(key)
         if self._prefix not in after:
             self._made.discard(key)  # whatever was there before, this is the application's
+            self._planted.discard(key)
         self._published(key, after, shadow)
         self._note_source(key, after)
 
@@ -266,6 +272,8 @@ class Harm:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
                 self._genuine.setdefault((key, name), []).append(value)
+        if after is None or self._prefix not in after:
+            self._planted.discard(key)
         if after is not None:
             self._note_source(key, after)  # what rules set on a source is copied too
         if before is None:
@@ -408,6 +416,11 @@ class Harm:
         ]
 
     # At the end
+
+    def planted(self) -> Iterator[str]:
+        """Yield items whose mark the application added, so that rules would delete them as their own."""
+        for key in sorted(self._planted):
+            yield f"{HARM}{encode_key(key)}: a mark that no rule wrote was left on it"
 
     def _is_former(self, name: str, last: Program) -> bool:
         """Whether an attribute is the guard of a rule that is gone."""

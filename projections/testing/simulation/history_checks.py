@@ -132,6 +132,8 @@ class HistoryChecks:
             outage,
         )
         self.problems += last.checks.problems(ended)
+        if not outage and not plan.discard:  # the records of marks that others wrote were processed
+            self.problems += self._harm.planted()
         if plan.fill or versions.change:
             self.problems += self._incomplete(application.touched | application.own)
         self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
