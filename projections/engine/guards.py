@@ -132,6 +132,9 @@ class Guards:
         self._ledger, self._secrets = identity or _NOBODY
         self._schemas = program.tables
         self._digests: dict[tuple[str, ItemKey], str] = {}
+        self._states: dict[tuple[int, int], blake2b] = {}
+        self._parsed: dict[int, tuple[Value, str, ItemKey, Guard | None]] = {}
+        """What was parsed lately, by the identity of the value: several functions read the guards of one image."""
         self.mark: str = program.guard_prefix
         """The attribute that marks an item as created by a rule."""
         self.rivals: Counter[tuple[str, bool]] = Counter()
@@ -167,8 +170,12 @@ class Guards:
 
     def _keyed(self, secret: int, text: str, size: int) -> str:
         """Return a digest with one of the secrets as its key, in 4 characters for 3 bytes."""
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size, key=self._secrets[secret]).digest()
-        return b2a_base64(digest, newline=False).decode()
+        state = self._states.get((secret, size))
+        if state is None:
+            state = self._states[secret, size] = blake2b(digest_size=size, key=self._secrets[secret])
+        state = state.copy()  # to begin with the key costs as much as all that follows
+        state.update(text.encode("utf-8", "surrogatepass"))
+        return b2a_base64(state.digest(), newline=False).decode()
 
     def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> int | None:
         """Return the number of the secret that a signature was made with, or None."""
@@ -280,6 +287,16 @@ class Guards:
 
     def parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
         """Return the guard of a rule in an attribute of an item; None if it is invalid. Never raise."""
+        known = self._parsed.get(id(value))
+        if known is not None and known[0] is value and known[1] == rule and known[2] == key:
+            return known[3]
+        if len(self._parsed) >= _MOST_PARSED:
+            self._parsed.clear()
+        guard = self._parse(rule, key, value)
+        self._parsed[id(value)] = value, rule, key, guard
+        return guard
+
+    def _parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
         fields = value.get("M")
         if not isinstance(fields, Mapping):
             return None
@@ -401,6 +418,8 @@ class Guards:
 
 _NOBODY = Identity("", (b"",))
 
+_MOST_PARSED = 1000
+
 
 def _digest(ledger: str, rule: str, key: ItemKey) -> str:
     """Return 4 characters, which differ for most ledgers, rules and items: no secret is needed to compute them."""
@@ -410,7 +429,7 @@ def _digest(ledger: str, rule: str, key: ItemKey) -> str:
 
 def _text(fields: Mapping[str, object], name: str) -> str | None:
     value = fields.get(name)
-    text = value.get("S") if isinstance(value, Mapping) else None
+    text = value.get("S") if isinstance(value, dict | Mapping) else None
     return text if isinstance(text, str) else None
 
 
@@ -469,10 +488,10 @@ def needs_healing(
     after = guards.read(rule, key, new)
     if after is None:
         return guards.replaced(rule, key, old, new)
-    before = guards.read(rule, key, old)
     names = set(ours)
     if same(old.get(name), new.get(name)):
         return "values changed" if any(not same(old.get(each), new.get(each)) for each in names) else None
+    before = guards.read(rule, key, old)
     if before is not None and before.at >= after.at:
         return "guard not advanced"
     names.add(name)

@@ -48,6 +48,7 @@ COPY, TAG, LIKE = (
 def deployed() -> World:
     w = World(RULES, HEAD)
     w.put("POST#1", "M", title="x")
+    w.put("POST#2", "M", title="y")
     w.put("USER#1", "PROFILE", role="reader")
     w.put("USER#2", "PROFILE", role="writer")
     w.put("USER#1", "NOTE#n", on="1", tag="t", text="hello")
@@ -99,13 +100,16 @@ def with_the_id_of_the_ledger(w: World) -> None:
 def with_the_guard_of_another_rule(w: World) -> None:
     """A guard of the same item, with the number and the version of another rule."""
     overwrite(w, POST, stars=MILLION, **{"~stars": image(w, POST)["~likes"]})
+    assert w.guards().read("stars", POST, image(w, POST)) is None
 
 
 def with_the_guard_of_another_item(w: World) -> None:
+    overwrite(w, POST, stars=MILLION, **{"~stars": image(w, ItemKey("main", "POST#2", "M"))["~stars"]})
+    assert w.guards().read("stars", POST, image(w, POST)) is None
     overwrite(w, NOTE, role={"S": "ADMIN"}, **{"~author": image(w, COPY)["~byId"]})
 
 
-@pytest.mark.parametrize("field", ["d", "at", "by", "n", "s"])
+@pytest.mark.parametrize("field", ["d", "at", "by", "n", "w", "s"])
 def test_an_edited_field_makes_a_guard_invalid(field: str) -> None:
     w = deployed()
     before = items(w)
@@ -113,17 +117,23 @@ def test_an_edited_field_makes_a_guard_invalid(field: str) -> None:
         guard = image(w, key)[name]["M"]
         other: Value = {"N": "999"} if field == "n" else {"S": "main|USER#2|PROFILE" if field == "by" else "~" * 8}
         overwrite(w, key, **{attribute: MILLION, name: {"M": {**guard, field: other}}})
+        if field in guard:
+            assert w.guards().read(name[1:], key, image(w, key)) is None
     w.settle()
     assert items(w) == before
 
 
-@pytest.mark.parametrize(
-    "attack", [with_the_id_of_the_ledger, with_the_guard_of_another_rule, with_the_guard_of_another_item]
-)
-def test_a_forged_guard_is_healed(attack: Attack) -> None:
+FORGERIES: dict[str, Attack] = {
+    each.__name__: each
+    for each in (with_the_id_of_the_ledger, with_the_guard_of_another_rule, with_the_guard_of_another_item)
+}
+
+
+@pytest.mark.parametrize("attack", FORGERIES)
+def test_a_forged_guard_is_healed(attack: str) -> None:
     w = deployed()
     before = items(w)
-    attack(w)
+    FORGERIES[attack](w)
     w.settle()
     assert items(w) == before
 
@@ -177,10 +187,12 @@ WHOLE = """
   byId: {from: Note, copy: {into: ById, attributes: all}}
   byCode: {from: Note, bind: {tag: "{tag}"}, copy: {into: Tagged, attributes: all}}
 """
-WHOLE_HEAD = HEAD.replace(
-    'Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}', 'Tagged: {key: {PK: "TAG#{tag}", SK: COPY}}'
+WHOLE_HEAD = (
+    HEAD.replace("Tag: ", "Tagged: ")
+    .replace("SK: STATS}, derived: true", "SK: COPY}")
+    .replace('PK: "NOTE#{noteId}", SK: COPY', 'PK: "NOTE#{noteId}", SK: "OF#{userId}"')
 )
-CLAIMED = ItemKey("main", "TAG#t", "COPY")
+GUARDED, CLAIMED = ItemKey("main", "NOTE#n", "OF#1"), ItemKey("main", "TAG#t", "COPY")
 
 
 def source_first(w: World) -> None:
@@ -192,7 +204,7 @@ def source_first(w: World) -> None:
         assert w.deliver(some).failed is None
 
 
-@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+@pytest.mark.parametrize("key", [GUARDED, CLAIMED], ids=["guarded", "claimed"])
 @pytest.mark.parametrize("planted", ["the mark", "mark and guard"])
 @pytest.mark.parametrize("change", ["removed", "changed"])
 def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
@@ -207,7 +219,7 @@ def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
     w.remove("USER#1", "NOTE#n")
     w.settle()
     assert not image(w, key)
-    w.put(key.partition, "COPY", secret="of the application", text="other")
+    w.put(key.partition, key.sort or "", secret="of the application", text="other")
     w.put("USER#1", "NOTE#n", text="hello", tag="t")
     w.settle()
     assert "~" not in image(w, key)
@@ -225,7 +237,19 @@ def test_a_repeated_mark_licenses_no_loss_before_its_record_is_processed(
         assert image(w, key)["more"] == {"N": "1"}
 
 
-@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+def test_the_mark_of_another_item_licenses_no_deletion() -> None:
+    """Not even before its record is processed."""
+    w = World(RULES, HEAD)
+    w.put("TAG#t", "STATS")
+    w.put("USER#1", "NOTE#n", tag="t")
+    w.settle()
+    overwrite(w, TAG, **{"~": image(w, COPY)["~"]})
+    w.remove("USER#1", "NOTE#n")
+    source_first(w)
+    assert w.item("TAG#t", "STATS") == {"PK": "TAG#t", "SK": "STATS", "uses": 0}
+
+
+@pytest.mark.parametrize("key", [GUARDED, CLAIMED], ids=["guarded", "claimed"])
 def test_a_copy_of_all_attributes_keeps_what_the_application_adds_and_goes_with_it(key: ItemKey) -> None:
     w = World(WHOLE, WHOLE_HEAD)
     w.put("USER#1", "NOTE#n", text="hello", tag="t")
@@ -234,7 +258,7 @@ def test_a_copy_of_all_attributes_keeps_what_the_application_adds_and_goes_with_
     w.settle()
     w.put("USER#1", "NOTE#n", tag="t", more=1)
     w.settle()
-    assert w.item(key.partition, "COPY") is not None
+    assert w.item(key.partition, key.sort or "") is not None
     assert {"own", "more"} <= image(w, key).keys()
     w.store.write(Update(key, remove=("own", "text")))
     w.settle()
@@ -243,7 +267,7 @@ def test_a_copy_of_all_attributes_keeps_what_the_application_adds_and_goes_with_
     assert image(w, key) == {}
 
 
-@pytest.mark.parametrize("key", [COPY, CLAIMED], ids=["guarded", "claimed"])
+@pytest.mark.parametrize("key", [GUARDED, CLAIMED], ids=["guarded", "claimed"])
 def test_the_next_change_removes_from_a_copy_what_its_source_lost_while_the_stream_was_off(key: ItemKey) -> None:
     """The guard shows which attributes the rule wrote."""
     w = World(WHOLE, WHOLE_HEAD)
@@ -258,7 +282,7 @@ def test_the_next_change_removes_from_a_copy_what_its_source_lost_while_the_stre
         "tag",
         "more",
         "~",
-        f"~{'byId' if key is COPY else 'byCode'}",
+        f"~{'byId' if key == GUARDED else 'byCode'}",
     }
 
 

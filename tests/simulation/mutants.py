@@ -491,7 +491,7 @@ def copy_keeps_attributes_of_an_earlier_image_of_the_batch() -> Iterator[None]:
     rare=(
         "tests.engine.test_guards",
         "test_the_next_change_removes_from_a_copy_what_its_source_lost_while_the_stream_was_off",
-        ItemKey("main", "NOTE#n", "COPY"),
+        ItemKey("main", "NOTE#n", "OF#1"),
     ),
 )
 def who_wrote_attributes_is_lost_when_a_copy_is_written_unread() -> Iterator[None]:
@@ -1234,6 +1234,9 @@ def guards_are_signed_with_a_secret_that_can_be_guessed() -> Iterator[None]:
         yield
 
 
+FORGED = "tests.engine.test_guards"
+
+
 @contextmanager
 def unsigned(forget: Callable[[str, Any, guards.Guard], tuple[str, Any, guards.Guard]]) -> Iterator[None]:
     """What `forget` removes is neither in the signature of a guard nor in its digest; that of a mark has another rule."""
@@ -1255,37 +1258,37 @@ def signatures_of_guards_are_not_compared() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", adversary=0.2)
+@mutant("aggregates", adversary=0.2, rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_rule"))
 def a_guard_is_valid_for_every_rule() -> Iterator[None]:
     with unsigned(lambda rule, key, guard: ("rule", key, guard)):
         yield
 
 
-@mutant("aggregates", adversary=0.2)
+@mutant("aggregates", adversary=0.2, rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_item"))
 def a_guard_is_valid_on_every_item() -> Iterator[None]:
     with unsigned(lambda rule, key, guard: (rule, ItemKey("main", "all"), guard)):
         yield
 
 
-@mutant("derived", adversary=0.2)
+@mutant("derived", adversary=0.2, seed=346)
 def the_version_of_a_guard_is_not_signed() -> Iterator[None]:
     with unsigned(lambda rule, key, guard: (rule, key, guard._replace(at=""))):
         yield
 
 
-@mutant("embeds", adversary=0.2)
+@mutant("embeds", adversary=0.2, rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "by"))
 def the_source_of_a_guard_is_not_signed() -> Iterator[None]:
     with unsigned(lambda rule, key, guard: (rule, key, guard._replace(by=""))):
         yield
 
 
-@mutant("derived", adversary=0.2)
+@mutant("derived", adversary=0.2, rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "n"))
 def the_count_of_a_guard_is_not_signed() -> Iterator[None]:
     with unsigned(lambda rule, key, guard: (rule, key, guard._replace(n=None))):
         yield
 
 
-@mutant("adoption", adopt=True, clones=True, seed=497)
+@mutant("adoption", adopt=True, clones=True, rare=(FORGED, "test_the_mark_of_another_item_licenses_no_deletion"))
 def a_mark_is_valid_on_every_item() -> Iterator[None]:
     signature = guards.Guards._signature
 
@@ -1296,7 +1299,7 @@ def a_mark_is_valid_on_every_item() -> Iterator[None]:
         yield
 
 
-@mutant("adoption", adversary=0.5, adopt=True)
+@mutant("adoption", adversary=0.5, adopt=True, seed=20)
 def marks_that_others_write_stay() -> Iterator[None]:
     with patch.object(item_writes.ItemWrites, "_unmark", lambda *_: None):
         yield
