@@ -10,7 +10,7 @@ from projections.aws.connection import Live
 from projections.cli.options import Tables, as_json, batch_size_option, note, program_of, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError
-from projections.terminal import json_text, print_text
+from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -46,8 +46,9 @@ def command(
     sources, the differences that `verify` finds on the item, and what the item itself contributes. Only `verify` checks
     whether a group in the ledger matches all its source items. KEY is PK=POST#p1,SK=METADATA, or the form that logs and the
     quarantine show: main|POST#p1|METADATA, with escapes such as \\u001b for characters that cannot be printed. If the
-    stack's parameter Redact is set, logs show hashes such as key:5f2a09…. KEY can also be such a hash; the command then
-    searches all tables for it.
+    stack's parameter Redact is set, logs show hashes such as key:5f2a09…. KEY can also be such a hash: the command then
+    searches for it in all tables, then among the deleted items in the ledger. The hash of the item is printed, too, so
+    that you can search the logs for it.
 
     Exits with 1 if records were quarantined or failed, or if something on the item differs.
 
@@ -55,6 +56,7 @@ def command(
     Examples:
       projections explain --rules social events/like.json
       projections explain --stack shop --item PK=POST#p1,SK=METADATA
+      projections explain --stack shop --item key:5f2a09c1d87be4a3f06c91e2
     """
     if bool(events) == bool(item):
         if item is None:
@@ -90,12 +92,18 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     from projections.cli.printing.explain_item import item_document, print_item
     from projections.inspect.explain.item import item_explanation
     from projections.inspect.explain.keys import read_key
+    from projections.language.keys import encode_key
     from projections.operations.hashes import is_hash, key_of
+    from projections.operations.redaction import key_hash, read_secret
 
     key = key_of(live.program, live.store, item) if is_hash(item) else read_key(live.program, item)
     report = item_explanation(live.program, live.store, key)
+    secret = read_secret(live.store)
+    hashed = key_hash(secret, encode_key(key)) if secret is not None else None
     if as_json:
-        print_text(json_text(item_document(report)))
+        print_text(json_text({**item_document(report), "hash": hashed}))
     else:
         print_item(live.program, report)
+        if hashed is not None:
+            print_line(f"Logs can show the key as {hashed}.")
     return 0 if report.agrees else 1

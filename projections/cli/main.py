@@ -21,27 +21,37 @@ WRONG = 2
 BUG = 70
 """The exit code of sysexits.h for an internal software error."""
 
-COMMANDS = {
-    "backfill": "Apply the rules to existing items, and activate new or changed rules.",
-    "check": "Validate and lint rule files, or compare a template with one.",
-    "client": "Write a Python module with a typed function for each query of a rule file.",
-    "console": "Serve a local, read-only page on live tables.",
-    "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
-    "dev": "Run rules on a table's stream, and reload them when they change.",
-    "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
-    "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
-    "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
-    "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
-    "init": "Create a project: rules, events, tests and a SAM template.",
-    "queries": "Show which requests answer the queries of a rule file, run one, or read ranks.",
-    "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
-    "replay": "Run recorded stream events through the real handler, and print the derived items.",
-    "simulate": "Test rules under redelivery, reordering, crashes and external writes.",
-    "status": "Show the state of rules, backfills and queues, and what needs to be done.",
-    "template": "Write the SAM template for a rule file, or files for CloudFormation and CDK.",
-    "verify": "Compare stored values with the rules; --repair corrects differences.",
+GROUPS = {
+    "Write": {
+        "init": "Create a project: rules, events, tests and a SAM template.",
+        "check": "Validate and lint rule files, or compare a template with one.",
+        "queries": "Show which requests answer the queries of a rule file, run one, or read ranks.",
+        "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
+        "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
+        "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
+        "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
+    },
+    "Test": {
+        "replay": "Run recorded stream events through the real handler, and print the derived items.",
+        "simulate": "Test rules under redelivery, reordering, crashes and external writes.",
+        "dev": "Run rules on a table's stream, and reload them when they change.",
+    },
+    "Deploy": {
+        "template": "Write the SAM template for a rule file, or files for CloudFormation and CDK.",
+        "client": "Write a Python module with a typed function for each query of a rule file.",
+    },
+    "Operate": {
+        "backfill": "Apply the rules to existing items, and activate new or changed rules.",
+        "status": "Show the state of rules, backfills and queues, and what needs to be done.",
+        "verify": "Compare stored values with the rules; --repair corrects differences.",
+        "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
+        "console": "Serve a local, read-only page on live tables.",
+    },
 }
-"""The commands and their help. Command x is the function `command` in `projections.cli.x`."""
+"""The commands and their help, by what a person does."""
+
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+"""All of them. Command x is the function `command` in `projections.cli.x`."""
 
 
 class _Commands(click.Group):
@@ -64,8 +74,9 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:8}", summary) for name, summary in group.items()])
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

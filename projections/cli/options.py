@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *("output_option", "parameters_from", "program_of", "quarantine_option", "rules_argument"),
+    *("output_option", "parameters_from", "program_of", "rules_argument"),
     *(
         "note",
         "note_missing",
@@ -260,16 +260,12 @@ class Sources:
     prefix: str
 
 
-def quarantine_option(function: F) -> F:
-    return click.option(
-        "--quarantine", metavar="URL", help="Quarantine queue. [default: from --stack, or $QUARANTINE_QUEUE_URL]"
-    )(function)
-
-
 source_options = gathered(
     Sources,
     "sources",
-    quarantine_option,
+    click.option(
+        "--quarantine", metavar="URL", help="Quarantine queue. [default: from --stack, or $QUARANTINE_QUEUE_URL]"
+    ),
     click.option("--queue", metavar="URL", help="Task queue. [default: from --stack, or $TASK_QUEUE_URL]"),
     click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: from --stack]"),
     click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: from --stack]"),

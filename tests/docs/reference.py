@@ -21,7 +21,7 @@ from python_page import python_page
 from ruamel.yaml import YAML
 from rule_keys_page import rule_keys_page
 
-from projections.cli.main import COMMANDS, cli
+from projections.cli.main import COMMANDS, GROUPS, cli
 from projections.deploy import kinds as template_kinds
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
@@ -162,8 +162,9 @@ def help_blocks(command: click.Command) -> list[tuple[bool, str]]:
 
 def cli_page() -> str:
     """Return docs/cli.md."""
-    lines = [COMMAND_LINE, "| command | |", "| --- | --- |"]
-    lines += [f"| [{name}](#{name}) | {_marked(summary)} |" for name, summary in COMMANDS.items()]
+    lines = [COMMAND_LINE, "| to | command | |", "| --- | --- | --- |"]
+    for title, group in GROUPS.items():
+        lines += [f"| {title.lower()} | [{name}](#{name}) | {_marked(summary)} |" for name, summary in group.items()]
     for name in COMMANDS:
         lines += ["", *_command(name)]
     return "\n".join(lines) + "\n"

@@ -181,15 +181,9 @@ LIVE: dict[str, Scene] = {
                 (EVIL, EVIL),
             )
         ]
+        + [["--item", hashed(place, ItemKey("main", "USER#" + EVIL, "LIKE#" + EVIL))], ["--item", "key:" + EVIL]]
         + [[str(path / "events.json")], [str(path / "events.json"), "--reads"], [EVIL], ["--item", EVIL]]
     ),
-    "hash": lambda place, path: [
-        ["--quarantine", place.quarantine, hashed(place, ItemKey("main", "USER#" + EVIL, "LIKE#" + EVIL))],
-        ["--quarantine", place.quarantine, hashed(place, ItemKey("main", "gone", EVIL))],
-        [f"PK=USER#{EVIL},SK={EVIL}"],
-        [EVIL],
-        ["key:" + EVIL],
-    ],
     "redrive": lambda place, path: [
         ["--quarantine", place.quarantine, "--list"],
         ["--quarantine", place.quarantine, "--dismiss", EVIL],

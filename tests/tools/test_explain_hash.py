@@ -1,4 +1,4 @@
-"""`projections hash`, and hashes where a key is asked for: from a log to the item, and from an item to its log lines."""
+"""Hashes where a key is asked for: from a log to the item, and from an item to its log lines."""
 
 from __future__ import annotations
 
@@ -30,23 +30,15 @@ def store(place: Place) -> DynamoDBStore:
     return DynamoDBStore(place.dynamodb, {"main": place.table, "ledger": place.ledger}, {**schemas, "ledger": LEDGER})
 
 
-@pytest.mark.deep
-def test_from_a_hash_in_the_log_to_the_quarantined_message_and_the_item(redacted: Place) -> None:
+def test_from_a_hash_in_the_log_to_the_item_and_back(redacted: Place) -> None:
     secret = read_secret(store(redacted))
     assert secret is not None
     made = key_hash(secret, LIKE)
-    code, out, err = redacted.say("hash", "PK=USER#ann@example.org,SK=LIKE#1")
-    assert (code, out, err) == (0, f"{made}\n", "")
-    code, said = redacted.run("hash", made)
-    assert (code, said["key"], said["place"]) == (0, LIKE, "main")
-    (message,) = said["quarantined"]
-    assert message["reason"] == "likes: expression \"weight\": weight is a string, '…'; a number is needed; " + (
-        "write number(weight) if it holds numbers as text"
-    )
-    code, out, _ = redacted.say("hash", made)
-    assert out.startswith(f"{LIKE} (an item of {redacted.table})\nquarantined: message ")
+    code, out, err = redacted.say("explain", "--item", "PK=USER#ann@example.org,SK=LIKE#1")
+    assert (code, err) == (0, "")
+    assert out.endswith(f"Logs can show the key as {made}.\n")
     code, said = redacted.run("explain", "--item", made)
-    assert (said["key"], said["exists"]) == (LIKE, True)
+    assert (said["key"], said["exists"], said["hash"]) == (LIKE, True, made)
 
 
 def test_a_redrive_finds_the_item_of_a_redacted_message(redacted: Place) -> None:
@@ -59,34 +51,25 @@ def test_a_redrive_finds_the_item_of_a_redacted_message(redacted: Place) -> None
 def test_an_item_that_is_gone_is_found_in_the_ledger(redacted: Place) -> None:
     redacted.deliver(redacted.remove("USER#b", "LIKE#1"))
     secret = read_secret(store(redacted))
-    code, said = redacted.run("hash", key_hash(str(secret), "main|USER#b|LIKE#1"))
-    assert (code, said["key"], said["place"]) == (0, "main|USER#b|LIKE#1", "ledger")
-
-
-def test_a_hash_that_nothing_has(redacted: Place) -> None:
-    nothing = f"key:{'0' * 24}"
-    code, out, _ = redacted.say("hash", nothing)
-    assert (code, out) == (
-        1,
-        f"{nothing}: no item of the tables, of the ledger or of the quarantine has a key with this hash\n",
-    )
-    code, _, err = redacted.say("explain", "--item", nothing)
-    assert (code, "no item of the tables" in err) == (2, True)
+    _, said = redacted.run("explain", "--item", key_hash(str(secret), "main|USER#b|LIKE#1"))
+    assert (said["key"], said["exists"]) == ("main|USER#b|LIKE#1", False)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("user", "is not a key"), *((f"key:{digits}", "is not a whole hash") for digits in ("123", "XYZ", "0" * 25))],
+    [
+        (f"key:{'0' * 24}", "no item of the tables or of the ledger has a key with this hash"),
+        ("user", "is not a key"),
+        *((f"key:{digits}", "is not a whole hash") for digits in ("123", "XYZ", "0" * 25)),
+    ],
 )
-def test_text_that_is_neither_key_nor_hash_is_an_error(redacted: Place, text: str, reason: str) -> None:
-    code, _, err = redacted.say("hash", text)
+def test_text_that_is_neither_key_nor_known_hash_is_an_error(redacted: Place, text: str, reason: str) -> None:
+    code, _, err = redacted.say("explain", "--item", text)
     assert (code, reason in err) == (2, True)
 
 
 def test_where_nothing_was_hashed_so_far(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
-    for text in (f"key:{'0' * 24}", "PK=USER#a,SK=POST#1"):
-        code, out, err = place.say("hash", text)
-        assert (code, out, "no function has hashed a key" in err) == (1, "", True)
+    assert "Logs can show" not in place.say("explain", "--item", "PK=USER#a,SK=POST#1")[1]
     code, _, err = place.say("explain", "--item", f"key:{'0' * 24}")
     assert (code, "no function has hashed a key" in err) == (2, True)
