@@ -239,7 +239,7 @@ def backfill(
     *,
     only: Iterable[str] = (),
     segments: int = 4,
-    rate: int | None = None,
+    max_writes: int | None = None,
     wait: float = 60.0,
     allow_delete: bool = False,
     restart: bool = False,
@@ -247,13 +247,14 @@ def backfill(
 ) -> BackfillResult:
     """Project the items that the tables contain already, while the application writes.
 
-    `only` selects some of the rules, as `--select` does. `rate` limits the writes per second, `wait` is how many seconds a
-    function runs at most, which is how long changed rules wait for functions that use the old ones. Raises Misconfigured.
+    `only` selects some of the rules, as `--select` does. `max_writes` limits the writes per second, `wait` is how many
+    seconds a function runs at most, which is how long changed rules wait for functions that use the old ones. Raises
+    Misconfigured.
     """
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
     names = _selected(rules, only)
-    one = backfill_with_threads(rules.program, store, segments=segments, rate=rate, dry=dry_run)
+    one = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
     runner = Runner(one)
     if dry_run:
         phases = runner.rehearse(one.rehearsed(names, segments))

@@ -23,9 +23,9 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     "--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments to scan in parallel."
 )
 @click.option(
-    "--rate",
+    "--max-writes",
     type=click.IntRange(1),
-    metavar="WRITES_PER_SECOND",
+    metavar="N",
     help="Maximum writes per second. [default: unlimited]",
 )
 @click.option(
@@ -63,7 +63,7 @@ def command(
     as_json: bool,
     select: tuple[str, ...],
     segments: int,
-    rate: int | None,
+    max_writes: int | None,
     wait: float,
     allow_delete: bool,
     restart: bool,
@@ -90,9 +90,9 @@ def command(
 
     if new_secret and dry_run:
         raise UsageError("--new-secret cannot be combined with --dry-run")
-    if queue is not None and (dry_run or rate):
+    if queue is not None and (dry_run or max_writes):
         raise UsageError(
-            "--queue cannot be combined with --dry-run or --rate: the worker function has a rate of its own"
+            "--queue cannot be combined with --dry-run or --max-writes: the worker function has a rate of its own"
         )
     there = deployed(given)
     queue_url = there.task_queue(None) if queue == _ENVIRONMENT else queue
@@ -103,7 +103,7 @@ def command(
     live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
     warnings = there.warnings(live, refuse=not dry_run)
     only = selected_rules(live.program, select)
-    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=rate, dry=dry_run)
+    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=max_writes, dry=dry_run)
     reporter = Reporter(live, warnings, as_json=as_json)
     with reporter.bar:
         runner = Runner(backfill, report=reporter.page, report_wait=reporter.wait, report_read=reporter.reading)

@@ -15,7 +15,7 @@ __all__ = ["command"]
 @click.command("dev")
 @table_options
 @click.option(
-    "--from",
+    "--starting-position",
     "start",
     type=click.Choice(["now", "start"]),
     help="Start with new records, or with all records in the stream. [default: now, or start if --until-idle is set]",

@@ -19,16 +19,9 @@ __all__ = ["command"]
 @click.argument("old", metavar="OLD")
 @click.argument("new", required=False, metavar="[NEW]")
 @rules_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Output format; markdown is for comments on pull requests.",
-)
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @as_json
-def command(old: str, new: str | None, rules: str | None, form: str, as_json: bool) -> int:
+def command(old: str, new: str | None, rules: str | None, markdown: bool, as_json: bool) -> int:
     """Show what a change of rules requires: backfills, deletions, cost and redeployment.
 
     OLD and NEW are rule files, the output of `check --json`, or the rules.json of a deployed package. NEW defaults to
@@ -48,7 +41,7 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
     found = difference(_document(before), _document(after))
     if as_json:
         print_text(json_text(as_data(found)))
-    elif form == "markdown":
+    elif markdown:
         print_text(as_markdown(found, before.name, after.name))
     else:
         print_difference(console(), found, str(before), str(after))

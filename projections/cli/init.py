@@ -36,11 +36,11 @@ __all__ = ["command"]
     "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum items to read."
 )
 @click.option(
-    "--rate",
+    "--max-reads",
     type=click.FloatRange(1),
     default=100.0,
     show_default=True,
-    metavar="UNITS",
+    metavar="N",
     help="Maximum read units per second.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -51,7 +51,7 @@ def command(
     table: str | None,
     source: Path | None,
     sample_size: int,
-    rate: float,
+    max_reads: float,
     force: bool,
     endpoint_url: str | None,
     region: str | None,
@@ -88,7 +88,9 @@ def command(
     elif table is None:
         files = example(project)
     else:
-        files, found = _proposed(directory, project, table, sample_size, rate, force, endpoint_url, region, as_json)
+        files, found = _proposed(
+            directory, project, table, sample_size, max_reads, force, endpoint_url, region, as_json
+        )
         document |= found
     write(directory, files, force=force)
     document["files"] = sorted(files)

@@ -33,7 +33,7 @@ THREADS = 10
 @as_json
 @source_options
 @click.option(
-    "--max",
+    "--limit",
     "most",
     type=click.IntRange(1),
     metavar="N",
@@ -93,7 +93,7 @@ def command(
     if alone and (others or (listing and (dismiss is not None or dry_run))):
         raise UsageError(
             "--list and --dismiss read the quarantine only. Pass one of them, without FILES, --dead-letters, --bucket "
-            "and --max; --list also without --dry-run"
+            "and --limit; --list also without --dry-run"
         )
     if because is not None and not listing and dismiss is None:
         raise UsageError("--because requires --dismiss KEY|RULE|AGE")
@@ -203,7 +203,7 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
     pushes = f", {redrive.pushes:,} to be pushed to children" if redrive.pushes else ""
     print_line(f"{count(redrive.items, 'item')} read{pushes}.")
     if outcome.stopped:
-        print_line("Stopped at --max; there may be more.")
+        print_line("Stopped at --limit; there may be more.")
     return 1 if outcome.remains else 0
 
 

@@ -217,7 +217,7 @@ def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rule
     assert ", 0 writes, " in told()
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 3}
     table.put("USER#e", "LIKE#POST#1")
-    third = told("--from", "now", "--ledger", f"{table.name}-other")
+    third = told("--starting-position", "now", "--ledger", f"{table.name}-other")
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 4}, "an empty ledger is filled by a backfill"
     assert "another ledger maintains this table, or did: its items have guards of" in third
     assert "backfill: " in third
@@ -228,7 +228,7 @@ def test_a_stream_that_is_switched_off_ends_the_session(dynamodb_local_url: str,
     table = Table(dynamodb_local_url)
     table.create()
     table.put("USER#a", "POST#1", title="T")
-    with loop(table.arguments(rules, "--from", "start")) as running:
+    with loop(table.arguments(rules, "--starting-position", "start")) as running:
         wait_for(lambda: table.item("POST#1", "METADATA") is not None, lambda: running.text)
         table.dynamodb.update_table(TableName=table.name, StreamSpecification={"StreamEnabled": False})
         running.until("is disabled. Restart the command when the table has a stream again")
@@ -358,7 +358,7 @@ def test_stopped_backfill_continues_in_the_next_session(
     def stopped(runner: Runner, run: Run) -> Run:
         raise KeyboardInterrupt
 
-    now = table.arguments(rules, "--until-idle", "--from", "now")
+    now = table.arguments(rules, "--until-idle", "--starting-position", "now")
     with monkeypatch.context() as patch:
         patch.setattr(Runner, "work", stopped)
         first = CliRunner().invoke(cli, now, catch_exceptions=False)

@@ -409,7 +409,7 @@ def test_new_rules_may_be_named_by_the_option(run: Run, tmp_path: Path) -> None:
 
 
 def test_markdown_and_json(run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("diff", "social", str(edited(tmp_path)), "--format", "markdown")
+    code, out, _ = run("diff", "social", str(edited(tmp_path)), "--markdown")
     assert code == 1
     assert out.startswith("### Rules: social.yaml → new.yaml\n")
     assert "- set.commentCount: `count` → `sum(weight)`" in out

@@ -256,7 +256,7 @@ FILES: dict[str, Scene] = {
     "console": lambda place, path: [["--rules", EVIL], ["--table", EVIL], ["--ledger", EVIL]],  # serves nothing
     "diff": lambda place, path: [
         [str(path / "rules.yaml"), rules(path / "n.yaml", projections=changed()), *options]
-        for options in ([], ["--format", "markdown"])
+        for options in ([], ["--markdown"])
     ],
     "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
@@ -368,7 +368,7 @@ def test_generated_formats_stay_valid(run: Any, tmp_path: Path) -> None:
     assert page.count("<script>") == 1
     assert "alert(1)" in page
     after = rules(tmp_path / "n.yaml", projections=changed())
-    markdown = run("diff", file, after, "--format", "markdown")[1]
+    markdown = run("diff", file, after, "--markdown")[1]
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", markdown)
     assert "<script>" in markdown
     assert "<script>" not in outside

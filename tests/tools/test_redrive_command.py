@@ -106,7 +106,7 @@ def test_dry_run_prints_the_refreshes_and_writes_nothing(place: Place) -> None:
     assert "would be left: message" in err
     assert "main|USER#c|LIKE#1: likes: " in err
     assert (place.item("POST#1", "METADATA"), place.depth(place.quarantine)) == (before, 2)
-    code, said = place.run("redrive", "--dry-run", "--max", "1")
+    code, said = place.run("redrive", "--dry-run", "--limit", "1")
     assert (code, said["stopped"], len(said["refreshed"])) == (1, True, 1)
     assert place.run("redrive")[1]["sources"] == {"quarantine": {"redriven": 1, "left": 1}}, (
         "and they can be received at once"

@@ -96,7 +96,7 @@ def test_a_backfill_that_is_killed_continues_by_the_same_command(
 ) -> None:
     """SIGKILL while entries are written; then the command is left to come to its end."""
     tables = filled(dynamodb_local_url, users=40, posts=8)
-    options = ("--wait", "0", "--segments", "3", "--rate", "300", "--allow-delete")
+    options = ("--wait", "0", "--segments", "3", "--max-writes", "300", "--allow-delete")
     with tables.begun(*options) as process:
         while tables.noted("E|") < 20:
             assert process.poll() is None, process.communicate()
