@@ -14,7 +14,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from itertools import groupby
@@ -61,16 +61,6 @@ def answer_to(
     """
     parameters = parameters_of(plan.query, given)
     return Answer(program, plan, parameters, reads(program.typed, plan, parameters, now=now), reader)
-
-
-@dataclass
-class _Stream:
-    """The items of one read that are part of the answer, from a key on."""
-
-    read: Read
-    after: Image | None = None
-    exhausted: bool = False
-    started: bool = field(default=False)
 
 
 class Answer:

@@ -27,7 +27,7 @@ COUNTS = (
     "cut",
     "internal",
 )
-"""What an invocation counts. `inspect.metrics` describes each."""
+"""What an invocation counts. docs/metrics.md describes each."""
 
 
 class Counters:

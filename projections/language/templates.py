@@ -134,14 +134,6 @@ class Template:
         """Whether the template is a single variable or expression (pipes are allowed)."""
         return len(self.parts) == len(self.fields) == 1
 
-    @property
-    def injective(self) -> frozenset[str]:
-        """The names whose values can be recovered from the rendered text, if variables without a star hold no `#`.
-
-        This holds for the variables of keys. If the template has attributes, use `recoverable`.
-        """
-        return self.recoverable({field.name for field in self.fields if not field.star})
-
     def recoverable(self, bare: Collection[str] = (), separator: str = "#") -> frozenset[str]:
         """Return the names whose values the text determines, if those in `bare` (key variables) lack the separator.
 

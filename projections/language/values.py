@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
-from projections.errors import BadInput
 from projections.language.syntax import LanguageError, steps
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "Value",
     "canonical",
     "changed_attributes",
-    "decimal_of",
     "differing",
     "having",
     "kind_of",
@@ -104,17 +102,6 @@ def number_text(number: Decimal) -> str:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
-
-
-def decimal_of(value: Value) -> Decimal:
-    """Return the number of an N value. Raises BadInput for other types."""
-    text = value.get("N")
-    if text is None:
-        raise BadInput(f"a number is needed, this is {shown(value)}")
-    try:
-        return Decimal(text)
-    except decimal.InvalidOperation:
-        raise BadInput(f"a number is needed, this is {shown(value)}") from None
 
 
 def lookup(image: Image, path: str, stored: bool = False) -> Value | None:

@@ -1,4 +1,4 @@
-"""docs/metrics.md: the metrics of `projections.inspect.metrics`, and the alarms and graphs of the template that use them."""
+"""docs/metrics.md: the metrics of `metric_words.py`, and the alarms and graphs of the template that use them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from metric_words import FRESHNESS, METRICS, NAMESPACE
+
 from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
-from projections.inspect.metrics import FRESHNESS, METRICS, NAMESPACE
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.audit import AuditHandler
@@ -29,7 +30,7 @@ SHARED = ("failures", "throttled")
 INTRODUCTION = """\
 # Metrics
 
-<!-- Written by tests/docs/reference.py from projections/inspect/metrics.py and the template. -->
+<!-- Written by tests/docs/reference.py from tests/docs/metric_words.py and the template. -->
 
 The functions write these metrics to CloudWatch in the namespace `Projections`, with one dimension: `service`, the name of
 the stack. They are part of the functions' logs (embedded metric format), so they need no permission and no request.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from metric_words import FRESHNESS, METRICS, NAMESPACE
 from metrics_page import SHARED, alarms, emitted, graphs
 
 from projections.engine.counters import COUNTS
-from projections.inspect.metrics import FRESHNESS, METRICS, NAMESPACE
 
 
 def test_every_metric_that_a_function_emits_is_described_and_no_other() -> None:

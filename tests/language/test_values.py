@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.errors import BadInput
 from projections.language.syntax import LanguageError
 from projections.language.values import (
     canonical,
-    decimal_of,
     lookup,
     number_text,
     plain,
@@ -96,12 +94,6 @@ def test_values_that_dynamodb_cannot_store_are_rejected_with_their_place(
     with pytest.raises(LanguageError) as mistake:
         wire(constant)
     assert mistake.value.path == path
-
-
-def test_numbers_are_read_only_from_numbers() -> None:
-    assert decimal_of({"N": "1.5"}) == Decimal("1.5")
-    with pytest.raises(BadInput, match="a number is needed, this is a string"):
-        decimal_of({"S": "1.5"})
 
 
 def test_messages_show_no_more_than_a_scalar_cut_short() -> None:

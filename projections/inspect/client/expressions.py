@@ -36,7 +36,6 @@ __all__ = [
     "Names",
     "Variable",
     "at",
-    "cased",
     "flat",
     "lines",
     "number",
@@ -261,11 +260,6 @@ def number(text: str) -> str:
     """Return a number in Python source."""
     value = Decimal(text)
     return str(int(value)) if value == value.to_integral_value() and abs(value) < 10**18 else f'Decimal("{value}")'
-
-
-def cased(text: str, source: str) -> str:
-    """Return a comparison with a text in any case."""
-    return f"{source}.casefold() == {literal(text.casefold())}"
 
 
 class Names:
