@@ -62,8 +62,8 @@ def command(
     Without --table and --from, the rules are a small example to replace with your own. With --table, the rules are a
     proposal, inferred from a sample of that table: its entities, and rules in shadow mode for counters and repeated
     attributes that the application seems to maintain itself. Rules that most items agree with are comments; items that
-    contradict them are listed. The table is only read (DescribeTable, DescribeTimeToLive, Scan). Events and tests contain
-    generated items with the same attributes, and no values from the table.
+    contradict them are listed. The table is only read (DescribeTable, DescribeTimeToLive, Scan). The files
+    have no values from the table, except words in keys and in conditions such as a status.
 
     With --from, the rule file has the tables, indexes and entities of a NoSQL Workbench data model, a CloudFormation or SAM
     template, or ElectroDB schemas as JSON. Parts that cannot be read are listed, in the output and in rules.yaml.

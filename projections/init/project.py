@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
 
 from projections.deploy.needs import Deployment
 from projections.deploy.package import wheel
 from projections.deploy.template import sam_template
-from projections.init.events import event_file, record
 from projections.init.inference.proposal import Proposal
-from projections.init.invent import Invented, changed, invent
 from projections.init.models.file import model_file
 from projections.init.models.model import Model
 from projections.init.rule_file import rule_file
-from projections.init.scenarios import items_file, test_file
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.schema import json_schema
-from projections.language.values import Image
 
 __all__ = ["PROPOSED", "Existing", "File", "example", "modelled", "proposed"]
 
@@ -45,7 +40,7 @@ PROPOSED = (
         "README.md",
         ".gitignore",
     ),
-    *("tests/items.json", "tests/test_rules.py", "events/items.json", "events/later-changes.json"),
+    "tests/test_rules.py",
 )
 """The files of a project for a table."""
 
@@ -78,27 +73,18 @@ def example(project: str) -> dict[str, File]:
 
 def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, File]:
     """Return path → text of each file of a project for an existing table."""
-    return _of_proposals(project, [proposal], rule_file(proposal), f"the table {proposal.table.name}", existing)
+    return _with_tests(_common(project, rule_file(proposal), f"the table {proposal.table.name}", existing))
 
 
 def modelled(project: str, model: Model) -> dict[str, File]:
     """Return path → text of each file of a project for the tables of a data model."""
     what = f"the table{'s' * (len(model.tables) > 1)} {', '.join(model.tables)}"
     existing = Existing(dict.fromkeys(model.tables)) if model.existing else None
-    return _of_proposals(project, model.proposals, model_file(model), what, existing)
+    return _with_tests(_common(project, model_file(model), what, existing))
 
 
-def _of_proposals(
-    project: str, proposals: Sequence[Proposal], rules: str, what: str, existing: Existing | None
-) -> dict[str, File]:
-    program = Program.from_document(loads(rules, RULES).canonical())
-    invented = [(proposal, invent(proposal, program)) for proposal in proposals]
-    items = [one for _, some in invented for one in some]
-    files = _common(project, rules, what, existing)
-    files["tests/items.json"] = items_file(items)
-    files["tests/test_rules.py"] = test_file(proposals)
-    appear, later = _invented_records(invented)
-    return {**files, "events/items.json": appear, "events/later-changes.json": later}
+def _with_tests(files: dict[str, File]) -> dict[str, File]:
+    return {**files, "tests/test_rules.py": _read("files/test_rules.txt")}
 
 
 def _common(project: str, rules: str, what: str, existing: Existing | None) -> dict[str, File]:
@@ -167,46 +153,3 @@ def _stack(project: str) -> str:
     """Return a name that CloudFormation accepts."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-")
     return (name if name[:1].isalpha() else f"projections-{name}".rstrip("-"))[:70]
-
-
-# Events
-
-
-def _invented_records(invented: Sequence[tuple[Proposal, Sequence[Invented]]]) -> tuple[str, str]:
-    """Return the insertion of all items; and a change of one, if possible of an attribute that a rule reads, with the
-    deletion of the last.
-    """
-    every = [(proposal, one) for proposal, some in invented for one in some]
-
-    def made(number: int, proposal: Proposal, old: Image | None, new: Image | None) -> dict[str, Any]:
-        return record(proposal.table.name, proposal.table.key_names, number, old, new)
-
-    appear = [made(number, proposal, None, one.item) for number, (proposal, one) in enumerate(every)]
-    changes = sorted(
-        ((*change, proposal) for proposal, one in every[:-1] for change in _changes(proposal, one)),
-        key=lambda change: change[0],
-    )
-    later = [
-        made(len(every), proposal, one.item, {**one.item, name: changed(one.item[name])})
-        for _, one, name, proposal in changes[:1]
-    ]
-    later += [made(len(every) + len(later), proposal, one.item, None) for proposal, one in every[-1:]]
-    return event_file(appear), event_file(later)
-
-
-def _changes(proposal: Proposal, one: Invented) -> Iterator[tuple[int, Invented, str]]:
-    """Yield (rank, item, attribute) for attributes that can change without a change of the key or entity."""
-    (entity,) = [each for each in proposal.entities if each.name == one.entity]
-    fixed = {*proposal.table.key_names, *proposal.table.index_names, *one.variables}
-    fixed |= {name for relation in proposal.relations for name in relation.binding.values()}
-    embedded = {
-        name
-        for rule in proposal.rules
-        if rule.kind == "embed" and not rule.doubt and rule.body["from"] == one.entity
-        for name in rule.body["embed"]["attributes"].values()
-    }
-    for attribute in entity.attributes:
-        if attribute.name in fixed or attribute.name not in one.item or attribute.type not in ("S", "N"):
-            continue
-        if entity.kind is None or attribute.name != entity.kind[0]:
-            yield (0 if attribute.name in embedded else 1 if attribute.form == "text" else 2), one, attribute.name

@@ -93,8 +93,7 @@ def _head(proposal: Proposal) -> Iterator[str]:
     )
     yield "#"
     yield "#   projections check                   # each rule with its keys and cost"
-    yield "#   projections replay events/*.json    # what rules write for a few events, if they are not in shadow mode"
-    yield "#   python -m pytest                    # each rule as if it were live"
+    yield "#   python -m pytest                    # the rules as if they were live"
 
 
 # --- the table ---

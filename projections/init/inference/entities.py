@@ -143,24 +143,7 @@ def _attributes(rows: Sequence[Row], table: Table) -> Iterator[Attribute]:
         values = [row.item[name] for row in rows if name in row.item]
         type_ = Counter(next(iter(value)) for value in values).most_common(1)[0][0]
         texts = [value["S"] for value in values if "S" in value][:200] if type_ == "S" else []
-        numbers = [str(value["N"]) for value in values if "N" in value]
-        yield Attribute(
-            name,
-            type_,
-            "ttl" if name == table.ttl else form_of(texts),
-            seen,
-            len(rows),
-            _element_type(values, type_),
-            all(number.isdecimal() for number in numbers),
-        )
-
-
-def _element_type(values: Sequence[Mapping[str, object]], type_: str) -> str:
-    if type_ == "L":
-        elements = [element for value in values for element in value.get("L", ())]  # type: ignore[attr-defined]
-        kinds = Counter(next(iter(element)) for element in elements)
-        return kinds.most_common(1)[0][0] if kinds else "S"
-    return "S"
+        yield Attribute(name, type_, "ttl" if name == table.ttl else form_of(texts), seen, len(rows))
 
 
 # Entities with overlapping keys

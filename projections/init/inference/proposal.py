@@ -17,7 +17,7 @@ __all__ = [
 @dataclass(frozen=True)
 class Attribute:
     """An attribute of an entity: its most frequent type in DynamoDB's notation, the form of its texts, and how many of `of`
-    items have it. `elements` is the type of a list's or set's elements. It has no value of the sample.
+    items have it. It has no value of the sample.
     """
 
     name: str
@@ -25,9 +25,6 @@ class Attribute:
     form: str
     seen: int
     of: int
-    elements: str = "S"
-    whole: bool = True
-    """All numbers are whole and not negative."""
 
 
 @dataclass(frozen=True)
