@@ -141,6 +141,7 @@ def plan(
     ignored = 0
     times: dict[str, tuple[float, float]] = {}
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
+    unknown = any(mixed(program.rules[name]) for name in _keeping(program))
     for record in deadline.checked(records):
         known = last.get(record.key)
         old = None
@@ -159,6 +160,8 @@ def plan(
                 heals.setdefault(target, record.sequence)
         if old is None and new is None:
             ignored += 1
+            if unknown and record.new is None and program.entities_at(record.key):
+                recognised.append((record, None, None))  # other versions may recognise it by another `match`
         else:
             recognised.append((record, old, new))
             if (at := record.at) is not None:
@@ -176,7 +179,7 @@ def plan(
         key, again = encode_key(record.key), alike(reason, before)
         rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
-    changes = _changes(program, recognised, reject, settles, mixed)
+    changes = _changes(program, recognised, reject, settles, unknown)
     copies = writes_of(program, recognised, reject) if program.copy_rules else ()
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
@@ -214,6 +217,11 @@ def plan(
     )
 
 
+def _keeping(program: Program) -> set[str]:
+    """The rules that keep the contributions of expired items."""
+    return {name for name, rule in program.rules.items() if rule.expired == "keep"}
+
+
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
     """Return the index attributes of each item, as its newest record has it."""
     found = []
@@ -243,15 +251,15 @@ def _changes(
     recognised: Recognised,
     reject: Reject,
     settles: Callable[[Rule], bool],
-    mixed: Callable[[Rule], bool],
+    unknown: bool,
 ) -> list[list[Change]]:
     """Return changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
     moved the ledger in between. Nothing is compacted across an expiry under a rule that keeps what has expired.
 
-    A removal is not dropped if another version of such a rule may have recorded a contribution of the item: once the item is
-    gone, a backfill cannot know whether it expired, and would keep that.
+    A removal is not dropped if it is `unknown` whether another version of such a rule recorded a contribution of it: once
+    the item is gone, a backfill cannot know whether it expired, and would keep that.
     """
     if not program.ledger_rules:
         return []
@@ -259,10 +267,9 @@ def _changes(
     open_change: dict[ItemKey, tuple[int, int]] = {}
     """By item: the round of its last change, and the position therein."""
     evaluated: dict[int, Evaluated] = {}
-    keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
+    keeping = _keeping(program)
     active = frozenset(name for name in keeping if settles(program.rules[name]))
     held = frozenset(keeping - active)
-    unknown = any(mixed(program.rules[name]) for name in keeping)
 
     def evaluate(item: Item | None) -> Evaluated:
         if item is None:

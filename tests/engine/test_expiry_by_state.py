@@ -79,9 +79,9 @@ def site(rules: str, **settings: Any) -> Scene:
     return w
 
 
-def deployed(rules: str, w: Scene) -> Scene:
+def deployed(rules: str, w: Scene, head: str = HEAD) -> Scene:
     """The same tables under other rules, as a deployment finds them."""
-    other = Scene(rules, HEAD, **w.settings)
+    other = Scene(rules, head, **w.settings)
     other.store, other.rejected, other.position = w.store, w.rejected, w.position
     other.processor = other.worker()
     return other
@@ -237,6 +237,21 @@ def test_a_removal_by_the_application_is_retracted_whatever_the_state() -> None:
     w.remove("VISIT#0", "V")
     w.settle()
     assert entry(w, 0) is None
+
+
+def test_a_removal_is_retracted_though_the_new_version_no_longer_recognises_the_item() -> None:
+    """Once it is gone, a backfill could not know whether it expired, and would keep what the former version counted."""
+    a = site(ALL)
+    visit(a, 0, "robot")
+    a.settle()
+    assert entry(a, 0)
+    head = HEAD.replace("SK: V}, expires", "SK: V}, match: {kind: [human]}, expires")
+    b = deployed(ALL, a, head)
+    b.remove("VISIT#0", "V")
+    b.settle()
+    assert entry(b, 0) is None
+    backfill(b)
+    assert visits(b) == 0
 
 
 def test_an_expiry_under_a_rule_that_the_version_in_force_excludes_keeps_the_entry() -> None:
