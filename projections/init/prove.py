@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from projections.init.inference.proposal import Entity, Proposal, Rule, Unknown, Variable
+from projections.init.inference.proposal import Entity, Proposal, Rule, Unknown
 from projections.init.rule_file import rule_file
 from projections.language.findings import Finding
 from projections.language.review import reviewed
@@ -92,10 +92,11 @@ def _left_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
 
 def _any_item(proposal: Proposal) -> Entity:
     """Return an entity that any item of the table belongs to."""
-    key, variables = {}, []
+    key = {}
+    variables = []
     for number, (name, kind) in enumerate(proposal.table.key):
         variable = name if name.isidentifier() else ("partition", "sort")[number]
         key[name] = "{" + variable + ("*" if kind == "S" else "") + "}"
-        variables.append(Variable(variable, "digits" if kind == "N" else "text", kind))
+        variables.append(variable)
     note = "Any item: no kinds of items could be distinguished. Replace it with entities of your own."
     return Entity(_FALLBACK, key, tuple(variables), (), 0, notes=(note,))

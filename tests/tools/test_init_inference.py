@@ -136,7 +136,7 @@ def test_a_type_of_product_is_no_kind_of_item() -> None:
 def test_a_table_of_one_kind_of_item_is_named_after_itself() -> None:
     found = proposal("readings")
     assert keys(found) == {"Reading": ("{device}", "{at}")}
-    assert [(one.name, one.type) for one in found.entities[0].variables] == [("device", "S"), ("at", "N")]
+    assert found.entities[0].variables == ("device", "at")
 
 
 def test_prefixes_without_a_common_separator_and_one_id_in_both_keys() -> None:

@@ -9,13 +9,13 @@ from itertools import combinations
 
 from projections.init.inference.indexes import index_keys
 from projections.init.inference.names import entity_names, snake_case, variable_names
-from projections.init.inference.proposal import Attribute, Entity, Unknown, Variable
+from projections.init.inference.proposal import Attribute, Entity, Unknown, overlapping
 from projections.init.inference.rows import Group, Position, Row, attributes_of, jaccard
 from projections.init.inference.shapes import Shape, shapes_of
 from projections.init.inference.words import TIME, form_of, masked, words
 from projections.init.table import Table
 from projections.language.syntax import LanguageError
-from projections.language.templates import KeyPattern, overlap
+from projections.language.templates import KeyPattern
 
 __all__ = ["group_of", "understand"]
 
@@ -80,21 +80,16 @@ def _group(
         row.variables = {variable: row.parts[position] for position, variable in names.items()}
     key = {attribute: _template(shape, number, names, separator) for number, (attribute, _) in enumerate(table.key)}
     kind = shape.kinds.most_common(1)[0][0] if shape.kinds else None
-    kinds = {variable: table.key[position[0]][1] for position, variable in names.items()}
-    group = group_of(name, key, kinds, shape.rows, table, separator)
+    group = group_of(name, key, tuple(dict.fromkeys(names.values())), shape.rows, table, separator)
     if type_attribute is not None and kind is not None:
         group.entity = replace(group.entity, kind=(type_attribute, kind))
     return group
 
 
 def group_of(
-    name: str, key: Mapping[str, str], kinds: Mapping[str, str], rows: list[Row], table: Table, separator: str
+    name: str, key: Mapping[str, str], variables: tuple[str, ...], rows: list[Row], table: Table, separator: str
 ) -> Group:
-    """Return the entity with this key and these rows, whose variables are set. `kinds` has the types of the variables."""
-    variables = tuple(
-        Variable(variable, form_of(row.variables[variable] for row in rows[:200]), kind)
-        for variable, kind in kinds.items()
-    )
+    """Return the entity with this key and these rows, whose variables are set."""
     entity = Entity(
         name,
         key,
@@ -157,7 +152,7 @@ def _distinguished(
     shapes = {group.entity.name: shape for group, shape in sound}
     dropped: set[str] = set()
     for one, other in combinations(groups, 2):
-        if {one.entity.name, other.entity.name} & dropped or not _overlap(one.entity, other.entity, separator):
+        if {one.entity.name, other.entity.name} & dropped or not overlapping(one.entity, other.entity, separator):
             continue
         if one.entity.kind and other.entity.kind and one.entity.kind != other.entity.kind:
             for group in (one, other):
@@ -169,10 +164,3 @@ def _distinguished(
         why = f"their keys could also be keys of {more.entity.name}, and no attribute distinguishes them"
         unknown.append(_unknown(shapes[less.entity.name], table, why))
     return [group for group in groups if group.entity.name not in dropped], unknown
-
-
-def _overlap(one: Entity, other: Entity, separator: str) -> bool:
-    return all(
-        overlap(KeyPattern.parse(one.key[name], separator), KeyPattern.parse(other.key[name], separator)) is not None
-        for name in one.key
-    )

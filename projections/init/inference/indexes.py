@@ -189,7 +189,7 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
     """Return the template that gives the key of most rows."""
     if kind == "B":
         return None
-    names = [one.name for one in entity.variables]
+    names = [*entity.variables]
     names += [one.name for one in entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
     if kind == "N":
         source = _source(names, rows, [row.text(name) for row in rows])

@@ -80,9 +80,13 @@ class Family:
 
     def measures(self, attribute: Attribute) -> Iterator[str]:
         """Yield the measures that an attribute of parents may have."""
-        variables = {variable.name for variable in self.link.parent.entity.variables}
         kind = attribute.type
-        if not _plain(attribute) or attribute.name in variables or kind not in ("N", "S") or attribute.form == "ttl":
+        if (
+            not _plain(attribute)
+            or attribute.name in self.link.parent.entity.variables
+            or kind not in ("N", "S")
+            or attribute.form == "ttl"
+        ):
             return
         alike = [one for one in self.link.child.entity.attributes if _plain(one) and one.type == kind]
         if kind == "N":
@@ -298,7 +302,7 @@ def _in_order(families: Sequence[Family]) -> list[Family]:
     usable = [
         family
         for family in families
-        if {one.name for one in family.link.child.entity.variables} - set(family.link.relation.binding.values())
+        if set(family.link.child.entity.variables) - set(family.link.relation.binding.values())
     ]
     return sorted(usable, key=lambda family: (bool(family.link.relation.bind), -family.link.relation.seen))
 

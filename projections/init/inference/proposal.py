@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.init.table import Table
+from projections.language.syntax import LanguageError
+from projections.language.templates import KeyPattern, overlap
 
 __all__ = [
-    *("Attribute", "Contradiction", "Entity", "Example", "Proposal", "Relation", "Rule", "Unknown", "Variable"),
+    *("Attribute", "Contradiction", "Entity", "Example", "Proposal", "Relation", "Rule", "Unknown"),
     "effects",
+    "overlapping",
 ]
 
 
@@ -28,21 +31,12 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Variable:
-    """A variable of a key, the form of its texts, and the type of its key attribute."""
-
-    name: str
-    form: str
-    type: str = "S"
-
-
-@dataclass(frozen=True)
 class Entity:
     """An entity as a rule file has it, with statistics of its items."""
 
     name: str
     key: Mapping[str, str]
-    variables: tuple[Variable, ...]
+    variables: tuple[str, ...]
     attributes: tuple[Attribute, ...]
     items: int
     match: tuple[str, str] | None = None
@@ -55,6 +49,18 @@ class Entity:
     notes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     """Deployed rules, which have guards on the items."""
+
+
+def overlapping(one: Entity, other: Entity, separator: str) -> bool:
+    """Return whether an item may have a key of both entities."""
+    try:
+        return all(
+            overlap(KeyPattern.parse(one.key[name], separator), KeyPattern.parse(other.key[name], separator))
+            is not None
+            for name in one.key
+        )
+    except LanguageError:
+        return False  # the loader reports the template
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def links(groups: Sequence[Group], complete: bool) -> list[Link]:
 
 
 def _link(child: Group, parent: Group, binding: Mapping[str, str]) -> Link:
-    variables = [variable.name for variable in parent.entity.variables]
+    variables = parent.entity.variables
     known = {tuple(row.variables[name] for name in variables): row for row in parent.rows}
     named = [(row, tuple(row.text(binding[name]) for name in variables)) for row in child.rows]
     complete = [(row, key) for row, key in named if None not in key]
@@ -68,20 +68,19 @@ def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
     """Yield, for each variable of the parent's key, candidates of the child."""
     choices = []
     for variable in parent.entity.variables:
-        values = {row.variables[variable.name] for row in parent.rows}
-        names = list(_names(child, parent, variable.name, values))
+        values = {row.variables[variable] for row in parent.rows}
+        names = list(_names(child, parent, variable, values))
         if not names:
             return
         choices.append(names[:_MOST_CHOICES])
-    variables = [variable.name for variable in parent.entity.variables]
     for names_ in product(*choices):
         if len(set(names_)) == len(names_):
-            yield dict(zip(variables, names_, strict=True))
+            yield dict(zip(parent.entity.variables, names_, strict=True))
 
 
 def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iterator[str]:
     """Yield the same name first, then similar names, or names like the parent's, with values of the parent's key."""
-    own = [one.name for one in child.entity.variables]
+    own = child.entity.variables
     attributes = [one.name for one in child.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
     if variable in own or (variable in attributes and variable.lower() != "id"):
         yield variable

@@ -76,7 +76,7 @@ def _embed(link: Link, attributes: Mapping[str, str], evidence: str, several: se
 def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
     """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition."""
     never = _structural(link.child, table) | set(link.relation.binding.values())
-    keys = {variable.name for variable in link.parent.entity.variables} | _structural(link.parent, table)
+    keys = set(link.parent.entity.variables) | _structural(link.parent, table)
     for mine in link.child.entity.attributes:
         if mine.name in never or mine.type not in ("S", "N", "BOOL"):
             continue

@@ -112,9 +112,7 @@ class _Schema:
         primary = self.indexes[0]
         try:
             key = {one.field: one.template(key=True) for one in primary.ends}
-            variables = key_variables(
-                key, Table("", tuple(pair for part in primary.key_attributes() for pair in part)), "#"
-            )
+            variables = key_variables(key, "#")
         except WrongPart as error:
             self.model.unread.append(Unread(error.place, f"{self.name} is left out: {error.reason}"))
             return None
@@ -178,7 +176,7 @@ def _queries(tables: Iterable[_Entities]) -> Iterator[Query]:
                 continue
             for collection in index.collections:
                 collections.setdefault((collection, index.name), []).append((schema, index))
-            present = index.present([*(variable.name for variable in entity.variables), *entity.required])
+            present = index.present([*entity.variables, *entity.required])
             name = lower_camel(f"{schema.name} {index.pattern}")
             try:
                 yield Query(name, (schema.name,), index.by(entity.key), index.name, present)

@@ -122,7 +122,7 @@ class FacetTable:
         return None if reason else key
 
     def _entity(self, name: str, key: Mapping[str, str], facet: Facet) -> Entity:
-        variables = key_variables(key, self.table, self.separator)
+        variables = key_variables(key, self.separator)
         if not facet.items:
             known = [one for one in facet.attributes if one not in {*self.table.key_names, *self.table.index_names}]
             attributes = tuple(Attribute(one, self.types.get(one, "S"), "text", 1, 1) for one in known)
@@ -131,8 +131,7 @@ class FacetTable:
         rows = rows_of(facet.items, self.table, self.separator)
         for row in rows:
             row.variables = _fits(row.item, patterns, self.table) or {}
-        kinds = {one.name: one.type for one in variables}
-        return group_of(name, key, kinds, rows, self.table, self.separator).entity
+        return group_of(name, key, variables, rows, self.table, self.separator).entity
 
     def _with_kinds(self, declared: Mapping[str, tuple[Facet, Entity]]) -> list[Entity]:
         """Return the entities, those with equal constants in all sample items of one facet with it as their kind."""

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from projections.init.inference.proposal import Entity, Proposal, Variable
+from projections.init.inference.proposal import Entity, Proposal, overlapping
 from projections.init.inference.words import pascal
 from projections.init.models.parts import Part
 from projections.init.table import Table
-from projections.language.syntax import LanguageError
-from projections.language.templates import KeyPattern, overlap
+from projections.language.templates import KeyPattern
 
 __all__ = [
     *("Model", "Query", "Unread", "distinguished", "entity_name", "key_variables", "not_read", "proposal_of"),
@@ -69,47 +68,23 @@ def not_read(part: Part, known: Iterable[str], reason: str) -> Iterator[Unread]:
 
 def proposal_of(table: Table, entities: Sequence[Entity], separator: str = "#") -> Proposal:
     """Return a proposal of declared entities, without a sample."""
-    found = [_numbered(entity) for entity in distinguished(entities, separator)]
-    return Proposal(table, separator, found, [], [], [], 0, True)
-
-
-def _numbered(entity: Entity) -> Entity:
-    """Return the entity; a variable that is also an attribute of type number has the form of a number."""
-    numbers = {one.name for one in entity.attributes if one.type == "N"}
-    variables = [replace(one, form="digits") if one.name in numbers else one for one in entity.variables]
-    return replace(entity, variables=tuple(variables))
+    return Proposal(table, separator, distinguished(entities, separator), [], [], [], 0, True)
 
 
 def distinguished(entities: Sequence[Entity], separator: str) -> list[Entity]:
     """Return the entities of a table; those whose keys overlap match their type attribute, if both have one."""
     found = {entity.name: entity for entity in entities}
     for one, other in combinations(entities, 2):
-        if one.kind and other.kind and one.kind != other.kind and _overlap(one, other, separator):
+        if one.kind and other.kind and one.kind != other.kind and overlapping(one, other, separator):
             for entity in (one, other):
                 found[entity.name] = replace(found[entity.name], match=entity.kind)
     return list(found.values())
 
 
-def _overlap(one: Entity, other: Entity, separator: str) -> bool:
-    try:
-        return all(
-            overlap(KeyPattern.parse(one.key[name], separator), KeyPattern.parse(other.key[name], separator))
-            is not None
-            for name in one.key
-        )
-    except LanguageError:
-        return False  # the loader reports the template
-
-
-def key_variables(key: Mapping[str, str], table: Table, separator: str) -> tuple[Variable, ...]:
-    """Return the variables of key templates, each with the type of its key attribute. Raises LanguageError."""
-    types = dict(table.key)
-    found = {
-        name: Variable(name, "digits" if types[attribute] == "N" else "text", types[attribute])
-        for attribute, template in key.items()
-        for name in KeyPattern.parse(template, separator).names
-    }
-    return tuple(found.values())
+def key_variables(key: Mapping[str, str], separator: str) -> tuple[str, ...]:
+    """Return the variables of key templates. Raises LanguageError."""
+    names = (name for template in key.values() for name in KeyPattern.parse(template, separator).names)
+    return tuple(dict.fromkeys(names))
 
 
 def entity_name(given: str, taken: Iterable[str]) -> str:
