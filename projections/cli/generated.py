@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from difflib import unified_diff
 from pathlib import Path
@@ -15,7 +14,7 @@ from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
 from projections.terminal import count, interactive, print_line, print_text
 
-__all__ = ["agreed", "force_option", "json_with", "write_generated"]
+__all__ = ["agreed", "force_option", "write_generated"]
 
 MOST_LINES = 80
 """Lines of the difference of a file that are printed."""
@@ -28,39 +27,26 @@ def force_option(function: F) -> F:
     return click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")(function)
 
 
-def write_generated(output: str, text: str, *, force: bool, own: Callable[[str], bool] = is_as_written) -> bool:
-    """Write a text that has a checksum, or that `own` recognises, and return True.
+def write_generated(output: str, text: str, *, force: bool) -> bool:
+    """Write a text that has a checksum, and return True.
 
     If the file has no checksum or was edited since it was written, show the difference and ask; return False if the user
     declines. Raises UsageError without a terminal, and if the file cannot be written.
     """
-    if not force and not _replaceable(Path(output), text, own):
+    if not force and not _replaceable(Path(output), text):
         return False
     write_output(output, text)
     return True
 
 
-def json_with(*names: str) -> Callable[[str], bool]:
-    """Return a function that recognises JSON objects with these names: the output of a command, without a checksum."""
-
-    def recognised(there: str) -> bool:
-        try:
-            document = json.loads(there)
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(document, dict) and document.keys() >= set(names)
-
-    return recognised
-
-
-def _replaceable(path: Path, text: str, own: Callable[[str], bool]) -> bool:
+def _replaceable(path: Path, text: str) -> bool:
     if not path.is_file():
         return True  # there is none, or it is a device or a pipe
     try:
         there = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         there = ""
-    if own(there) or there == text:
+    if is_as_written(there) or there == text:
         return True
     state = "was edited since it was written" if is_generated(there) else "was not written by this command"
     return agreed(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from projections.cli.generated import force_option, json_with, write_generated
+from projections.cli.generated import force_option, write_generated
 from projections.cli.options import as_json, find_rules, note_written, output_option, rules_argument
 from projections.errors import UsageError
 from projections.terminal import count, json_text, print_text
@@ -51,29 +51,25 @@ def command(
     from projections.language.loader import load
     from projections.language.review import review
 
-    if as_json and form is not None:
-        raise UsageError("--json and --format cannot be combined. Omit one")
+    if as_json and (form is not None or output is not None):
+        raise UsageError("--json prints the graph as data: omit --format and -o")
     path = find_rules(file, rules)
     graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
     if as_json:
-        text, comment = json_text(graph.document()) + "\n", ""
-    else:
-        suffix = Path(output or "").suffix.lower()
-        if form is None and suffix in PICTURES:
-            raise UsageError(
-                f"{output}: this command writes no {suffix[1:].upper()}. Graphviz makes it: "
-                f"projections graph {path} --format dot | dot -T{suffix[1:]} > {output}"
-            )
-        form = form or ENDINGS.get(suffix, "mermaid")
-        text, comment = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph), COMMENTS[form]
+        print_text(json_text(graph.document()))
+        return 0
+    suffix = Path(output or "").suffix.lower()
+    if form is None and suffix in PICTURES:
+        raise UsageError(
+            f"{output}: this command writes no {suffix[1:].upper()}. Graphviz makes it: "
+            f"projections graph {path} --format dot | dot -T{suffix[1:]} > {output}"
+        )
+    form = form or ENDINGS.get(suffix, "mermaid")
+    text = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph)
     if output is None:
         print_text(text)
         return 0
-    if comment:
-        written = write_generated(output, with_checksum(text.rstrip("\n") + "\n", comment), force=force)
-    else:
-        written = write_generated(output, text, force=force, own=json_with("title", "rules", "findings"))
-    if not written:
+    if not write_generated(output, with_checksum(text.rstrip("\n") + "\n", COMMENTS[form]), force=force):
         return 1
     note_written(output, f"{count(len(graph.rules), 'rule')} of {path.name}")
     return 0

@@ -414,16 +414,6 @@ def test_the_command_does_not_overwrite_an_edited_file(
     assert target.read_text() != edited
 
 
-def test_json_of_the_command_replaces_only_json_of_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "a.json"
-    assert [run("graph", name, "--json", "-o", str(target)) for name in ("social", "tags")] == [0, 0]
-    target.write_text("[1]")
-    assert run("graph", "tags", "--json", "-o", str(target)) == 2
-    assert "was not written by this command" in capsys.readouterr().err
-
-
 def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("graph", "social", "--json") == 0
     document = json.loads(capsys.readouterr().out)
@@ -434,8 +424,9 @@ def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureF
 
 
 def test_invalid_combinations_of_options_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("graph", "social", "--json", "--format", "dot") == 2
-    assert "--json and --format cannot be combined" in capsys.readouterr().err
+    for options in (["--format", "dot"], ["-o", str(tmp_path / "a.json")]):
+        assert run("graph", "social", "--json", *options) == 2
+        assert "--json prints the graph as data: omit --format and -o" in capsys.readouterr().err
     assert run("graph", "social", "-o", str(tmp_path / "none" / "a.html")) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
 
