@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,6 @@ __all__ = ["command"]
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to use.")
 @click.option("--keep-going", is_flag=True, help="Run all histories, even after a failure.")
 @select_option
-@click.option("--odds", multiple=True, metavar="NAME=VALUE", hidden=True)
 @click.option("--trace", is_flag=True, help="Print every event of the history that fails.")
 def command(
     rules: str | None,
@@ -52,7 +50,6 @@ def command(
     jobs: int,
     keep_going: bool,
     select: tuple[str, ...],
-    odds: Sequence[str],
     trace: bool,
 ) -> int:
     """Test rules under redelivery, reordering, crashes and external writes.
@@ -86,8 +83,7 @@ def command(
         names = selected_rules(program, select)
         note_missing(program, names)
         document = restricted(document, names)
-    fixed = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
-    campaign = Campaign(document, keep_going=keep_going, fixed=fixed)
+    campaign = Campaign(document, keep_going=keep_going)
     with Bar("running histories", quiet=as_json) as bar:
 
         def progress(report: Report) -> None:
@@ -96,7 +92,7 @@ def command(
         report = campaign.run(seed, histories, jobs=jobs, progress=progress)
     lines: Sequence[str] = ()
     if trace and report.failures:
-        lines = Setup(document, fixed=fixed).play(report.failures[0].seed, trace=True).trace
+        lines = Setup(document).play(report.failures[0].seed, trace=True).trace
     if as_json:
         print_text(json_text(_document(report, str(path), lines)))
     else:

@@ -63,23 +63,11 @@ class Report:
 
 
 class Campaign:
-    """Runs histories of one rule file, until one fails unless `keep_going`.
+    """Runs histories of one rule file, until one fails unless `keep_going`."""
 
-    `fixed` are values of the fault plan that are the same in all histories.
-    """
-
-    def __init__(
-        self,
-        document: Mapping[str, Any],
-        *,
-        without: frozenset[str] = frozenset(),
-        keep_going: bool = False,
-        fixed: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, document: Mapping[str, Any], *, keep_going: bool = False) -> None:
         self._document = document
-        self._without = without
         self._keep_going = keep_going
-        self._fixed = fixed or {}
 
     def run(
         self,
@@ -102,12 +90,12 @@ class Campaign:
 
     def _parts(self, chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
         if jobs <= 1 or len(chunks) < 2:
-            setup = Setup(self._document, self._without, self._fixed)
+            setup = Setup(self._document)
             for first, count in chunks:
                 yield _play(setup, first, count)
             return
         context = multiprocessing.get_context("spawn")
-        with context.Pool(jobs, _begin, (self._document, self._without, self._fixed)) as pool:
+        with context.Pool(jobs, _begin, (self._document,)) as pool:
             yield from pool.imap(_chunk, chunks)
 
 
@@ -122,9 +110,9 @@ _setup: Setup | None = None
 """The setup of this process, made when it starts."""
 
 
-def _begin(document: Mapping[str, Any], without: frozenset[str], fixed: Mapping[str, Any]) -> None:
+def _begin(document: Mapping[str, Any]) -> None:
     global _setup
-    _setup = Setup(document, without, fixed)
+    _setup = Setup(document)
     gc.freeze()
 
 
