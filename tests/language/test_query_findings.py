@@ -107,6 +107,27 @@ def test_names_that_no_rule_writes_are_reported_with_the_nearest_one() -> None:
     )
 
 
+def test_a_range_of_an_attribute_that_may_have_the_separator_is_a_note_at_its_first_query() -> None:
+    """A user who sets `category` to `a#b` appears in the list of `a`. Numbers, and variables of keys, have no separator."""
+    rules = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities: {Post: {key: {PK: "POST#{post}", SK: "{part}"}}}
+projections: {by: {from: Post, index: {GSI1PK: "SHOP#{shop}", GSI1SK: "{category}#{at}"}}}
+queries:
+  one: {find: Post, by: [shop, category], order: at desc}
+  two: {find: Post, by: [shop, category], range: at}
+"""
+    found = [one for one in reviewed(rules).findings if one.code == "ambiguous-index-key"]
+    assert [(one.severity, one.path) for one in found] == [("note", "queries.one")]
+    assert "the answer also has items whose category continues after the given value with #" in found[0].reason
+    for change in (
+        ("{category}#{at}", "{part}#{at}"),
+        ("{category}#{at}", "{category|pad(3)}#{at}"),
+        ("category", "part"),
+    ):
+        assert "ambiguous-index-key" not in [one.code for one in reviewed(rules.replace(*change)).findings]
+
+
 def test_a_consistent_read_of_derived_items_is_a_note() -> None:
     (one,) = reviewed(DERIVED.replace("attributes: [title]}\n", "attributes: [title], consistent: true}\n")).findings
     assert (one.code, one.severity, one.path) == ("consistent-read", "note", "queries.one.consistent")

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import EXPIRY_UNDECIDED, NO_TTL
+from projections.language.findings.kinds import EXPIRY_UNDECIDED, KEPT_EXPIRY, NO_TTL
 from projections.language.mistakes import Location
+from projections.language.ownership import written
 
 __all__ = ["expiry"]
 
 
 def expiry(facts: Facts) -> Iterator[Remark]:
-    """Yield at most one remark for each table, and one for each entity."""
+    """Yield remarks for each table, and one for each entity."""
     rules = facts.rules
     for name, table in rules.all_tables.items():
         here = [entity for entity in rules.entities if rules.table_of(entity) == name]
@@ -34,6 +35,24 @@ def expiry(facts: Facts) -> Iterator[Remark]:
                 f"retracted",
                 f"if items of {_some(sources_here)} have {table.ttl}, add `expires: true` to the entity, and "
                 f"`expired: keep` or `expired: retract` to its rules",
+                at_key=True,
+            )
+        kept = [
+            (rule, source)
+            for rule, one in facts.projections.items()
+            for source in one.sources
+            if one.expired == "keep"
+            and source in here
+            and not any(table.ttl in written(w) for _, w in facts.into(source))
+        ]
+        if table.ttl is not None and kept:
+            items = _some([*dict.fromkeys(source for _, source in kept)])
+            yield Remark(
+                KEPT_EXPIRY,
+                (*place, "ttl"),
+                f"expired items of {items} stay counted (rule {kept[0][0]}): "
+                f"a user who sets {table.ttl} can let an item expire and create it again, and it counts each time",
+                f"if users can set it, use `expired: retract`; otherwise accept this: `# check: ignore {KEPT_EXPIRY.code}`",
                 at_key=True,
             )
         if table.ttl is None:

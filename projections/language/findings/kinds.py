@@ -81,6 +81,7 @@ LOCAL_INDEX = Kind("local-index", ("note",))
 
 EXPIRY_UNDECIDED = Kind("expiry-undecided", ("note",))
 NO_TTL = Kind("no-ttl", ("warning",))
+KEPT_EXPIRY = Kind("kept-expiry", ("note",))
 
 # Queries
 

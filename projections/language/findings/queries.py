@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
+from projections.language.access.presence import bare_variables
 from projections.language.access.proposals import EXACT, proposal
 from projections.language.access.questions import Query, queries_of
 from projections.language.canonical import Document, Index
@@ -15,6 +17,7 @@ from projections.language.facts import creators, indexes_fed
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import (
+    AMBIGUOUS_INDEX_KEY,
     CONSISTENT_READ,
     FILTERED_QUERY,
     LARGE_COPY,
@@ -27,8 +30,10 @@ from projections.language.findings.kinds import (
     Kind,
 )
 from projections.language.findings.names import known_attributes
+from projections.language.findings.numbers import Numbers
 from projections.language.mistakes import Location
 from projections.language.syntax import root, suggest
+from projections.language.templates import Field
 
 __all__ = ["queries"]
 
@@ -49,6 +54,7 @@ def queries(facts: Facts) -> Iterator[Remark]:
         if not unknown:
             yield from _answered(document, plans[name], asked)
         yield from _derived_read(document, query)
+    yield from _ambiguous_ranges(facts, plans)
     yield from _unused(facts, document, list(plans.values()))
     yield from _large_copies(document, asked)
 
@@ -72,6 +78,38 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
     else:
         way, paste = f"{offered.sentence} (`projections queries --apply {query.name}` does this)", offered.text
     yield Remark(kind, (*place, *inner), reason, way, at_key=True, paste=paste)
+
+
+def _ambiguous_ranges(facts: Facts, plans: Mapping[str, Plan]) -> Iterator[Remark]:
+    """Yield a remark for each attribute in a sort key that, with a separator in it, puts items into ranges of others.
+
+    It is reported at the first query that reads such a range.
+    """
+    numbers, seen = Numbers(facts), set[tuple[str, str]]()
+    for name, request in ((name, request) for name, planned in plans.items() for request in planned.requests):
+        sort, entity = request.sort, request.entities[0]
+        if sort is None or sort.kind != "S" or request.index is None:
+            continue
+        separator, bare = facts.table(entity).separator, bare_variables(facts.typed, entity)
+        for part, text in pairwise(sort.prefix):
+            if (
+                not isinstance(part, Field)
+                or not part.plain
+                or part.name in bare
+                or (sort.attribute, part.name) in seen
+            ):
+                continue
+            if isinstance(text, str) and separator in text and numbers.number(entity, part.name) is None:
+                seen.add((sort.attribute, part.name))
+                yield Remark(
+                    AMBIGUOUS_INDEX_KEY,
+                    ("queries", name),
+                    f"{part} in {sort.attribute} may contain the separator {separator}: the answer also has items whose "
+                    f"{part.name} continues after the given value with {separator}",
+                    f"if users can set it, compare it in the answer, use a variable of the key of {entity} instead, or let "
+                    "the application refuse values with the separator",
+                    at_key=True,
+                )
 
 
 def _kind(document: Document, planned: Plan) -> tuple[Kind, Location, str]:
