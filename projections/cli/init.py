@@ -75,8 +75,7 @@ def command(
       projections init shop --from model.json
     """
     from projections.errors import UsageError
-    from projections.init.project import example
-    from projections.init.writing import write
+    from projections.init.project import example, write
 
     project = directory.resolve().name
     document: dict[str, Any] = {"directory": str(directory)}
@@ -118,10 +117,9 @@ def _proposed(
     from projections.aws.clients import client
     from projections.errors import UsageError
     from projections.init.inference.infer import infer
-    from projections.init.project import PROPOSED, Existing, proposed
+    from projections.init.project import PROPOSED, Existing, proposed, refuse_existing
     from projections.init.prove import proven
     from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
-    from projections.init.writing import refuse_existing
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
@@ -151,8 +149,7 @@ def _modelled(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
     from projections.init.models.read import read_model
-    from projections.init.project import PROPOSED, modelled
-    from projections.init.writing import refuse_existing
+    from projections.init.project import PROPOSED, modelled, refuse_existing
 
     refuse_existing(directory, PROPOSED, force=force)
     model = read_model(source)

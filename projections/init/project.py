@@ -1,10 +1,10 @@
-"""The files of a new project, of the example or of a proposal. Reads files of this package only."""
+"""The files of a new project, of the example or of a proposal, and how they are written."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from projections.deploy.needs import Deployment
 from projections.deploy.package import wheel
 from projections.deploy.template import sam_template
+from projections.errors import UsageError
 from projections.init.inference.proposal import Proposal
 from projections.init.models.file import model_file
 from projections.init.models.model import Model
@@ -20,7 +21,7 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.schema import json_schema
 
-__all__ = ["PROPOSED", "Existing", "File", "example", "modelled", "proposed"]
+__all__ = ["PROPOSED", "Existing", "File", "example", "modelled", "proposed", "refuse_existing", "write"]
 
 RULES = "rules.yaml"
 SCHEMA = "rules.schema.json"
@@ -153,3 +154,29 @@ def _stack(project: str) -> str:
     """Return a name that CloudFormation accepts."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-")
     return (name if name[:1].isalpha() else f"projections-{name}".rstrip("-"))[:70]
+
+
+def refuse_existing(directory: Path, names: Collection[str], *, force: bool = False) -> None:
+    """Raise UsageError if some of these files exist and `force` is not set, or a file is where a directory is needed."""
+    for place in (directory, *(directory / name for name in {name.split("/")[0] for name in names if "/" in name})):
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"{place}: a file has the name of a directory that is needed. Name another directory")
+    there = sorted(name for name in names if (directory / name).exists() or (directory / name).is_symlink())
+    if there and not force:
+        more = f" and {len(there) - 5} more" if len(there) > 5 else ""
+        raise UsageError(
+            f"{directory}: {', '.join(there[:5])}{more} exist{'s' * (len(there) == 1)} already, so nothing was written. "
+            "Name another directory, or pass --force to overwrite"
+        )
+
+
+def write(directory: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> None:
+    """Write all files. Raises UsageError without writing anything if one exists and `force` is not set."""
+    refuse_existing(directory, files, force=force)
+    try:
+        for name, content in files.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UsageError(f"{error.filename or directory}: cannot be written: {error.strerror}") from None

@@ -25,10 +25,9 @@ from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
-from projections.init.project import PROPOSED, example
+from projections.init.project import PROPOSED, example, write
 from projections.init.reading import Reading, describe, estimated_units, read_sample
 from projections.init.table import Table
-from projections.init.writing import write
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program

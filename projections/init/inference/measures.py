@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -13,15 +12,15 @@ from typing import Any
 from projections.errors import BadInput
 from projections.init.inference.contradictions import Case, Verdict, contradiction, identity, judged, others
 from projections.init.inference.proposal import Attribute, Relation, Rule
-from projections.init.inference.relations import Link
-from projections.init.inference.words import ORDERED, lower_camel, normal, pascal, plural, singular, words
+from projections.init.inference.relations import Link, named_by, related_twice, rule_body
+from projections.init.inference.words import ORDERED, lower_camel, normal, plural, singular, words
 from projections.init.table import Sample, Table
 from projections.language.measures import Measure
 from projections.language.one_form import path_text
 from projections.language.syntax import PATH, an
 from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 
-__all__ = ["Family", "contradicted_rules", "count_rules", "measured", "named_by", "related_twice", "rule_body"]
+__all__ = ["Family", "contradicted_rules", "count_rules", "measured"]
 
 _LEAST_PARENTS = 3
 _MOST_NUMBERS = 6
@@ -223,27 +222,6 @@ def _rule(link: Link, found: Mapping[str, tuple[str, str]], several: set[tuple[s
     name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
     body = rule_body(link, "aggregate", {"into": relation.parent, "set": {a: how for a, (how, _) in found.items()}})
     return Rule(name, body, "; ".join(dict.fromkeys(evidence for _, evidence in found.values())))
-
-
-def named_by(relation: Relation) -> str:
-    """Return a suffix that distinguishes relations between the same entities: `ByAuthorId`."""
-    return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
-
-
-def related_twice(links: Sequence[Link]) -> set[tuple[str, str]]:
-    """Return (child, parent) of entities with several relations."""
-    counts = Counter((link.relation.child, link.relation.parent) for link in links)
-    return {pair for pair, count in counts.items() if count > 1}
-
-
-def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule from the children of a relation into its parents."""
-    body: dict[str, Any] = {"from": link.relation.child}
-    if link.relation.bind:
-        body["bind"] = link.relation.bind
-    if link.child.entity.expires:
-        body["expired"] = "retract"
-    return {**body, kind: dict(action)}
 
 
 def _relation_evidence(link: Link) -> str:

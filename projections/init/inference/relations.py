@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from projections.init.inference.proposal import Relation
 from projections.init.inference.rows import Group, Row
-from projections.init.inference.words import normal, small_numbers, words
+from projections.init.inference.words import normal, pascal, small_numbers, words
 from projections.language.syntax import PATH
 
-__all__ = ["Link", "links"]
+__all__ = ["Link", "links", "named_by", "related_twice", "rule_body"]
 
 _LEAST_SEEN = 3
 _SHARE = 0.5
@@ -101,3 +103,24 @@ def _is_called(name: str, variable: str, parent: Group, values: set[str]) -> boo
     if normal(name).endswith((normal(variable), normal(parent.entity.name))):
         return True
     return len(parent.entity.variables) == 1 and mine[-1] in ("id", "by", "ref", "key") and not small_numbers(values)
+
+
+def named_by(relation: Relation) -> str:
+    """Return a suffix that distinguishes relations between the same entities: `ByAuthorId`."""
+    return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
+
+
+def related_twice(links: Sequence[Link]) -> set[tuple[str, str]]:
+    """Return (child, parent) of entities with several relations."""
+    counts = Counter((link.relation.child, link.relation.parent) for link in links)
+    return {pair for pair, count in counts.items() if count > 1}
+
+
+def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule from the children of a relation into its parents."""
+    body: dict[str, Any] = {"from": link.relation.child}
+    if link.relation.bind:
+        body["bind"] = link.relation.bind
+    if link.child.entity.expires:
+        body["expired"] = "retract"
+    return {**body, kind: dict(action)}

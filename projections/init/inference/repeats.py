@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from projections.init.inference.contradictions import Case, contradiction, identity, judged
-from projections.init.inference.measures import named_by, related_twice, rule_body
 from projections.init.inference.proposal import Rule
-from projections.init.inference.relations import Link
+from projections.init.inference.relations import Link, named_by, related_twice, rule_body
 from projections.init.inference.rows import Group
 from projections.init.inference.words import lower_camel, normal
 from projections.init.table import Table
