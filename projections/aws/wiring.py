@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from projections.engine.budget import Budget
 from projections.engine.processor import Outcome, Processor
 from projections.engine.records import WHOLE_BATCH, stream_label
 from projections.engine.registry import FILLING, LIVE, RuleState
@@ -58,6 +59,7 @@ VARIABLES: Mapping[str, str] = {
     "TASK_QUEUE_URL": "the URL of the queue for tasks; without it, everything is done within the invocation",
     "REDACT": "what is removed from logs, messages and errors: none (default), keys, values or all",
     "PUSH_WRITES_PER_SECOND": "the most children that a function instance updates in a second, 25 or more (default: 500)",
+    "RULE_WRITES_PER_MINUTE": "the most writes of a rule a minute for items with many targets; 0: no limit (default: 10000)",
 }
 """The environment variables of the functions for stream records and tasks. AUDIT_ITEMS of the audit is not among them."""
 
@@ -80,6 +82,9 @@ _NEW_RULES = {"live": LIVE, "fill": FILLING}
 _WRITES_PER_SECOND = 500
 """Half of what a partition can take. The application keeps the other half."""
 
+_RULE_WRITES_PER_MINUTE = 10_000
+"""About a dollar an hour for a rule and a function instance, if items with many targets change without a pause."""
+
 _LEAST_AUDITED = 100
 """A run of fewer items is not worth an invocation."""
 
@@ -100,6 +105,7 @@ class Settings:
     quarantine_url: str | None
     task_url: str | None
     push_writes_per_second: int
+    rule_writes_per_minute: int
     redact: str
 
     @classmethod
@@ -129,6 +135,7 @@ class Settings:
             push_writes_per_second=_number(
                 environ, "PUSH_WRITES_PER_SECOND", _WRITES_PER_SECOND, _LEAST_WRITES_PER_SECOND
             ),
+            rule_writes_per_minute=_number(environ, "RULE_WRITES_PER_MINUTE", _RULE_WRITES_PER_MINUTE, 0),
             redact=redact,
         )
 
@@ -223,6 +230,7 @@ def stream_from_environment(
         run=at_once(THREADS),
         tasks=parts.tasks,
         pace=parts.pacer,
+        budget=Budget(settings.rule_writes_per_minute),
         margin=MARGIN,
         new_rules=settings.new_rules,
     )

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from typing import NamedTuple
 
+from projections.engine.attempts import Attempt
 from projections.engine.batch import Admitted
+from projections.engine.budget import Refresh
 from projections.engine.changes import Change, ChangeState, Result
 from projections.engine.deadline import Deadline
 from projections.engine.ledger import Ledger
@@ -28,7 +31,7 @@ __all__ = ["PART", "Aggregation", "Published"]
 PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""
 
-_COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "duplicates"}
+_COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "duplicates", "deferred": "deferred"}
 
 
 class Published(NamedTuple):
@@ -66,11 +69,13 @@ class Aggregation:
             generations=setup.generations,
             counters=batch.report.counters,
             relieve=self._relieve,
+            spend=self._affords,
         )
 
     def apply(self, rounds: Sequence[Sequence[Change]]) -> None:
         """Apply rounds of changes, one after another. A change whose item failed in an earlier round is not tried."""
         failed: set[str] = set()
+        setup = self._batch.setup
         for changes in rounds:
             if failed:
                 for change in changes:
@@ -79,7 +84,9 @@ class Aggregation:
                 changes = [change for change in changes if change.source not in failed]
             results = self.commit(changes)
             failed.update(result.change.source for result in results if result.state == "failed")
-            done = [result for result in results if result.state != "failed"]
+            left = [result.change for result in results if result.state == "deferred"]
+            setup.run([partial(self._defer, change) for change in left])
+            done = [result for result in results if result.state not in ("failed", "deferred")]
             if done:
                 published = self.publish(done)
                 if published is not None:
@@ -96,6 +103,17 @@ class Aggregation:
         for state, number in Counter(result.state for result in results).items():
             self._report.counters.add(_COUNTED.get(state, "failed"), number)
         return results
+
+    def _affords(self, attempt: Attempt) -> bool:
+        setup = self._batch.setup
+        return setup.tasks is None or setup.budget.affords(setup.program, attempt)
+
+    def _defer(self, change: Change) -> None:
+        """Leave a change to the worker. The record is done when the task is sent."""
+        setup = self._batch.setup
+        assert setup.tasks is not None  # else there is no budget
+        refresh = Refresh(change.source, change.version, change.gone)
+        self._batch.attempt(partial(setup.tasks, refresh, setup.budget.wait), change.sequences[0], "", change.source)
 
     def publish(self, results: Sequence[Result]) -> Published | None:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""

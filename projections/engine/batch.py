@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from projections.engine.budget import Budget, Refresh
 from projections.engine.deadline import Deadline
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
@@ -36,7 +37,8 @@ class Setup:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     chance: Callable[[], float]
-    tasks: Callable[[Push, float], None] | None
+    tasks: Callable[[Push | Refresh, float], None] | None
+    budget: Budget
     pace: Callable[[int], None]
     generations: Generations
     registry: Registry

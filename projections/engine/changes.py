@@ -12,9 +12,10 @@ from projections.language.contribution import Contributions, Evaluated
 
 __all__ = ["Change", "ChangeState", "Refusal", "Result", "targets_of"]
 
-ChangeState = Literal["applied", "duplicate", "moved", "failed"]
+ChangeState = Literal["applied", "duplicate", "moved", "deferred", "failed"]
 """The result of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
-read, and nothing was done. Failed: not done, and `error` has the reason."""
+read, and nothing was done. Deferred: it exceeds a budget, and is left to a refresh. Failed: not done, and `error` has the
+reason."""
 
 _NOTHING: Contributions = {}
 

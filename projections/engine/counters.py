@@ -12,6 +12,7 @@ COUNTS = (
     "ignored",
     "applied",
     "duplicates",
+    "deferred",
     "failed",
     "transactions",
     "published",

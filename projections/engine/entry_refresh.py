@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, Result
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
@@ -68,6 +69,7 @@ class EntryRefresher:
         clock: Callable[[], float],
         chance: Callable[[], float],
         reserved: int,
+        spend: Callable[[Attempt], bool],
     ) -> None:
         self._program = program
         self._store = store
@@ -85,6 +87,7 @@ class EntryRefresher:
             counters=counters,
             reserved=reserved,
             relieve=self._relieve,
+            spend=spend,
         )
         self._new_publisher = partial(
             Publisher, program, store, generations, guards, counters=counters, publishes=snapshot.publishes
@@ -100,14 +103,17 @@ class EntryRefresher:
         publish: bool = False,
         removed: Collection[ItemKey] = (),
         discarded: Discarded | None = None,
+        deferred: Mapping[ItemKey, str] | None = None,
     ) -> None:
         """Bring the entries of source items up to date; None for an item that was not read. See `Refresher.keys`.
+
+        `deferred` has the versions of records that were left to this refresh (`engine.budget`).
 
         Publish all targets that these entries name, or without `publish` those that something was retracted from.
         """
         self._failures.isolated(
             list(images.items()),
-            lambda some: self._refresh(dict(some), deadline, publish, removed, discarded or {}),
+            lambda some: self._refresh(dict(some), deadline, publish, removed, discarded or {}, deferred or {}),
             lambda one: encode_key(one[0]),
         )
 
@@ -141,6 +147,7 @@ class EntryRefresher:
         publish: bool,
         removed: Collection[ItemKey],
         discarded: Discarded,
+        deferred: Mapping[ItemKey, str],
     ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
         done: list[Result] = []
@@ -148,7 +155,7 @@ class EntryRefresher:
         while unread:
             try:
                 deadline.check()
-                changes = self._changes(unread, done, removed, discarded)
+                changes = self._changes(unread, done, removed, discarded, deferred)
             except Transient as error:
                 return self._failures.fail(unread, error)
             results = self._ledger.commit(changes, deadline)
@@ -194,6 +201,7 @@ class EntryRefresher:
         done: list[Result],
         removed: Collection[ItemKey],
         discarded: Discarded,
+        deferred: Mapping[ItemKey, str],
     ) -> list[Change]:
         """The changes to commit. Entries that need none, but may have pending publishes, are added to `done`."""
         entries = self._entries(images)
@@ -220,7 +228,12 @@ class EntryRefresher:
                 self._failures.failed[encode_key(key)] = f"{', '.join(self._goals.filling)}: {_FILLING}"
                 continue
             change = self._goals.change(
-                key, now.get(key), entry, may_have_expired=key not in removed, discarded=records
+                key,
+                now.get(key),
+                entry,
+                may_have_expired=key not in removed,
+                discarded=records,
+                version=deferred.get(key, ""),
             )
             if change is not None:
                 changes.append(change)

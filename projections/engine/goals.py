@@ -118,8 +118,12 @@ class Goals:
         *,
         may_have_expired: bool,
         discarded: Sequence[DiscardedRecord] = (),
+        version: str = "",
     ) -> Change | None:
-        """Return the change that brings an entry to its item and settles an expiry; None if there is nothing to commit."""
+        """Return the change that brings an entry to its item and settles an expiry; None if there is nothing to commit.
+
+        `version` is that of a record of the item that was left to this refresh.
+        """
         source = encode_key(key)
         evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
         for rule, reason in evaluated.problems:
@@ -133,7 +137,7 @@ class Goals:
         kept = image is None and ((may_have_expired and not ended) or expired)
         held = entry.contributions if entry is not None else {}
         goal = goal_of(self._program, held, evaluated.contributions, kept)
-        learned = ""
+        learned = version if entry is None or entry.version < version else ""
         if entry is not None and last is not None and entry.version < last.version and kept and not (expired or expiry):
             corrected = self._corrected(goal, held, key, last)
             if corrected is not None:

@@ -50,6 +50,8 @@ class Ledger:
     `reserved` is how many actions the store adds to each transaction.
     `relieve` makes the pending publishes of an entry that would become too large, and removes them from it; it returns the
     entry as it is then, None if none could be removed, and raises Transient. It is called within pieces that `run` runs.
+    `spend` is called with each attempt before it is made, and may raise OutOfTime. If it returns False, the change is
+    "deferred".
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Ledger:
         counters: Counters | None = None,
         reserved: int = 0,
         relieve: Callable[[Change, Entry, Deadline], Entry | None] = lambda change, entry, deadline: None,
+        spend: Callable[[Attempt], bool] = lambda attempt: True,
     ) -> None:
         self._store = store
+        self._spend = spend
         self._run = run
         generations = generations or Generations()
         self._predictor = Predictor(program, generations, MOST_ACTIONS - reserved)
@@ -104,6 +108,10 @@ class Ledger:
                     return fail(pending, error)
             try:
                 self._predictor.predict(pending, deadline)
+                for attempt in pending:
+                    if not self._spend(attempt):
+                        attempt.state = "deferred"
+                pending = [attempt for attempt in pending if attempt.state == "pending"]
                 found = lanes(pack([attempt for attempt in pending if attempt.fits], deadline), deadline)
             except OutOfTime as error:
                 return fail(pending, error)

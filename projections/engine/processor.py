@@ -29,6 +29,7 @@ from typing import Any
 
 from projections.engine.aggregation import Aggregation
 from projections.engine.batch import Admitted, Setup
+from projections.engine.budget import Budget, Refresh
 from projections.engine.deadline import UNLIMITED, Deadline, OutOfTime
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
@@ -88,12 +89,12 @@ class Processor:
     """Applies rules to batches of stream records.
 
     `tables` maps table names in stream ARNs to logical names. `labels` gives each logical table's stream label for records
-    whose ARN has none; `fixed_label` replaces the label of all records (for emulators whose ARN is not stable).
-    `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run` runs independent
-    requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that are left after
-    the first, with the seconds they should wait; without it everything is done at once. `pace` is called with the
-    number of writes before every few writes to children, and may wait. `new_rules` is the state in which rules start where
-    the registry is empty. `generations` remembers groups and value counters that were seen.
+    whose ARN has none; `fixed_label` replaces the label of all records (for emulators whose ARN is not stable). `quarantine`
+    takes what is rejected; without it, rejected records are reported as failed. `run` runs independent requests (at once, in
+    Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that are left after the first, and refreshes
+    of items whose changes exceed `budget`, with the seconds they should wait; without it everything is done at once. `pace`
+    is called with the number of writes before every few writes to children, and may wait. `new_rules` is the state in which
+    rules start where the registry is empty. `generations` remembers groups and value counters that were seen.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class Processor:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         margin: float = 1.0,
-        tasks: Callable[[Push, float], None] | None = None,
+        tasks: Callable[[Push | Refresh, float], None] | None = None,
+        budget: Budget | None = None,
         pace: Callable[[int], None] = lambda writes: None,
         new_rules: RuleState = LIVE,
         generations: Generations | None = None,
@@ -128,6 +130,7 @@ class Processor:
             sleep=sleep,
             chance=chance,
             tasks=tasks,
+            budget=budget or Budget(0),
             pace=pace,
             generations=generations or Generations(),
             registry=Registry(program, store, new_rules),

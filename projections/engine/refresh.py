@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine.application import ApplicationItems
+from projections.engine.attempts import Attempt
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal, copies_of
 from projections.engine.copy_refresh import CopyRefresher
@@ -54,7 +55,7 @@ class Refresher:
 
     `snapshot` is the registry: which rules publish now, and the id of the ledger. `failed` has reasons by encoded key of
     what can be repeated, `rejected` what no repetition would change. `reserved` is the number of actions that the store adds
-    to each transaction. Methods raise Misconfigured.
+    to each transaction, `spend` as in `Ledger`. Methods raise Misconfigured.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Refresher:
         pace: Callable[[int], None] = lambda writes: None,
         counters: Counters | None = None,
         reserved: int = 0,
+        spend: Callable[[Attempt], bool] = lambda attempt: True,
     ) -> None:
         self._program = program
         self._store = store
@@ -97,6 +99,7 @@ class Refresher:
             clock=clock,
             chance=chance,
             reserved=reserved,
+            spend=spend,
         )
 
     def scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:
@@ -223,12 +226,17 @@ class Refresher:
         publish: bool = False,
         removed: Collection[ItemKey] = (),
         discarded: Discarded | None = None,
+        deferred: Mapping[ItemKey, str] | None = None,
     ) -> None:
         """Bring the entries of source items up to date; None for an item that was not read. Otherwise as in `keys`.
 
+        `deferred` has the versions of records that were left to this refresh (`engine.budget`).
+
         Publish all targets that these entries name, or without `publish` those that something was retracted from.
         """
-        self._entries.refresh(images, deadline, publish=publish, removed=removed, discarded=discarded)
+        self._entries.refresh(
+            images, deadline, publish=publish, removed=removed, discarded=discarded, deferred=deferred
+        )
 
     # What is derived from an item itself
 

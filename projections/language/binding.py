@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.language.models import Entity, Projection, Rules
+from projections.language.shapes import each_parts
 from projections.language.templates import Template
 
 __all__ = ["claimed", "each_variable", "key_variables"]
@@ -15,7 +16,7 @@ def key_variables(entity: Entity) -> tuple[str, ...]:
 
 def each_variable(rule: Projection) -> str | None:
     """The variable that `each` binds."""
-    return next(iter(rule.each)) if rule.each else None
+    return each_parts(rule.each)[0] if rule.each else None
 
 
 def claimed(rules: Rules, rule: Projection) -> bool:

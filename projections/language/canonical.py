@@ -162,6 +162,8 @@ class Each:
     path: str
     ancestors: bool
     separator: str
+    most: int
+    """How many elements one item may have."""
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -169,6 +171,7 @@ class Each:
             "path": self.path,
             "ancestors": self.ancestors,
             "separator": self.separator,
+            "most": self.most,
         }
 
 

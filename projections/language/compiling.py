@@ -259,7 +259,7 @@ def _condition(pattern: Mapping[str, Any] | None) -> Condition | None:
 
 
 def _each(each: Mapping[str, Any] | None) -> Each | None:
-    return Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None
+    return Each(**each) if each else None
 
 
 def _templates(texts: Mapping[str, str]) -> tuple[tuple[str, Render], ...]:

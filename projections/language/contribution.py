@@ -29,8 +29,10 @@ from projections.language.values import EXACT, Value, canonical, number_text
 __all__ = [
     "DIGITS_AFTER",
     "DIGITS_BEFORE",
+    "ELEMENTS",
     "ENTRY_BYTES",
     "MEMBER_BYTES",
+    "MOST_ELEMENTS",
     "NOTHING",
     "Contributed",
     "Contributions",
@@ -58,6 +60,12 @@ ENTRY_BYTES = 190_000
 
 A ledger entry holds at most 409,600 bytes: the contributions, once more as many targets in `recent`, the item's key and
 the entry's other attributes.
+"""
+
+ELEMENTS, MOST_ELEMENTS = 100, 10_000
+"""How many elements of one item an `each` takes without `most`, and the greatest value of `most`.
+
+Each element may change a target of its own: without a limit, one write of an item could cause thousands.
 """
 
 MOST_LEVELS = 32

@@ -14,6 +14,7 @@ from projections.language.shapes import (
     attribute_map,
     cases,
     computed_cases,
+    each_parts,
     index_attributes,
     is_local,
     key_attributes,
@@ -166,10 +167,10 @@ def _computed(form: Any) -> tuple[canonical.Computed, ...]:
 def _each(rule: Projection) -> canonical.Each | None:
     if rule.each is None:
         return None
-    ((variable, form),) = rule.each.items()
+    variable, form, most = each_parts(rule.each)
     if isinstance(form, dict):
-        return canonical.Each(variable, form["ancestors"], True, form.get("separator", "/"))
-    return canonical.Each(variable, form, False, "/")
+        return canonical.Each(variable, form["ancestors"], True, form.get("separator", "/"), most)
+    return canonical.Each(variable, form, False, "/", most)
 
 
 def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.Measure:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from projections.language.contribution import ELEMENTS, MOST_ELEMENTS
 from projections.language.mistakes import Mistake
 from projections.language.shapes import (
     check_attribute_list,
@@ -196,8 +197,19 @@ CopyForm = Annotated[
 ]
 _EACH = {
     "type": "object",
-    "minProperties": 1,
-    "maxProperties": 1,
+    "properties": {
+        "most": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_ELEMENTS,
+            "default": ELEMENTS,
+            "description": "How many elements one item may have; with more, it contributes nothing and is quarantined.",
+        }
+    },
+    "anyOf": [
+        {"minProperties": 1, "maxProperties": 1, "properties": {"most": False}},
+        {"minProperties": 2, "maxProperties": 2, "required": ["most"]},
+    ],
     "additionalProperties": {
         "anyOf": [
             _PATH,

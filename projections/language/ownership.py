@@ -12,7 +12,7 @@ from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern
-from projections.language.shapes import attribute_map, cases, computed_names, source_names
+from projections.language.shapes import attribute_map, cases, computed_names, each_parts, source_names
 from projections.language.syntax import root
 from projections.language.templates import Template
 
@@ -248,7 +248,7 @@ def _common(rules: Rules, rule: Projection) -> set[str]:
     source = rules.entities[rule.source]
     names = _patterns([source.match, rule.where]) | _templates(rule.bind.values())
     if rule.each is not None:
-        (form,) = rule.each.values()
+        _, form, _ = each_parts(rule.each)
         names.add(form["ancestors"] if isinstance(form, dict) else form)
     if rule.embed is not None:
         names |= _templates(rule.embed.match.values())

@@ -31,6 +31,7 @@ from projections.language.canonical import (
     Top,
     duration_of,
 )
+from projections.language.contribution import ELEMENTS
 from projections.language.syntax import key_text, written_path
 
 __all__ = ["SINGLE", "index_form", "merged", "query_form", "rule_form", "written"]
@@ -129,6 +130,8 @@ def _source_parts(rule: Rule) -> dict[str, Any]:
         path = written_path(rule.each.path)
         ancestors = {"ancestors": path, "separator": rule.each.separator}
         form["each"] = {rule.each.variable: ancestors if rule.each.ancestors else path}
+        if rule.each.most != ELEMENTS:
+            form["each"]["most"] = rule.each.most
     return form
 
 

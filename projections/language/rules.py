@@ -14,6 +14,8 @@ from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
 from projections.language.contribution import (
     DIGITS_AFTER,
+    ELEMENTS,
+    MOST_ELEMENTS,
     Contributed,
     check_amount,
     check_levels,
@@ -80,8 +82,19 @@ class Each:
     path: str
     ancestors: bool = False
     separator: str = "/"
+    most: int = ELEMENTS
 
-    def elements(self, resolve: Resolve) -> Iterator[Value]:
+    def elements(self, resolve: Resolve) -> Sequence[Value]:
+        """Return the elements. Raises BadInput, also if there are more than `most`."""
+        found = list(self._elements(resolve))
+        if len(found) > self.most:
+            raise BadInput(
+                f'"{self.path}" has {len(found):,} elements, and `each` takes at most {self.most:,} of one item: raise '
+                f"`most` in `each` (up to {MOST_ELEMENTS:,}), or divide the item into several"
+            )
+        return found
+
+    def _elements(self, resolve: Resolve) -> Iterator[Value]:
         value = resolve(self.path)
         if value is None:
             return

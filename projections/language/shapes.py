@@ -12,6 +12,7 @@ from typing import Any
 
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
+from projections.language.contribution import ELEMENTS, MOST_ELEMENTS
 from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
@@ -59,6 +60,7 @@ __all__ = [
     "computed_cases",
     "computed_names",
     "each_named",
+    "each_parts",
     "in_quotes",
     "index_attributes",
     "is_local",
@@ -336,10 +338,15 @@ def match_named(form: dict[str, str]) -> dict[str, str]:
 
 def each_named(form: dict[str, Any]) -> dict[str, Any]:
     """Return an `each` with names instead of paths."""
-    return {
-        variable: {**path, "ancestors": name_of(path["ancestors"])} if isinstance(path, dict) else name_of(path)
-        for variable, path in form.items()
-    }
+    variable, path, most = each_parts(form)
+    named = {**path, "ancestors": name_of(path["ancestors"])} if isinstance(path, dict) else name_of(path)
+    return {variable: named, "most": most}
+
+
+def each_parts(form: Mapping[str, Any]) -> tuple[str, Any, int]:
+    """Return the variable of an `each`, its path or `ancestors`, and how many elements one item may have."""
+    ((variable, path),) = [one for one in form.items() if one[0] != "most"]
+    return variable, path, form.get("most", ELEMENTS)
 
 
 def sources_named(form: Any) -> Any:
@@ -400,12 +407,15 @@ def source_parts(form: Any) -> dict[str, dict[str, Any]]:
 
 
 def check_each(value: Any) -> list[Mistake]:
-    if not isinstance(value, dict) or len(value) != 1:
+    if not isinstance(value, dict) or len(value.keys() - {"most"}) != 1:
         return [Mistake((), f"expected one variable and its path, such as {{tag: tags}}, found {shown(value)}")]
-    ((variable, path),) = value.items()
+    variable, path, most = each_parts(value)
     found = (
         [] if _VARIABLE.fullmatch(variable) else [Mistake((variable,), "not a valid name of a variable", at_key=True)]
     )
+    if type(most) is not int or not 1 <= most <= MOST_ELEMENTS:
+        message = f"expected the most elements that one item may have, 1 to {MOST_ELEMENTS:,}, found {shown(most)}"
+        found.append(Mistake(("most",), message))
     if not isinstance(path, dict):
         return found + check_path(path, (variable,))
     for option in path.keys() - {"ancestors", "separator"}:

@@ -1,23 +1,26 @@
-"""Tasks: work for the worker, as messages of a queue. A task is a page of a push or a page of a backfill.
+"""Tasks: work for the worker, as messages of a queue: a page of a push, a page of a backfill, or the refresh of an item.
 
     {"push": {"rule": …, "parent": …, "version": …, "after": …, "again": …}}
     {"backfill": {"run": …, "phase": …, "table": …, "number": …}}
+    {"refresh": {"source": …, "version": …, "gone": …}}
 
 A worker that has no time left sends the rest of a task as a new message. The messages of such a chain are numbered, except
 for the first: `"hop": 3`.
 
 The queue may deliver a task twice, late, or before an older one. A push checks the fence of its parent, and a page of a
-backfill continues at the position that the ledger has.
+backfill continues at the position that the ledger has. A refresh reads the item as it is.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
+from projections.engine.budget import Refresh
 from projections.engine.embeds import Push
 from projections.errors import BadInput
 from projections.language.keys import decode_key
@@ -28,6 +31,9 @@ MOST_HOPS = 10_000
 """The maximum length of a chain of messages. At the slowest pace (25 children a second, one minute for each message) it
 updates 15 million children. AWS has no limit for functions that are allowed to call themselves.
 """
+
+_VERSION = re.compile("[^/]*/[0-9]{40}")
+"""See `engine.records.version_of`."""
 
 _NO_TASK = "the message is not a task. Only this package writes to its task queue"
 
@@ -42,7 +48,7 @@ class BackfillTask:
     number: int
 
 
-Task: TypeAlias = Push | BackfillTask
+Task: TypeAlias = Push | BackfillTask | Refresh
 
 
 class DelayedSender(Protocol):
@@ -62,8 +68,8 @@ class Tasks:
         self._queue: DelayedSender | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, push: Push, seconds: float) -> None:
-        self.send([(push, seconds)])
+    def __call__(self, task: Push | Refresh, seconds: float) -> None:
+        self.send([(task, seconds)])
 
     def send(self, tasks: Sequence[tuple[Task, float]], hops: Sequence[int] = ()) -> None:
         """Send tasks, each with its delay in seconds; `hops` has their positions in their chains, if they do not begin one.
@@ -80,9 +86,14 @@ class Tasks:
 
 def write(task: Task, hop: int = 0) -> str:
     """Return the body of a message. It is ASCII, because SQS refuses some characters that keys can have."""
-    content: dict[str, Any] = (
-        {"push": json.loads(task.text())} if isinstance(task, Push) else {"backfill": asdict(task)}
-    )
+    content: dict[str, Any]
+    match task:
+        case Push():
+            content = {"push": json.loads(task.text())}
+        case Refresh():
+            content = {"refresh": task._asdict()}
+        case _:
+            content = {"backfill": asdict(task)}
     if hop:
         content["hop"] = hop
     return json.dumps(content, separators=(",", ":"))
@@ -109,6 +120,8 @@ def read(body: object) -> Task:
         content.pop("hop", None)
     if isinstance(content, dict) and content.keys() == {"backfill"}:
         return _backfill(content["backfill"])
+    if isinstance(content, dict) and content.keys() == {"refresh"}:
+        return _refresh(content["refresh"])
     if not isinstance(content, dict) or content.keys() != {"push"}:
         raise BadInput(_NO_TASK)
     push = Push.read(json.dumps(content["push"]))
@@ -117,6 +130,18 @@ def read(body: object) -> Task:
     except ValueError as error:
         raise BadInput(f"the task has no valid parent: {error}") from None
     return push
+
+
+def _refresh(fields: object) -> Refresh:
+    try:
+        task = Refresh(**fields)  # type: ignore[arg-type]
+        decode_key(task.source)
+        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool
+        if not valid:
+            raise BadInput(_NO_TASK)
+    except (TypeError, ValueError, AttributeError):
+        raise BadInput(_NO_TASK) from None
+    return task
 
 
 def _backfill(fields: object) -> BackfillTask:

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from projections.engine.attempts import Attempt
+from projections.engine.budget import Refresh, writes_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
@@ -27,6 +29,7 @@ from projections.engine.rejections import INTERNAL, Rejected, of_child
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
 from projections.errors import BadInput, Misconfigured, StoreError, Transient
+from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations import tasks
 from projections.operations.pacing import Pacer
@@ -48,7 +51,7 @@ _MOST_TRIES = 8
 class Work:
     """The outcome of an invocation: reasons of failed messages by id, rejected children, counts for metrics.
 
-    The counts are of tasks received, pages done, pushes finished, children updated and children rejected.
+    The counts are of tasks received, pages done, pushes finished, items refreshed, children updated and items rejected.
     """
 
     failed: Mapping[str, str]
@@ -166,8 +169,11 @@ class _Invocation:
         self._deadline = deadline
         self._counters = Counters()
         self._embedder: Embedder | None = None
+        self._snapshot: RegistrySnapshot | None = None
+        self._refreshed: dict[str, str] = {}
+        """By source: the version up to which its records were left to refreshes that are done."""
         self._waiting: deque[_Task] = deque()
-        self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
+        self._counts = {"tasks": 0, "pages": 0, "pushes": 0, "refreshes": 0}
         self.failed: dict[str, str] = {}
 
     def admitted(self) -> bool:
@@ -177,7 +183,7 @@ class _Invocation:
         try:
             snapshot = self._handler._registry.admit()
             if not snapshot.outdated(self._handler._program):
-                self._embedder = self._embeds(snapshot)
+                self._embedder, self._snapshot = self._embeds(snapshot), snapshot
                 return True
             reason = OUTDATED
         except Misconfigured:
@@ -240,7 +246,47 @@ class _Invocation:
             following = self._handler._backfill_page(task, self._deadline)
             self._counts["pages"] += 1
             return following
+        if isinstance(task, Refresh):
+            self._refresh(task)
+            return None
         return self._push_page(task)
+
+    def _refresh(self, task: Refresh) -> None:
+        """Bring what an item contributes up to the item. One refresh is enough for all tasks that were received with it."""
+        same = [one.work for one in self._waiting if isinstance(one.work, Refresh) and one.work.source == task.source]
+        task = max([task, *same], key=lambda one: one.version)
+        if task.version > self._refreshed.get(task.source, ""):
+            self._refresh_item(task)
+            self._refreshed[task.source] = task.version
+        self._counts["pages"] += 1
+        self._counts["refreshes"] += 1
+
+    def _refresh_item(self, task: Refresh) -> None:
+        from projections.engine.refresh import Refresher  # most instances never do one
+
+        assert self._snapshot is not None
+        handler, key = self._handler, decode_key(task.source)
+
+        def spend(attempt: Attempt) -> bool:
+            handler._pacer(sum(writes_of(attempt).values()))
+            return True
+
+        refresher = Refresher(
+            handler._program,
+            handler._store,
+            self._snapshot,
+            run=handler._run,
+            clock=lambda: handler._now().timestamp(),
+            chance=handler._chance,
+            counters=self._counters,
+            spend=spend,
+        )
+        removed, deferred = {key} if task.gone else set(), {key: task.version}
+        refresher.sources({key: None}, self._deadline, publish=True, removed=removed, deferred=deferred)
+        if refresher.rejected:
+            handler._reject(list(refresher.rejected))
+        if refresher.failed:
+            raise Transient("; ".join(refresher.failed.values()))
 
     def _push_page(self, push: Push) -> Push | None:
         assert self._embedder is not None  # pages begin after the rules are admitted

@@ -229,7 +229,7 @@ def test_1000_likes_of_ten_posts_are_11_transactions() -> None:
 EACH = """
   tags:
     from: Post
-    each: {tag: tags}
+    each: {tag: tags, most: 10000}
     aggregate: {into: Tag, set: {posts: count, reads: sum(reads), oldest: min(text(createdAt))}}
 """
 

@@ -31,7 +31,8 @@ KEY = ItemKey("main", "DOC#1", "D")
 
 def scene(rule: str = SHORT) -> Scene:
     return Scene(
-        f"  {rule}: {{from: Doc, each: {{tag: tags}}, aggregate: {{into: Tag, set: {{docs: count}}}}}}\n", HEAD
+        f"  {rule}: {{from: Doc, each: {{tag: tags, most: 10000}}, aggregate: {{into: Tag, set: {{docs: count}}}}}}\n",
+        HEAD,
     )
 
 

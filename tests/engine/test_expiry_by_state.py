@@ -26,7 +26,7 @@ EACH = """
   visits: {from: Visit, bind: {site: all}, expired: keep, aggregate: {into: Site, set: {visits: count}}}
   pages:
     from: Visit
-    each: {page: pages}
+    each: {page: pages, most: 10000}
     expired: keep
     aggregate: {into: Page, set: {views: count}}
 """

@@ -26,11 +26,11 @@ from tests.engine.scene import Scene
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
-TAGS = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+TAGS = "  tags: {from: Post, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {posts: count}}}\n"
 LINES = """
   lines:
     from: Post
-    each: {line: lines}
+    each: {line: lines, most: 10000}
     bind: {tag: "{postId}"}
     latest: {into: Tag, by: line.n, order: asc, attributes: [big]}
   total: {from: Post, bind: {tag: all}, aggregate: {into: Tag, set: {all: count}}}
@@ -42,7 +42,7 @@ entities:
   Twin: {key: {PK: "TWIN#{twin}", SK: X}}
   Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
 projections:
-  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
+  tags: {from: Post, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {posts: count}}}
 """
 GUARDED = '  twin: {from: Post, bind: {twin: "{postId}"}, copy: {into: Twin, attributes: all}}\n'
 CLAIMED = '  twin: {from: Post, bind: {twin: "{alias}"}, copy: {into: Twin, attributes: all}}\n'
@@ -54,6 +54,31 @@ def bytes_of(writes: list[Write] | Any) -> int:
 
 def rejected(world: World) -> dict[tuple[str | None, str | None], str]:
     return {(one.rule, one.key): one.reason for one in world.rejected}
+
+
+# Elements of one item
+
+
+def test_an_item_with_more_elements_than_most_is_rejected_by_its_rule_until_it_has_fewer() -> None:
+    world = World("  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n" + LIKES)
+    world.put("POST#1", "METADATA", tags=[f"t{number:03}" for number in range(100)] * 2)
+    world.like(1, 1)
+    world.settle()
+    assert (world.item("TAG#t099", "STATS") or {})["posts"] == 1
+    world.put("POST#1", "METADATA", tags=[f"t{number:03}" for number in range(101)])
+    world.settle()
+    assert rejected(world) == {
+        (
+            "tags",
+            "main|POST#1|METADATA",
+        ): '"tags" has 101 elements, and `each` takes at most 100 of one item: raise `most` in '
+        "`each` (up to 10,000), or divide the item into several"
+    }
+    assert world.item("TAG#t099", "STATS") is None
+    assert world.post(1)["likeCount"] == 1
+    world.put("POST#1", "METADATA", tags=["t100"])
+    world.settle()
+    assert (world.item("TAG#t100", "STATS") or {})["posts"] == 1
 
 
 # Met by splitting
@@ -124,7 +149,8 @@ entities:
 projections:
 """
     measures = "{n: count, low: min(number(v))}"
-    rule = f"  tags: {{from: Point, expired: keep, each: {{tag: tags}}, aggregate: {{into: Tag, set: {measures}}}}}\n"
+    each = "{tag: tags, most: 10000}"
+    rule = f"  tags: {{from: Point, expired: keep, each: {each}, aggregate: {{into: Tag, set: {measures}}}}}\n"
     world = World(rule, head)
     world.put("POINT#1", "P", v=7, tags=[f"t{number:03}" for number in range(250)])
     inserted = world.records()

@@ -21,7 +21,8 @@ entities:
 projections:
 """
 MEASURES = "{n: count, low: min(number(v))}"
-KEPT = f"  tags: {{from: Point, expired: keep, each: {{tag: tags}}, aggregate: {{into: Tag, set: {MEASURES}}}}}\n"
+EACH = "{tag: tags, most: 10000}"
+KEPT = f"  tags: {{from: Point, expired: keep, each: {EACH}, aggregate: {{into: Tag, set: {MEASURES}}}}}\n"
 
 
 # What a scan saw may be old.

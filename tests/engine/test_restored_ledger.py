@@ -88,7 +88,7 @@ entities:
   Tag: {key: {PK: "TAG#{tag}", SK: T}, derived: true}
 projections:
 """
-    w = Scene("  tags: {from: Doc, each: {tag: tags}, aggregate: {into: Tag, set: {docs: count}}}\n", head)
+    w = Scene("  tags: {from: Doc, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {docs: count}}}\n", head)
     w.put("DOC#1", "D", tags=["t150"])
     w.settle()
     backup = w.store.items("ledger")

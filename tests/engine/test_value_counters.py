@@ -36,7 +36,7 @@ RULES = """
 ELEMENTS = """
   tagged:
     from: Like
-    each: {tag: tags}
+    each: {tag: tags, most: 10000}
     aggregate: {into: Post, set: {tags: distinct(text(tag)), list: counts(text(tag))}}
 """
 POST = "main|POST#1|METADATA"

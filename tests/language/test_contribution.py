@@ -58,9 +58,9 @@ entities:
   Tag: {key: {PK: "TAG#{tag}", SK: S}, derived: true}
 projections:
   small: {from: Post, bind: {tag: all}, aggregate: {into: Tag, set: {all: count}}}
-  first: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
-  second: {from: Post, each: {tag: more}, top: {into: Tag, as: newest, by: at, limit: 3, attributes: [at]}}
-  third: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {reads: sum(reads)}}}
+  first: {from: Post, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {posts: count}}}
+  second: {from: Post, each: {tag: more, most: 10000}, top: {into: Tag, as: newest, by: at, limit: 3, attributes: [at]}}
+  third: {from: Post, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {reads: sum(reads)}}}
 """
         ).canonical()
     )

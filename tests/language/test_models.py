@@ -142,7 +142,7 @@ COMMON = {"where": None, "bind": {}, "each": None, "expired": None, "mode": "liv
                 "from": "Order",
                 "expired": "retract",
                 "bind": {"sku": "{line.sku}"},
-                "each": {"variable": "line", "path": "lines", "ancestors": False, "separator": "/"},
+                "each": {"variable": "line", "path": "lines", "ancestors": False, "separator": "/", "most": 100},
                 "into": "Line",
                 "attributes": {"customer": "customer"},
                 "values": {"qty": {"template": "{line.qty}"}},
@@ -155,7 +155,7 @@ COMMON = {"where": None, "bind": {}, "each": None, "expired": None, "mode": "liv
             | {
                 "kind": "aggregate",
                 "from": "File",
-                "each": {"variable": "folder", "path": "path", "ancestors": True, "separator": "/"},
+                "each": {"variable": "folder", "path": "path", "ancestors": True, "separator": "/", "most": 100},
                 "into": "Folder",
                 "set": {
                     "bytes": {"function": "sum", "expression": "size", "where": None},

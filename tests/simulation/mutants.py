@@ -18,6 +18,7 @@ import projections
 from projections.access import ranks
 from projections.engine import (
     application,
+    budget,
     copier,
     copies,
     copy_refresh,
@@ -1702,4 +1703,30 @@ def measures_of_one_order_show_only_the_first_of_them() -> Iterator[None]:
 @mutant("separators", seed=51)
 def ties_compare_escaped_keys() -> Iterator[None]:
     with patch.object(ledger_items, "source_order", lambda source: source):
+        yield
+
+
+# Changes that are left to the worker
+
+
+@mutant("counted", defer=0.5, queue=True)
+def changes_that_are_left_are_forgotten() -> Iterator[None]:
+    with patch.object(Aggregation, "_defer", lambda *_: None):
+        yield
+
+
+@mutant("aggregates", defer=0.5, queue=True, abandon=0.3, freeze=0.1, faults=30, invocations=4)
+def refreshes_do_not_record_the_version() -> Iterator[None]:
+    original = goals.Goals.change
+
+    def change(self: goals.Goals, *arguments: Any, version: str = "", **options: Any) -> Any:
+        return original(self, *arguments, **options)
+
+    with patch.object(goals.Goals, "change", change):
+        yield
+
+
+@mutant("expiry", defer=0.5, queue=True)
+def changes_under_rules_that_keep_what_expired_are_left() -> Iterator[None]:
+    with patch.object(budget, "_keeps", lambda *_: False):
         yield

@@ -13,7 +13,7 @@ from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
-from projections.language.shapes import cases, computed_cases
+from projections.language.shapes import cases, computed_cases, each_parts
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
@@ -82,7 +82,8 @@ def _reads(rules: Rules, name: str, rule: Projection, own: Sequence[Tested]) -> 
                 yield Read(name, tested.entity, read, tested.place, at_key=position == 0)
     for variable, text in rule.bind.items():
         yield from _template(name, source, text, (*place, *rule.place("bind"), variable))
-    for variable, form in (rule.each or {}).items():
+    if rule.each is not None:
+        variable, form, _ = each_parts(rule.each)
         if isinstance(form, dict):
             yield Read(name, source, form["ancestors"], (*place, *rule.place("each"), variable, "ancestors"))
         else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.binding import each_variable
 from projections.language.canonical import Aggregate, Rule
-from projections.language.contribution import ENTRY_BYTES
+from projections.language.contribution import ELEMENTS, ENTRY_BYTES
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
 from projections.language.findings.kinds import MANY_CONTRIBUTIONS
 from projections.language.mistakes import Location
 from projections.language.models import Projection
+from projections.language.shapes import each_parts
 
 __all__ = ["transactions"]
 
@@ -22,18 +22,17 @@ _MEMBER_BYTES = 50
 
 
 def transactions(facts: Facts) -> Iterator[Remark]:
-    """Yield a remark for each `each` of a recorded rule, unless its elements share few targets.
+    """Yield a remark for each `each` of a recorded rule with a high limit, unless its elements share few targets.
 
     The ancestors of a path are too few.
     """
     seen: set[Location] = set()
     for name, rule in facts.variants:
         place: Location = ("projections", name, *rule.place("each"))
-        variable = each_variable(rule)
-        if rule.each is None or variable is None or place in seen or not facts.typed.rules[name].recorded:
+        if rule.each is None or place in seen or not facts.typed.rules[name].recorded:
             continue
-        path = rule.each[variable]
-        if isinstance(path, dict):
+        _, path, limit = each_parts(rule.each)
+        if isinstance(path, dict) or limit <= ELEMENTS:
             continue
         key = facts.target_keys[name, rule.source]
         groups = 1 if _own_target(key) else 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from projections.engine.budget import Refresh
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.embeds import SETTLE_SECONDS, Push
@@ -28,7 +29,7 @@ from projections.language.program import Program
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.quarantine import complaint
 from projections.operations.redrive.messages import FailedMessage
-from projections.operations.tasks import Task
+from projections.operations.tasks import BackfillTask, Task
 
 __all__ = ["Answer", "Redrive", "TaskSender", "active_rules"]
 
@@ -250,6 +251,9 @@ class Redrive:
             except (Transient, InvalidRequest) as error:
                 answer.keep(_name(task), f"the task queue rejected it: {error}")
             return
+        if isinstance(task, Refresh):
+            answer.keep(_name(task), "only the worker does the refresh that it asks for: pass its queue with --queue")
+            return
         if not isinstance(task, Push):
             answer.keep(
                 _name(task),
@@ -274,7 +278,9 @@ def _reason(error: Exception) -> str:
 
 
 def _name(task: Task) -> str:
-    return task.parent if isinstance(task, Push) else f"backfill {task.run}"
+    if isinstance(task, BackfillTask):
+        return f"backfill {task.run}"
+    return task.parent if isinstance(task, Push) else task.source
 
 
 class _Contents(NamedTuple):

@@ -79,13 +79,16 @@ class Source:
             yield {}
             return
         value = scope.need(self._each["path"])
-        seen = []
+        seen, found = [], []
         for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
             if "M" not in element:
                 if normal(element) in seen:
                     continue
                 seen.append(normal(element))
-            yield {self._each["variable"]: element}
+            found.append({self._each["variable"]: element})
+        if len(found) > self._each["most"]:
+            raise Unfit(f"{len(found)} elements, more than {self._each['most']}")
+        yield from found
 
     def variable(self, name: str, scope: Scope) -> Value:
         """The value of a variable of the target's key."""

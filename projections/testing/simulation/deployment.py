@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from projections.aws.wiring import StreamHandler
+from projections.engine.budget import Budget
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, one_by_one
@@ -41,6 +42,18 @@ class _Process:
     def sleep(self, seconds: float) -> None:
         assert self.invocation is not None
         self.invocation.sleep(seconds)
+
+
+class _Budget(Budget):
+    """A budget that some changes exceed, whatever they cost."""
+
+    def __init__(self, defer: float, chance: Callable[[], float]) -> None:
+        super().__init__(per_minute=defer, cheap=0, wait=0)
+        self._defer = defer
+        self._chance = chance
+
+    def charge(self, costs: Mapping[str, int]) -> bool:
+        return self._chance() >= self._defer
 
 
 class Deployment:
@@ -134,6 +147,7 @@ class Deployment:
             clock=self._scheduler.time,
             run=lambda pieces: process.run(pieces),
             tasks=self.tasks,
+            budget=_Budget(self._plan.defer, self._random),
             new_rules=self._plan.new_rules,
         )
         process.handler = StreamHandler(processor, quarantine=self._quarantine)

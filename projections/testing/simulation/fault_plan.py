@@ -112,6 +112,8 @@ class FaultPlan:
     """Probability that the application writes to an item right before the engine does."""
     actions: int
     """Most actions of a transaction, beyond which the ledger divides a change."""
+    defer: float = 0.0
+    """Probability that a change exceeds the budget of its rule, and is left to the worker."""
     adversary: float = 0.0
     """Probability, at each write of the application, that the adversary makes one instead. It is never drawn."""
 
@@ -190,5 +192,7 @@ class FaultPlan:
             entities=rng.random() < 0.15,
             reuse=rng.choice((0.0, 0.5, 0.9)),
             race=rng.choice((0.0, 0.0, 0.0, 0.2)),
+            # another generator: a draw from this one would change all histories
+            defer=Random(rng.getstate()[1][0]).choice((0.0, 0.0, 0.0, 0.0, 0.5, 0.9)),
         )
         return replace(plan, **fixed) if fixed else plan

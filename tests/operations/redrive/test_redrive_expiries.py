@@ -243,7 +243,7 @@ def test_an_expiry_waits_where_it_is_until_the_rule_that_keeps_it_is_filled() ->
     assert shown(w) == (1, 3, 3)
 
 
-MANY = VISITS.replace("from: Visit", "from: Visit\n    each: {site: sites}")
+MANY = VISITS.replace("from: Visit", "from: Visit\n    each: {site: sites, most: 10000}")
 
 
 def many(w: Scene) -> list[str]:

@@ -1,0 +1,97 @@
+"""Budgets: what expensive changes of single items may write at once. A change beyond it is left to the worker.
+
+    stream function   a change exceeds what is left of a rule's budget: it is not committed, a `Refresh` of the item is sent
+    worker            reads the entry, then the item; commits the difference at its own pace, with the record's version
+
+Invariants:
+
+- The record is done only when the message is sent. So each change that is left has a refresh that begins after it.
+- A refresh commits the item as it is then, and raises the entry's version to that of the record: an invocation that still
+  has this record, or an older one, finds a duplicate. Without the version, it would commit an older item over the newer one.
+- A later record of the item finds the entry other than predicted, and commits the difference to the entry as it is, or is
+  left too. So no order of records, tasks and refreshes loses a contribution.
+- Only changes of many targets count. Ordinary ones are never left, however many there are.
+- Items that may contribute under `expired: keep` are never left: once they expire, only their records show what to keep.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from projections.engine.attempts import Attempt
+from projections.language.keys import decode_key, is_range
+from projections.language.program import Program
+
+__all__ = ["Budget", "Refresh", "writes_of"]
+
+CHEAP = 20
+"""The most writes of a change that is always made at once: those of ten targets of a counter."""
+
+WAIT = 30.0
+"""How many seconds a refresh waits at least. The first one makes all changes of this time; the others find nothing to do."""
+
+
+class Refresh(NamedTuple):
+    """The task to bring the contributions of a source item up to the item. `gone`: the record shows that it was deleted."""
+
+    source: str
+    version: str
+    gone: bool = False
+
+
+class Budget:
+    """Token buckets of writes, one for each rule. Safe for threads.
+
+    `per_minute` is also the size of a bucket; 0: no change is left. `clock` gives seconds.
+    """
+
+    def __init__(
+        self, per_minute: float, *, clock: Callable[[], float] = time.time, cheap: int = CHEAP, wait: float = WAIT
+    ) -> None:
+        self.wait = wait
+        self._per_minute = per_minute
+        self._clock = clock
+        self._cheap = cheap
+        self._left: dict[str, tuple[float, float]] = {}
+        """By rule: how many writes were left, and when."""
+        self._lock = threading.Lock()
+
+    def affords(self, program: Program, attempt: Attempt) -> bool:
+        """Return whether a change may be committed now, and charge it to the budgets of its rules."""
+        change = attempt.change
+        costs = {rule: cost for rule, cost in writes_of(attempt).items() if cost > self._cheap}
+        if not costs or not self._per_minute or change.is_refresh or change.expiry or _keeps(program, change.source):
+            return True
+        return self.charge(costs)
+
+    def charge(self, costs: Mapping[str, int]) -> bool:
+        """Charge writes to the budgets of rules, if all of them are left."""
+        with self._lock:
+            now = self._clock()
+            left = {rule: self._now(rule, now) for rule in costs}
+            if any(left[rule] < cost for rule, cost in costs.items()):
+                return False
+            self._left.update({rule: (left[rule] - cost, now) for rule, cost in costs.items()})
+        return True
+
+    def _now(self, rule: str, now: float) -> float:
+        left, at = self._left.get(rule, (self._per_minute, now))
+        return min(self._per_minute, left + max(0.0, now - at) * self._per_minute / 60)
+
+
+def writes_of(attempt: Attempt) -> Mapping[str, int]:
+    """Return the writes that an attempt makes for each rule: those to the ledger, and one for each published target."""
+    writes: Counter[str] = Counter()
+    for (rule, target), piece in attempt.pieces.items():
+        writes[rule] += piece.actions + (not is_range(target))
+    return writes
+
+
+def _keeps(program: Program, source: str) -> bool:
+    keepers = [rule for rule in program.rules.values() if rule.expired == "keep"]
+    entities = program.entities_at(decode_key(source)) if keepers else []
+    return any(entity in entities for rule in keepers for entity in rule.sources)
