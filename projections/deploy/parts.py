@@ -64,7 +64,7 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
         ),
         "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
         "new rules": _new_rules(deployment),
-        "longest ledger name": str(139 - LABEL * len(tables)),
+        "longest ledger name": str(131 - LABEL * len(tables)),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
@@ -183,7 +183,7 @@ LABEL = 24
 def _version(deployment: Deployment) -> list[str]:
     """Return the description of a version: all values of parameters that its function uses, in at most 256 characters.
 
-    Without the ledger's name it has at most 117 characters, and 24 for each stream. It omits the names of tables, because
+    Without the ledger's name it has at most 125 characters, and 24 for each stream. It omits the names of tables, because
     the stream changes with the table.
     """
     values = [
@@ -191,7 +191,10 @@ def _version(deployment: Deployment) -> list[str]:
         '!If [HasKey, !Select [1, !Split ["key/", !Ref KmsKeyArn]], "-"]',
         "!Ref RulesFile",
         _new_rules(deployment),
-        *(f"!Ref {name}" for name in ("PushWritesPerSecond", "AuditItems", "Redact", "LogLevel", "Tracing")),
+        *(
+            f"!Ref {name}"
+            for name in ("PushWritesPerSecond", "RuleWritesPerMinute", "AuditItems", "Redact", "LogLevel", "Tracing")
+        ),
         *(f"!Ref {name}" for name in ("Runtime", "MemorySize")),
         *(f'!Select [3, !Split ["/", {_stream(deployment, table)}]]' for table in deployment.tables),
     ]

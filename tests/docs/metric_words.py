@@ -36,6 +36,10 @@ METRICS: dict[str, Metric] = {
     "duplicates": Metric(
         "source items whose change the ledger already had: redeliveries", "nothing to do: they change nothing"
     ),
+    "deferred": Metric(
+        "source items whose change exceeds the budget of a rule, and which the worker refreshes later",
+        "see [large items](operations.md#large-items)",
+    ),
     "failed": Metric(
         "source items that could not be applied; Lambda delivers their records again",
         "see [IteratorAgeAlarm](operations.md#iteratoragealarm)",
@@ -85,13 +89,14 @@ METRICS: dict[str, Metric] = {
     ),
     FRESHNESS: Metric(
         "ages of the oldest and of the newest change that the rule read, at the end of the invocation: two "
-        "values for each. Not the pages of a push that the worker makes later",
+        "values for each. Not what the worker makes later: pages of a push, and deferred changes",
         "[watch freshness](how-to/watch-freshness.md)",
         unit="Seconds",
     ),
     "tasks": Metric("messages that the worker received"),
     "pages": Metric("completed pages of pushes and backfills, up to 1000 children each"),
     "pushes": Metric("completed pushes"),
+    "refreshes": Metric("completed refreshes of source items that were deferred"),
     "audited": Metric("items that the audit verified"),
     "drift": Metric("differences that the audit found twice", "[repair the values](how-to/repair-wrong-values.md)"),
     "driftPerMillion": Metric("`drift` per million items of the audit's round", "the same"),

@@ -174,7 +174,7 @@ def _finds(search: str, name: str) -> bool:
 def metrics_page() -> str:
     """Return docs/metrics.md."""
     functions = emitted()
-    by_metric = {one["MetricName"]: name for name, one in alarms().items() if one["Namespace"] == NAMESPACE}
+    by_metric = {one["MetricName"]: name for name, one in alarms().items() if one.get("Namespace") == NAMESPACE}
     by_metric = {FRESHNESS if metric.startswith("freshness.") else metric: name for metric, name in by_metric.items()}
     lines = ["| metric | unit | functions | what it counts | if it is high |", "| --- | --- | --- | --- | --- |"]
     for name, metric in METRICS.items():
@@ -198,6 +198,12 @@ def metrics_page() -> str:
 def _alarms() -> Iterator[str]:
     for name, one in alarms().items():
         if not name.startswith("Freshness"):
+            if "Metrics" in one:
+                (ratio,) = [part["Expression"] for part in one["Metrics"] if "Expression" in part]
+                sign, minutes = _SIGNS[one["ComparisonOperator"]], 5 * one["EvaluationPeriods"]
+                fires = f"it is {sign} {one['Threshold']} in {minutes} minutes, in each 5 of them"
+                yield f"| {_alarm(name)} | `{ratio}` | the stack | {fires} |"
+                continue
             (dimension,) = one["Dimensions"]
             yield f"| {_alarm(name)} | `{one['Namespace']} {one['MetricName']}` | {_of(dimension)} | {_fires(one)} |"
 
@@ -207,6 +213,9 @@ def _alarm(name: str) -> str:
         "rules.md#describing-and-disabling-rules" if name.startswith("Freshness") else f"operations.md#{name.lower()}"
     )
     return f"[{re.sub('^Freshness.*Alarm', '`Freshness<rule>Alarm`', name)}]({link})"
+
+
+_SIGNS = {"GreaterThanThreshold": "above", "GreaterThanOrEqualToThreshold": "at least", "LessThanThreshold": "below"}
 
 
 def _of(dimension: Mapping[str, Any]) -> str:
@@ -226,9 +235,7 @@ def _of(dimension: Mapping[str, Any]) -> str:
 
 def _fires(one: Mapping[str, Any]) -> str:
     """Return the condition of an alarm in words."""
-    sign = {
-        "GreaterThanThreshold": "above", "GreaterThanOrEqualToThreshold": "at least", "LessThanThreshold": "below",
-    }[one["ComparisonOperator"]]  # fmt: skip
+    sign = _SIGNS[one["ComparisonOperator"]]
     periods, points = int(one["EvaluationPeriods"]), int(one.get("DatapointsToAlarm", one["EvaluationPeriods"]))
     minutes = int(one["Period"]) // 60
     if one["TreatMissingData"] == "breaching":
@@ -242,6 +249,8 @@ def _fires(one: Mapping[str, Any]) -> str:
 
 def _shown(one: Mapping[str, Any]) -> str:
     """Return the threshold of an alarm with its unit: ages are in milliseconds for streams, in seconds for queues."""
+    if "Ref" in str(one["Threshold"]):
+        return f"`{one['Threshold']['Ref']}`"
     number = int(one["Threshold"])
     if "Age" not in one["MetricName"]:
         return str(number)

@@ -578,11 +578,13 @@ def test_each_way_of_failing_has_an_alarm() -> None:
     ):
         wanted = [{"Name": name, "Value": value}]
         (alarm,) = [
-            one for one in alarms if f"{one['Namespace']} {one['MetricName']}" == metric and one["Dimensions"] == wanted
+            one
+            for one in alarms
+            if f"{one.get('Namespace')} {one.get('MetricName')}" == metric and one["Dimensions"] == wanted
         ]
         assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic", metric
     for alarm in alarms:  # an alarm on a metric of ours names one that there is
-        if alarm["Namespace"] == "Projections":
+        if alarm.get("Namespace") == "Projections":
             assert alarm["MetricName"] in {*COUNTS, "failures", "throttled", "driftPerMillion"}
     events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of

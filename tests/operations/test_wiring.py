@@ -70,6 +70,10 @@ def test_streams_belong_to_the_tables_they_name() -> None:
         ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "many"}, "PUSH_WRITES_PER_SECOND is 'many'. Set it to a whole number"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "24"}, "25 or more"),
+        (
+            {**FINE, "RULE_WRITES_PER_MINUTE": "-1"},
+            "RULE_WRITES_PER_MINUTE is '-1'. Set it to a whole number, 0 or more",
+        ),
         ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is not the ARN of a stream of app"),
         ({**FINE, "STREAM_ARN": ARN.partition("/stream/")[0]}, "is not the ARN of a stream of app"),
     ],

@@ -1715,7 +1715,7 @@ def changes_that_are_left_are_forgotten() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", defer=0.5, queue=True, abandon=0.3, freeze=0.1, faults=30, invocations=4)
+@mutant("aggregates", defer=0.5, queue=True, seed=63, abandon=0.3, freeze=0.1, faults=30, invocations=4)
 def refreshes_do_not_record_the_version() -> Iterator[None]:
     original = goals.Goals.change
 
@@ -1726,7 +1726,7 @@ def refreshes_do_not_record_the_version() -> Iterator[None]:
         yield
 
 
-@mutant("expiry", defer=0.5, queue=True)
+@mutant("expiry", defer=0.5, queue=True, seed=373)
 def changes_under_rules_that_keep_what_expired_are_left() -> Iterator[None]:
     with patch.object(budget, "_keeps", lambda *_: False):
         yield

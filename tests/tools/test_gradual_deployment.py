@@ -94,6 +94,7 @@ CHANGES = {
     "Runtime": "python3.12",
     "MemorySize": "512",
     "PushWritesPerSecond": "100",
+    "RuleWritesPerMinute": "1000000",
     "AuditItems": "200",
     "LogLevel": "ERROR",
     "Redact": "all",

@@ -1,0 +1,280 @@
+"""What one write of an item can cost, and many such writes: changes beyond the budget of a rule wait for the worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from projections.engine.budget import Budget, Refresh
+from projections.engine.rejections import Rejected
+from projections.engine.store import Write
+from projections.errors import BadInput, Transient
+from projections.local.functions import LocalQueue
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks, read, write
+from projections.operations.worker import Work, WorkerHandler
+from tests.engine.world import CountingStore, World
+
+HEAD = """
+table: {key: [PK, SK], ttl: until}
+entities:
+  Doc: {key: {PK: "DOC#{docId}", SK: D}}
+  Visit: {key: {PK: "VISIT#{visit}", SK: V}, expires: true}
+  Tag: {key: {PK: "TAG#{tag}", SK: T}, derived: true}
+projections:
+"""
+TAGS = "  tags: {from: Doc, each: {tag: tags}, aggregate: {into: Tag, set: {uses: count}}}\n"
+KEPT = "  tags: {from: Visit, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {uses: count}}}\n"
+
+
+class Units(CountingStore):
+    """A store that counts write units: every item here has less than 1 KB, or is an entry of a known size."""
+
+    units = 0
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self.units += 2 * len(writes)
+        super().transact(writes)
+
+    def write_each(self, writes: Sequence[Any]) -> Any:
+        before = self.units
+        answers = super().write_each(writes)
+        self.units = before + len(writes)  # it may call `write`
+        return answers
+
+    def write(self, write: Write) -> Any:
+        self.units += 1
+        return super().write(write)
+
+
+class Scene:
+    """A world with a task queue and a worker, whose clock the test sets."""
+
+    def __init__(self, rules: str = TAGS, per_minute: float = 0, *, queue: bool = True, **settings: Any) -> None:
+        self.now = 1_700_000_000.0
+        self.queue = LocalQueue(self.clock)
+        self.rejected: list[Rejected] = []
+        self.seen: list[Work] = []
+        tasks = Tasks(lambda: self.queue) if queue else None
+        budget = Budget(per_minute, clock=self.clock)
+        self.world = World(rules, HEAD, tasks=tasks, budget=budget, clock=self.clock, **settings)
+        self.world.store.__class__ = Units
+        self.store: Any = self.world.store
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def put(self, doc: int, tags: Sequence[str], kind: str = "DOC", sort: str = "D") -> None:
+        self.world.put(f"{kind}#{doc}", sort, tags=list(tags))
+
+    def units(self, work: Callable[[], object]) -> int:
+        before = self.store.units
+        work()
+        return int(self.store.units - before)
+
+    def work(self, per_second: float = 500) -> list[str]:
+        """Do the tasks that are due, with what they lead to; the messages that failed."""
+        failed = []
+        while (event := self.queue.receive()) is not None:
+            worker = WorkerHandler(
+                self.world.program,
+                self.world.store,
+                send=Tasks(lambda: self.queue),
+                quarantine=self.rejected.extend,
+                pacer=Pacer(per_second, clock=self.clock, sleep=self.sleep),
+                sleep=self.sleep,
+                observe=self.seen.append,
+            )
+            answer = worker.handle(event, lambda: 60.0)
+            failed += [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+        self.world.settle()
+        return failed
+
+    def uses(self, tag: str) -> int:
+        return int((self.world.item(f"TAG#{tag}", "T") or {"uses": 0})["uses"])
+
+    def counts(self, name: str) -> int:
+        return int(sum(work.counts[name] for work in self.seen))
+
+
+def tags(first: str, number: int = 100) -> list[str]:
+    return [f"{first}{n:x}" for n in range(number)]
+
+
+# One write
+
+
+@pytest.mark.parametrize(("elements", "before", "after"), [(100, 605, 605), (4000, 24_163, 0)])
+def test_replacing_a_list_costs_a_bounded_number_of_write_units(elements: int, before: int, after: int) -> None:
+    """`before`: as if there were no limit (1,208 times the units of a put of 20 KB). `after`: with the default of 100."""
+
+    def replaced(rules: str) -> int:
+        scene = Scene(rules)
+        scene.put(1, tags("", elements))
+        scene.world.settle()
+        scene.put(1, tags("~", elements))
+        return scene.units(lambda: scene.world.deliver())
+
+    assert replaced(TAGS.replace("{tag: tags}", "{tag: tags, most: 10000}")) == before
+    assert replaced(TAGS) == after
+
+
+# Many writes
+
+
+def test_an_attack_costs_the_budget_at_once_and_one_refresh_for_each_item_later() -> None:
+    """60 items of 100 elements are replaced five times within a minute: 300 puts, of a unit each."""
+    unlimited, limited = Scene(), Scene(per_minute=10_000)
+
+    def attack(scene: Scene) -> None:
+        for doc in range(60):
+            scene.put(doc, tags(f"{doc}/"))
+        scene.world.settle()
+        scene.work()
+        scene.now += 600
+        scene.world.settle()
+        scene.work()
+
+    def replace(scene: Scene) -> None:
+        for version in "abcde":
+            for doc in range(60):
+                scene.put(doc, tags(f"{doc}{version}"))
+                scene.world.deliver()
+
+    attack(unlimited)
+    attack(limited)
+    assert unlimited.units(lambda: replace(unlimited)) == 300 * 605
+    assert limited.units(lambda: replace(limited)) == 25 * 605  # 400 writes of 10,000 each
+    limited.now += 60
+    assert limited.units(lambda: limited.work()) < 61 * 900  # one refresh each, and the mark of the newest version
+    for scene in (unlimited, limited):
+        assert [scene.uses(f"{doc}e0") for doc in range(60)] == [1] * 60
+        assert [scene.uses(f"{doc}{version}0") for doc in range(60) for version in "abcd"] == [0] * 240
+
+
+def test_changes_of_few_targets_are_made_at_once_whatever_is_left_of_the_budget() -> None:
+    scene = Scene(per_minute=1)
+    scene.put(1, tags("a", 10))
+    outcome = scene.world.deliver()
+    assert (outcome.counts["deferred"], scene.uses("a9")) == (0, 1)
+    scene.put(1, tags("b", 11))
+    assert scene.world.deliver().counts["deferred"] == 1
+    scene.put(2, tags("c", 1))
+    assert scene.world.deliver().counts["deferred"] == 0
+    assert (scene.uses("a0"), scene.uses("b0"), scene.uses("c0")) == (1, 0, 1)
+    assert scene.work() == []  # it waits
+    scene.now += 30
+    assert scene.work() == []
+    assert (scene.uses("a0"), scene.uses("b0"), scene.uses("c0")) == (0, 1, 1)
+    assert len(scene.queue) == 0
+
+
+def test_the_budget_returns_within_a_minute_and_each_rule_has_its_own() -> None:
+    again = TAGS.replace("tags: {", "more: {").replace("tag: tags", "tag: more").replace("uses", "marks")
+    scene = Scene(TAGS + again, per_minute=60)
+    scene.put(1, tags("a", 25))
+    assert scene.world.deliver().counts["deferred"] == 0  # 50 writes
+    scene.put(2, tags("b", 25))
+    assert scene.world.deliver().counts["deferred"] == 1
+    scene.world.put("DOC#3", "D", more=tags("c", 25))
+    assert scene.world.deliver().counts["deferred"] == 0
+    scene.now += 41
+    scene.put(4, tags("d", 25))
+    assert scene.world.deliver().counts["deferred"] == 0
+
+
+@pytest.mark.parametrize("setting", [{"per_minute": 0}, {"per_minute": 1, "queue": False}])
+def test_without_a_budget_or_a_queue_nothing_is_deferred(setting: dict[str, Any]) -> None:
+    scene = Scene(**setting)
+    scene.put(1, tags("a"))
+    assert scene.world.deliver().counts["deferred"] == 0
+    assert scene.uses("a0") == 1
+
+
+# Never wrong
+
+
+def test_a_record_whose_task_cannot_be_sent_is_delivered_again() -> None:
+    def refuse(task: object, seconds: float) -> None:
+        raise Transient("the queue does not answer")
+
+    scene = Scene(per_minute=1)
+    scene.put(1, tags("a"))
+    scene.world.settings["tasks"] = refuse
+    left = iter(range(20, -100, -1))
+    outcome = scene.world.worker().process(scene.world.records(), remaining=lambda: next(left))
+    assert outcome.failed == scene.world.records()[0]["dynamodb"]["SequenceNumber"]
+    assert "the queue does not answer" in str(outcome.failed_reason)
+
+
+def test_a_small_change_after_a_deferred_one_is_deferred_too_and_a_refresh_makes_both() -> None:
+    """It looks small in its record, but the entry lacks what was deferred."""
+    scene = Scene(per_minute=1)
+    scene.put(1, tags("a", 100))
+    assert scene.world.deliver().counts["deferred"] == 1
+    scene.put(1, [*tags("a", 99), "b"])
+    assert scene.world.deliver().counts["deferred"] == 1
+    scene.now += 30
+    assert scene.work() == []
+    assert (scene.uses("a62"), scene.uses("a63"), scene.uses("b")) == (1, 0, 1)
+    assert scene.counts("refreshes") == 2
+    assert len(scene.world.ledger("G|tags|")) == 100, "both tasks were one refresh"
+
+
+def test_a_deferred_removal_retracts_everything() -> None:
+    scene = Scene(per_minute=250)
+    scene.put(1, tags("a"))
+    scene.world.deliver()
+    scene.world.remove("DOC#1", "D")
+    assert scene.world.deliver().counts["deferred"] == 1
+    assert scene.uses("a0") == 1
+    scene.now += 30
+    assert scene.work() == []
+    assert scene.uses("a0") == 0
+
+
+def test_an_older_record_that_arrives_after_the_refresh_is_a_duplicate() -> None:
+    scene = Scene(per_minute=1)
+    scene.put(1, tags("a"))
+    late = scene.world.records()
+    scene.put(1, tags("b"))
+    assert scene.world.deliver().counts["deferred"] == 1
+    scene.now += 30
+    assert scene.work() == []
+    scene.world.settings["budget"] = Budget(0)
+    outcome = scene.world.worker().process(late, remaining=lambda: 900.0)  # a function that was paused with it
+    assert outcome.counts["duplicates"] == 1
+    assert (scene.uses("a0"), scene.uses("b0")) == (0, 1)
+
+
+def test_changes_under_a_rule_that_keeps_what_expired_are_never_deferred() -> None:
+    scene = Scene(KEPT, per_minute=1)
+    scene.put(1, tags("a"), "VISIT", "V")
+    assert scene.world.deliver().counts["deferred"] == 0
+    scene.world.remove("VISIT#1", "V", by_ttl=True)
+    assert scene.world.deliver().counts["deferred"] == 0
+    assert scene.uses("a0") == 1
+
+
+# Messages
+
+
+def test_a_refresh_travels_through_the_queue_as_ascii() -> None:
+    refresh = Refresh("main|DOC#ä\ud800|D", f"2026-01-01T00:00:00.000/{5:040}", gone=True)
+    assert write(refresh).isascii()
+    assert read(write(refresh)) == refresh
+
+
+@pytest.mark.parametrize("fields", [
+    {}, {"source": "x", "version": "a/1"}, {"source": "main|a|b", "version": "a/1"}, {"source": 1, "version": f"a/{1:040}"},
+    {"source": "main|a|b", "version": f"a/{1:040}", "gone": 1}, {"source": "main|a|b", "version": f"a/{'9' * 41}"},
+])  # fmt: skip
+def test_a_forged_refresh_is_reported(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="task"):
+        read(json.dumps({"refresh": fields}))
