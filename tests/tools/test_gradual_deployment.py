@@ -161,7 +161,7 @@ def test_the_description_has_room_for_four_tables_and_more_are_refused() -> None
     given |= {f"ExistingTableNameT{number}": "a" * 255 for number in range(4)}
     given |= {f"ExistingStreamArnT{number}": STREAM for number in range(4)}
     given |= {name: "x" * data["Parameters"][name]["MaxLength"] for name in ("ExistingLedgerTableName", "RulesFile")}
-    assert len(given["ExistingLedgerTableName"]) == 43
+    assert len(given["ExistingLedgerTableName"]) == 35
     assert len(version(data, **given)[1]) == 256
     with pytest.raises(UsageError, match=r"^--gradual supports at most 4 tables, and these rules have 5"):
         sam_template(rules(5))
