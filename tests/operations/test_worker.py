@@ -221,11 +221,27 @@ def test_all_pages_are_done_in_one_invocation_and_the_second_pass_waits_for_the_
     assert scene.names("ada") == ["new"] * 10
     ((body, delay),) = scene.queue
     assert (read(body).again, read(body).after, delay) == (True, None, 5.0)
-    assert scene.seen[-1].counts == {"tasks": 1, "pages": 4, "pushes": 0, "embedded": 10, "rejected": 0, "internal": 0}
+    assert scene.seen[-1].counts == {
+        "tasks": 1,
+        "pages": 4,
+        "pushes": 0,
+        "refreshes": 0,
+        "embedded": 10,
+        "rejected": 0,
+        "internal": 0,
+    }
     scene.queue.clear()
     assert scene.handle(body) == []
     assert scene.queue == []
-    assert scene.seen[-1].counts == {"tasks": 1, "pages": 4, "pushes": 1, "embedded": 0, "rejected": 0, "internal": 0}
+    assert scene.seen[-1].counts == {
+        "tasks": 1,
+        "pages": 4,
+        "pushes": 1,
+        "refreshes": 0,
+        "embedded": 0,
+        "rejected": 0,
+        "internal": 0,
+    }
 
 
 def test_the_second_pass_reaches_what_the_index_did_not_show() -> None:
