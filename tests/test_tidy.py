@@ -82,6 +82,36 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
     assert re.findall(r"^- `(\w+)`:", projections.__doc__ or "", re.MULTILINE) == list(PACKAGES)
 
 
+CEILINGS = {
+    "projections/access": (2700, 11),
+    "projections/aws": (1800, 11),
+    "projections/cli": (6550, 35),
+    "projections/console": (600, 4),
+    "projections/deploy": (3200, 23),
+    "projections/dev": (1000, 6),
+    "projections/engine": (10700, 48),
+    "projections/init": (4400, 31),
+    "projections/inspect": (11950, 61),
+    "projections/language": (18600, 87),
+    "projections/local": (2700, 15),
+    "projections/operations": (8600, 39),
+    "projections/stores": (2350, 12),
+    "projections/testing": (10050, 50),
+    "tests": (61250, 264),
+}
+"""The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
+WORDS = 96500
+"""The most words of documentation; these only fall, too."""
+
+
+def test_no_package_grows() -> None:
+    for name, (lines, files) in CEILINGS.items():
+        texts = [path.read_text(encoding="utf-8") for path in (ROOT / name).rglob("*.py")]
+        found = sum(len(text.splitlines()) for text in texts), len(texts)
+        assert (max(found[0], lines), max(found[1], files)) == (lines, files), name
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in (ROOT / "docs").rglob("*.md")) <= WORDS
+
+
 CITED = re.compile(r"`((?:projections|tests|docs|handlers|events|benchmarks)/[\w./-]*\w/?)`")
 
 

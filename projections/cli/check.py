@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from projections.inspect.access_patterns import Offer
     from projections.language.findings import Finding
-    from projections.language.findings.facts import KeySet
     from projections.language.models import Rules
     from projections.language.review import Review
 
@@ -171,16 +170,14 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "tags": [*document.about_rule(name).tags],
             "within": document.about_rule(name).within,
             "path": path_of(document, name).document(),
-            "fromAttributes": [*dict.fromkeys(a for one in rule.sources for a in _of_source(keys.get((name, one))))],
+            "fromAttributes": [
+                *dict.fromkeys(a for one in rule.sources if (key := keys.get((name, one))) for a in key.attributes)
+            ],
             "after": list(before[name]),
             "passes": len(passes[name]),
         }
         for name, rule in document.rules.items()
     ]
-
-
-def _of_source(key: KeySet | None) -> tuple[str, ...]:
-    return () if key is None else key.attributes
 
 
 def _offers(found: Review) -> dict[str, Offer]:

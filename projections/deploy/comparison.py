@@ -60,13 +60,11 @@ class Comparison:
             handler = str(ours.properties["Handler"])
             same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
             if not same and handler == STREAM:  # perhaps a handler that wraps ours
-                same = [one for one in candidates if self._looks_like_the_streams(one)]
+                named = [one for one in candidates if "LEDGER_TABLE_NAME" in variables(one)]
+                same = [one for one in named if mappings_of(one, self.theirs, self.names)]
             if same:
                 pairs.append(Pair(ours, same[0]))
         return pairs
-
-    def _looks_like_the_streams(self, function: Resource) -> bool:
-        return "LEDGER_TABLE_NAME" in variables(function) and bool(mappings_of(function, self.theirs, self.names))
 
     @property
     def stream(self) -> Pair | None:

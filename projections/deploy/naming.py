@@ -76,16 +76,15 @@ class Naming:
 
     def judged(self, text: str) -> bool:
         """Return whether a text in this notation has no placeholder of a parameter or import."""
-        return all(name.split(".")[0] in self._resources or _harmless(name) for name in placeholders(text))
+        return all(
+            name.split(".")[0] in self._resources or name == "label" or name.startswith("AWS::")
+            for name in placeholders(text)
+        )
 
 
 def judged(text: Any) -> bool:
     """Return whether a value has no placeholders."""
     return not any(True for _ in placeholders(text))
-
-
-def _harmless(name: str) -> bool:
-    return name == "label" or name.startswith("AWS::")
 
 
 def covers(pattern: str, wanted: str) -> bool:

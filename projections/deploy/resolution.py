@@ -70,7 +70,9 @@ class Resolution:
         """The resources that exist with parameters at their defaults, and those whose condition is undecided."""
         found = {}
         for name, raw in self._data["Resources"].items():
-            if isinstance(raw, Mapping) and isinstance(kind := raw.get("Type"), str) and self._exists(raw):
+            if isinstance(raw, Mapping) and isinstance(kind := raw.get("Type"), str):
+                if "Condition" in raw and self.condition(raw["Condition"]) is False:
+                    continue
                 properties = self._properties(kind, raw)
                 attributes = {
                     key: raw[key] for key in raw if key not in ("Type", "Properties", "Metadata", "Condition")
@@ -80,9 +82,6 @@ class Resolution:
 
     def of_type(self, *types: str) -> Iterator[Resource]:
         return (resource for resource in self.resources.values() if resource.type in types)
-
-    def _exists(self, raw: Mapping[str, Any]) -> bool:
-        return "Condition" not in raw or self.condition(raw["Condition"]) is not False
 
     def _properties(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         own = self.value(raw.get("Properties") or {})
@@ -172,15 +171,12 @@ class Resolution:
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1].strip()
-            value = self.value(given[name]) if name in given else self._named(name)
+            value = self.value(given[name]) if name in given else (self._get_att if "." in name else self._ref)(name)
             if isinstance(value, list):
                 return ",".join(map(str, value))
             return str(value)
 
         return _PLACEHOLDER.sub(replaced, text)
-
-    def _named(self, name: str) -> Any:
-        return self._get_att(name) if "." in name else self._ref(name)
 
     def _join(self, content: Any) -> Any:
         if not isinstance(content, list) or len(content) != 2 or not isinstance(content[0], str):

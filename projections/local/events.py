@@ -63,7 +63,7 @@ def read(paths: Sequence[str], program: Program, skipped: Callable[[str], None] 
         flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
         if some and all(flaws):
             raise UsageError(f"{some[0].place}: {flaws[0]}")
-        if not some and not _is_exported(path):  # an export has an empty file for each empty partition
+        if not some and Path(path).parent.name != "data":  # an export has an empty file for each empty partition
             raise UsageError(f"{path}: no records in it; {_STREAM}; {_PLAIN}")
         files.append((path, some))
     if not any(some for _, some in files):
@@ -97,10 +97,6 @@ def _other_keys(program: Program, some: Sequence[_Found]) -> str:
             return ""
         found[", ".join(sorted(map(str, keys)))] = None
     return " or ".join(found)
-
-
-def _is_exported(path: str) -> bool:
-    return Path(path).parent.name == "data"
 
 
 def _files(paths: Iterable[str], skipped: Callable[[str], None] | None) -> Iterator[tuple[str, str | None]]:

@@ -18,7 +18,6 @@ from projections.engine.store import (
     Exists,
     ItemKey,
     NotEqual,
-    Path,
     Schema,
     Update,
     Value,
@@ -91,7 +90,7 @@ def _condition(tree: Shape) -> str:
     if kind is AllOf or kind is AnyOf:
         parts = [_condition(each) for each in argument] or _CONSTANT
         return f"({(' AND ' if (kind is AllOf) == bool(argument) else ' OR ').join(parts)})"
-    path = _path(argument)
+    path = ".".join(map(_name, argument))
     if kind is NotEqual:  # in PartiQL, `<>` is not true of a missing attribute; in expressions it is
         return f"({path} IS MISSING OR {path}<>?)"
     if kind in _COMPARISONS:
@@ -102,10 +101,6 @@ def _condition(tree: Shape) -> str:
 _COMPARISONS: Mapping[Any, str] = {Equal: "=", Below: "<", Above: ">"}
 _CONSTANT = ['"~" IS MISSING', '"~" IS NOT MISSING']
 """Joined with AND they are false, with OR true: DynamoDB's PartiQL has no constants."""
-
-
-def _path(path: Path) -> str:
-    return ".".join(map(_name, path))
 
 
 def _name(name: str) -> str:

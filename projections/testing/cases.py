@@ -14,7 +14,7 @@ from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
 from projections.language.bounded import text_of_file
 from projections.language.mistakes import Location, Mistake, dotted
-from projections.language.source import Source, UnreadableError, read
+from projections.language.source import UnreadableError, read
 from projections.language.syntax import suggest
 from projections.language.values import number_text, plain_item, plain_items
 from projections.local.items import json_words, wire_item
@@ -286,15 +286,13 @@ def cases_in(text: str, path: Path, *, more: frozenset[str] = frozenset()) -> Su
         data.get("simulate", 0),
         tuple(
             Case(
-                case["about"], _line(source, number), {name: value for name, value in case.items() if value is not None}
+                case["about"],
+                source.position(Mistake(("cases", number), ""))[0],
+                {name: value for name, value in case.items() if value is not None},
             )
             for number, case in enumerate(data.get("cases") or ())
         ),
     )
-
-
-def _line(source: Source, number: int) -> int:
-    return source.position(Mistake(("cases", number), ""))[0]
 
 
 def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:

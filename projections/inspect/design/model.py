@@ -163,7 +163,7 @@ def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[
         here = [name for name, entity in document.entities.items() if entity.table == table]
         for name, keys in declared.indexes.items():
             reading = [one for one in patterns if any((read.table, read.index) == (table, name) for read in one.reads)]
-            embeds = [rule for rule, index in finding.items() if index == name and _into(document, rule) in here]
+            embeds = [rule for rule, index in finding.items() if index == name and document.rules[rule].into in here]
             yield Index(
                 table=table,
                 name=name,
@@ -178,10 +178,6 @@ def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[
                 entities=tuple(one for one in here if not keys.names.isdisjoint(document.entities[one].index_key)),
                 needed=_needed(document, table, name, reading, embeds),
             )
-
-
-def _into(document: Document, rule: str) -> str:
-    return document.rules[rule].into
 
 
 def _needed(

@@ -75,7 +75,8 @@ def _check_rule(rule: Any, place: str) -> None:
         case "exists":
             fits = isinstance(operand, bool)
         case "numeric":
-            fits = isinstance(operand, list) and len(operand) in (2, 4) and all(map(_is_step, _steps(operand)))
+            fits = isinstance(operand, list) and len(operand) in (2, 4)
+            fits = fits and all(str(sign) in _COMPARE and _is_number(bound) for sign, bound in _steps(operand))
         case "anything-but":
             values = operand if isinstance(operand, list) else [operand]
             fits = bool(values) and all(isinstance(v, str) or _is_number(v) for v in values)
@@ -87,10 +88,6 @@ def _check_rule(rule: Any, place: str) -> None:
 
 def _steps(operand: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(zip(operand[::2], operand[1::2], strict=True))
-
-
-def _is_step(step: tuple[Any, Any]) -> bool:
-    return isinstance(step[0], str) and step[0] in _COMPARE and _is_number(step[1])
 
 
 def _is_number(value: Any) -> bool:

@@ -260,11 +260,9 @@ class Pools:
         elif kind == "B":
             pool = [b64encode(f"{variable} {number}".encode()).decode() for number in (1, 2, 3)]
         else:
-            pool = [text for text in pool if text and not self._separates(text)]
+            separators = [table.separator for table in self._program.typed.tables.values()]
+            pool = [text for text in pool if text and not any(one in text for one in separators)]
         return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
-
-    def _separates(self, text: str) -> bool:
-        return any(table.separator in text for table in self._program.typed.tables.values())
 
     def _kind(self, name: str) -> Kind:
         entity = self._program.entities[name]
