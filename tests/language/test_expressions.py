@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections import engine, language, operations, stores
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression, Takes
 from projections.language.measures import Measure
@@ -148,6 +153,61 @@ def test_a_text_that_is_nearly_a_number_is_refused_in_linear_time() -> None:
     for text in ("1" * 400_000 + "x", " " * 400_000 + "x", "1" + " " * 400_000 + "x", "." + "1" * 400_000 + "."):
         with pytest.raises(BadInput, match="digits are needed"):
             Expression.parse("number(text)").evaluate(lambda name, text=text: {"S": text})
+
+
+OF_RULES = (
+    "projections.language.findings.",
+    "projections.language.measures._CALL",
+    "projections.language.templates._ARGUMENT",
+)
+"""Patterns that read texts of rules, and no text of an item."""
+
+
+def patterns() -> dict[str, re.Pattern[str]]:
+    """All compiled patterns of the parts that run in functions, which match texts of items as a whole."""
+    found = {}
+    for part in (language, engine, stores, operations):
+        for module in walk_packages(part.__path__, f"{part.__name__}."):
+            for name, value in vars(import_module(module.name)).items():
+                if isinstance(value, re.Pattern) and not f"{module.name}.{name}".startswith(OF_RULES):
+                    found[f"{module.name}.{name}"] = value
+    return found
+
+
+def test_no_pattern_takes_more_than_linear_time_for_a_long_text() -> None:
+    parts = [
+        "1",
+        "a",
+        "A",
+        " ",
+        "_",
+        "-",
+        ".",
+        "#",
+        "1.",
+        "a.",
+        "1 ",
+        "'",
+        '"',
+        "{",
+        "a ",
+        "0,",
+        "a(",
+        "T",
+        ":",
+        "\\",
+        "*",
+    ]
+    slow = []
+    for name, pattern in patterns().items():
+        for text in (
+            begin + part * 4000 + end for part in parts for begin in ("", "1", "a", "{") for end in ("!", "x", "")
+        ):
+            start = process_time()
+            pattern.fullmatch(text)
+            if process_time() - start > 0.1:
+                slow.append(f"{name}: {text[:6]}… {text[-3:]}")
+    assert slow == []
 
 
 def test_an_expression_has_a_limited_number_of_operations() -> None:
