@@ -53,7 +53,6 @@ def command(given: Tables, start: str | None, create: bool, until_idle: bool) ->
         endpoint_url=given.endpoint_url,
         region=given.region,
         create=create,
-        confirm=_confirm,
     )
     printer = Printer(program.guard_prefix)
     for what in target.created:
@@ -79,10 +78,3 @@ def command(given: Tables, start: str | None, create: bool, until_idle: bool) ->
         for number, handler in before.items():
             signal.signal(number, handler)
     return 1 if until_idle and (session.totals.quarantined or session.totals.discarded) else 0
-
-
-def _confirm(question: str) -> bool:
-    """Return the answer at the terminal, or no without a terminal."""
-    from projections.terminal import interactive
-
-    return interactive() and click.confirm(question, default=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,6 @@ from projections.stores.indexes import described_indexes
 __all__ = ["Target", "prepare", "stream_of"]
 
 VIEW = "NEW_AND_OLD_IMAGES"
-
-Confirm = Callable[[str], bool]
-"""The answer to a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +52,11 @@ def prepare(
     endpoint_url: str | None,
     region: str | None,
     create: bool,
-    confirm: Confirm,
 ) -> Target:
     """Return the tables that these options name. Raises UsageError with what is missing and how to create it.
 
-    AWS is refused, because a session writes. Missing tables, indexes and streams are created if `create` is set or `confirm`
-    returns true; the ledger is always created.
+    AWS is refused, because a session writes. Missing tables, indexes and streams are created if `create` is set; the ledger
+    is always created.
     """
     url = endpoint_url or endpoint("dynamodb")
     if not is_emulated(url):
@@ -75,7 +71,7 @@ def prepare(
     created: list[str] = []
     for logical, name in names.items():
         try:
-            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, create, confirm)
+            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, create)
         except (ClientError, BotoCoreError) as error:
             raise UsageError(f"table {name} at {url}: {error}") from None
     live = connect_to(program, names, endpoint_url, region, threads=20)
@@ -103,13 +99,12 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any] | None:
     return found
 
 
-def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bool, confirm: Confirm) -> Iterator[str]:
+def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bool) -> Iterator[str]:
     """Create what a table lacks, and yield what was created."""
     found = _described(dynamodb, name)
     where = dynamodb.meta.endpoint_url
     if found is None:
-        question = f"There is no table {name} at {where}. Create it with keys, indexes and stream?"
-        if not (create or ledger or confirm(question)):
+        if not (create or ledger):
             raise UsageError(
                 f"there is no table {name} at {where}. Pass --create to create it from the rules, or name another"
             )
@@ -118,10 +113,10 @@ def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bo
     elif not ledger:
         if create:
             yield from _create_indexes(dynamodb, name, schema)
-        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, create, confirm)
+        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, create)
 
 
-def _switch_on(dynamodb: Any, name: str, stream: Mapping[str, Any], create: bool, confirm: Confirm) -> Iterator[str]:
+def _switch_on(dynamodb: Any, name: str, stream: Mapping[str, Any], create: bool) -> Iterator[str]:
     view = stream.get("StreamViewType") if stream.get("StreamEnabled") else None
     if view == VIEW:
         return
@@ -133,7 +128,7 @@ def _switch_on(dynamodb: Any, name: str, stream: Mapping[str, Any], create: bool
             f"the stream of table {name} has {view}, and the rules need {VIEW}. The view of a stream cannot be changed. "
             f"Disable the stream, then enable it again:\n  {update}StreamEnabled=false{to}\n  {on}"
         )
-    if not (create or confirm(f"Table {name} has no stream. Enable it?")):
+    if not create:
         raise UsageError(f"table {name} has no stream. Enable it (or pass --create):\n  {on}")
     dynamodb.update_table(TableName=name, StreamSpecification={"StreamEnabled": True, "StreamViewType": VIEW})
     yield f"stream of {name}"

@@ -173,7 +173,7 @@ def _fallbacks(
     form: str, marker: str, entity: str, attribute: int, whole: bool, key_name: str, snake: bool
 ) -> Iterator[str]:
     if form in _TIMES:
-        yield {"time": "time", "date": "date", "month": "month"}[form]
+        yield form
     elif marker:
         yield _joined([*words(marker), "part"], snake)
     elif whole:
