@@ -480,7 +480,7 @@ def changes_are_compacted_across_an_expiry() -> Iterator[None]:
         yield
 
 
-@mutant("copies", batch=10, burst=0.9, writes=60, seed=477)
+@mutant("copies", batch=10, burst=0.9, writes=60, seed=646)
 def copy_keeps_attributes_of_an_earlier_image_of_the_batch() -> Iterator[None]:
     original = CopyRule.owned
     with patch.object(CopyRule, "owned", lambda self, *images: original(self, *images[-1:])):
@@ -1087,7 +1087,7 @@ def deleting_adopted(name: str) -> Iterator[None]:
         yield
 
 
-@mutant("adoption", adopt=True, seed=11)
+@mutant("adoption", adopt=True, seed=71)
 def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
     def may_delete(self: copier.Copier, rule: Any, target: Any, item: Any, known: Any = ()) -> bool:
         return not self._items.foreign(rule.into, target, item, frozenset(known))

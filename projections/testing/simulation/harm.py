@@ -163,6 +163,8 @@ class Harm:
         """The values that the engine ever wrote into attributes."""
         self._stripped: set[ItemKey] = set()
         """Items from which the application removed guards, so that values of rules cannot be recognised."""
+        self.meddled: set[ItemKey] = set()
+        """Items that the application has written to since they appeared."""
         self._planted: set[ItemKey] = set()
         """Items to which the application added a mark that a rule had written there before."""
         self._taken: dict[tuple[ItemKey, str], list[Value]] = {}
@@ -190,6 +192,7 @@ class Harm:
     def applied(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
         """Note a write of the application."""
         self._deleted.pop(key, None)
+        self.meddled.add(key)
         if before is None or after is None:
             self._made.discard(key)
             self._planted.discard(key)
@@ -278,6 +281,7 @@ class Harm:
             self._note_source(key, after)  # what rules set on a source is copied too
         if before is None:
             assert after is not None
+            self.meddled.discard(key)
             self._made.add(key)
             self._restored(key, after)
         elif after is None:

@@ -139,11 +139,14 @@ class HistoryChecks:
         self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
 
     def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
-        """Whether the engine wrote a guard; of a mark, whether a rule created the item and nothing else is on it."""
+        """Whether the engine wrote a guard; of a mark, whether a rule created the item, and all that is on it is the rules'.
+
+        Where the application has written since, this is judged as the engine judges it, by the guard.
+        """
         if not self._harm.genuine(key, name, value):
             return False
         program, item = self._versions.last.program, self._database.items[key]
-        if name != program.guard_prefix or not program.whole_copies:
+        if name != program.guard_prefix or not program.whole_copies or key not in self._harm.meddled:
             return True
         identity = Registry(program, self._database.store).read_or_create().identity
         return Guards(program, identity).created(key, item)
