@@ -148,9 +148,10 @@ def command(
       projections cost --rules social --rate Like=500 --rate Post:title=3
       projections cost --rules social events/social.json
     """
-    from projections.cli.printing.cost import estimate_document, print_estimate
+    from projections.cli.printing.cost import estimate_document, print_estimate, print_worst
     from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
     from projections.inspect.cost.workload import Assumptions, Delivery, assuming, named_numbers, projections_of, shares
+    from projections.inspect.cost.worst import worst_writes
     from projections.language.program import Program
 
     program = Program.from_document(document_of(find_rules(rules)))
@@ -185,7 +186,9 @@ def command(
 
         found = estimate(program, assumed, read_workload(program, total, rates), delivery)
     if as_json:
-        print_text(json_text(estimate_document(found)))
+        worst = {rule: one.document for rule, one in worst_writes(program).items()}
+        print_text(json_text({**estimate_document(found), "worstWrite": worst}))
     else:
         print_estimate(program, found, why=why)
+        print_worst(worst_writes(program))
     return 0

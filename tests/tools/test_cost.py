@@ -36,6 +36,7 @@ from projections.inspect.cost.workload import (
     read_workload,
 )
 from projections.inspect.cost.workload import Workload as Rates
+from projections.inspect.cost.worst import worst_writes
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -585,3 +586,15 @@ def test_generated_values_fit_every_use_of_a_name() -> None:
     """A date that is also an extreme, dates in text and number keys, a target without variables, a map and its parts."""
     program = Program.from_document(loads(USES).canonical())
     assert batch(program, {Flow("Booking", INSERT): 10.0, Flow("Tick", INSERT): 10.0})
+
+
+def test_the_most_that_one_write_can_cause_follows_from_most() -> None:
+    """Replacing 100 elements costs 707 units with short keys (`tests/engine/test_budget.py`): the entry is the rest."""
+    doc, tag = '{key: {PK: "D#{doc}", SK: D}}', '{key: {PK: "T#{tag}", SK: T}, derived: true}'
+    head = f"table: {{key: [PK, SK]}}\nentities:\n  Doc: {doc}\n  Tag: {tag}\n"
+    for most, units in ((1, 752), (100, 3032), (10_000, 229_544)):
+        rule = (
+            f"  tags: {{from: Doc, each: {{tag: tags, most: {most}}}, aggregate: {{into: Tag, set: {{n: count}}}}}}\n"
+        )
+        program = Program.from_document(loads(f"{head}projections:\n{rule}").canonical())
+        assert worst_writes(program)["tags"].units == units

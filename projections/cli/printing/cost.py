@@ -12,9 +12,13 @@ from projections.language.program import Program
 from projections.terminal import Styled, console, print_grid, styled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-__all__ = ["estimate_document", "print_estimate"]
+    from projections.inspect.cost.worst import Worst
+
+__all__ = ["estimate_document", "print_estimate", "print_worst"]
 
 BUSY = 0.7
 """The part of a shard's time beyond which a burst makes records wait."""
@@ -91,6 +95,16 @@ def print_estimate(program: Program, estimate: Estimate, *, why: bool = False) -
         _print_terms(out, estimate)
     _print_hot(out, estimate)
     _print_legend(out, estimate, why)
+
+
+def print_worst(worst: Mapping[str, Worst]) -> None:
+    """The most that a user can cause with one write of an item, by rule."""
+    found = []
+    for rule, one in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):
+        parts = [f"{one.units:,}"] if one.units else []
+        parts += [f"{one.per_child:,} × children"] if one.per_child else []
+        found.append(f"{rule} {' + '.join(parts)}")
+    _line(console(), styled("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(found)))
 
 
 def _line(out: Console, text: str) -> None:
