@@ -151,7 +151,7 @@ def command(
     from projections.cli.printing.cost import estimate_document, print_estimate, print_worst
     from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
     from projections.inspect.cost.workload import Assumptions, Delivery, assuming, named_numbers, projections_of, shares
-    from projections.inspect.cost.worst import worst_writes
+    from projections.inspect.cost.writes import worst_writes
     from projections.language.program import Program
 
     program = Program.from_document(document_of(find_rules(rules)))

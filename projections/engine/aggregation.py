@@ -113,6 +113,7 @@ class Aggregation:
         setup = self._batch.setup
         assert setup.tasks is not None  # else there is no budget
         refresh = Refresh(change.source, change.version, change.gone)
+        refresh = refresh._replace(signature=self._batch.guards.sign(refresh.text))
         self._batch.attempt(partial(setup.tasks, refresh, setup.budget.wait), change.sequences[0], "", change.source)
 
     def publish(self, results: Sequence[Result]) -> Published | None:

@@ -177,6 +177,15 @@ class Guards:
         state.update(text.encode("utf-8", "surrogatepass"))
         return b2a_base64(state.digest(), newline=False).decode()
 
+    def sign(self, text: str) -> str:
+        """Return the signature of a message to the worker: 96 bits of BLAKE2b."""
+        return self._keyed(0, text, 12)
+
+    def is_signed(self, text: str, signature: str) -> bool:
+        """Return whether this ledger signed a message."""
+        found = [self._keyed(secret, text, 12) for secret in range(len(self._secrets))]
+        return signature.isascii() and any(compare_digest(signature, one) for one in found)
+
     def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> int | None:
         """Return the number of the secret that a signature was made with, or None."""
         if held is None or not held.isascii():

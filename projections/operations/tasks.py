@@ -136,7 +136,7 @@ def _refresh(fields: object) -> Refresh:
     try:
         task = Refresh(**fields)  # type: ignore[arg-type]
         decode_key(task.source)
-        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool
+        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool and type(task.signature) is str
         if not valid:
             raise BadInput(_NO_TASK)
     except (TypeError, ValueError, AttributeError):

@@ -253,9 +253,12 @@ class _Invocation:
 
     def _refresh(self, task: Refresh) -> None:
         """Bring what an item contributes up to the item. One refresh is enough for all tasks that were received with it."""
-        same = [one.work for one in self._waiting if isinstance(one.work, Refresh) and one.work.source == task.source]
-        task = max([task, *same], key=lambda one: one.version)
-        if task.version > self._refreshed.get(task.source, ""):
+        assert self._snapshot is not None
+        guards = Guards(self._handler._program, self._snapshot.identity)
+        tasks = [task, *(one.work for one in self._waiting if isinstance(one.work, Refresh))]
+        signed = [one for one in tasks if one.source == task.source and guards.is_signed(one.text, one.signature)]
+        task = max(signed, key=lambda one: one.version, default=Refresh(task.source, ""))
+        if not task.version or task.version > self._refreshed.get(task.source, ""):
             self._refresh_item(task)
             self._refreshed[task.source] = task.version
         self._counts["pages"] += 1

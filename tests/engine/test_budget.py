@@ -263,6 +263,21 @@ def test_changes_under_a_rule_that_keeps_what_expired_are_never_deferred() -> No
 # Messages
 
 
+def test_a_refresh_that_the_ledger_did_not_sign_makes_no_record_a_duplicate() -> None:
+    """Who can send to the queue, and do no more, gains nothing."""
+    scene = Scene()
+    scene.put(1, ["a"])
+    scene.world.deliver()
+    for signature in ("", "x" * 16, "é"):
+        forged = Refresh("main|DOC#1|D", f"9/{9:040}", gone=True, signature=signature)
+        scene.queue.send([write(forged)], [0])
+    assert scene.work() == []
+    assert scene.uses("a") == 1
+    scene.put(1, ["b"])
+    assert scene.world.deliver().counts["duplicates"] == 0
+    assert (scene.uses("a"), scene.uses("b")) == (0, 1)
+
+
 def test_a_refresh_travels_through_the_queue_as_ascii() -> None:
     refresh = Refresh("main|DOC#ä\ud800|D", f"2026-01-01T00:00:00.000/{5:040}", gone=True)
     assert write(refresh).isascii()

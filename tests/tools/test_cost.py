@@ -36,7 +36,7 @@ from projections.inspect.cost.workload import (
     read_workload,
 )
 from projections.inspect.cost.workload import Workload as Rates
-from projections.inspect.cost.worst import worst_writes
+from projections.inspect.cost.writes import worst_writes
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.language.loader import loads
 from projections.language.program import Program

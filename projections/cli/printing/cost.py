@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from projections.inspect.cost.worst import Worst
+    from projections.inspect.cost.writes import Worst
 
 __all__ = ["estimate_document", "print_estimate", "print_worst"]
 
