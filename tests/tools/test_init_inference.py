@@ -69,7 +69,7 @@ def relations(of: Proposal) -> set[tuple[str, str, tuple[str, ...]]]:
 SOCIAL = {
     "Post": ("POST#{postId}", "METADATA"),
     "User": ("USER#{userId}", "PROFILE"),
-    "Like": ("POST#{postId}", "LIKE#{likeId}"),
+    "Like": ("POST#{postId}", "LIKE#{userId}"),
     "Order": ("USER#{userId}", "ORDER#{orderId}"),
     "Comment": ("POST#{postId}", "COMMENT#{createdAt}#{commentId}"),
 }
@@ -78,7 +78,7 @@ SOCIAL = {
 @pytest.mark.parametrize("name", ["social", "social with types"])
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_single_table_with_a_word_for_each_kind_of_item(name: str, every: int) -> None:
-    """Names come from the keys' words; those of variables from attributes that say the same."""
+    """Names come from the keys' words; those of variables from attributes that say the same, or from whose ids they are."""
     found = proposal(name, every=every)
     assert keys(found) == SOCIAL
     assert not found.unknown
@@ -93,7 +93,7 @@ def test_relations_have_the_references_of_children() -> None:
     assert relations(proposal("social")) == {
         ("Post", "User", ("userId",)),
         ("Like", "Post", ("postId",)),
-        ("Like", "User", ("likeId",)),
+        ("Like", "User", ("userId",)),
         ("Order", "User", ("userId",)),
         ("Comment", "Post", ("postId",)),
         ("Comment", "User", ("userId",)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from projections.init.inference.indexes import index_keys
-from projections.init.inference.names import entity_names, snake_case, variable_names
+from projections.init.inference.names import entity_names, named_after_values, snake_case, variable_names
 from projections.init.inference.proposal import Attribute, Entity, Unknown, overlapping
 from projections.init.inference.rows import Group, Position, Row, attributes_of, jaccard
 from projections.init.inference.shapes import Shape, shapes_of
@@ -38,9 +38,10 @@ def understand(
             shapes.append(shape)
     snake = snake_case(rows)
     entities = entity_names(shapes, table)
+    names = [variable_names(shape, name, table, snake) for shape, name in zip(shapes, entities, strict=True)]
     groups = [
-        _group(shape, name, table, separator, variable_names(shape, name, table, snake), type_attribute)
-        for shape, name in zip(shapes, entities, strict=True)
+        _group(shape, name, table, separator, variables, type_attribute)
+        for shape, name, variables in zip(shapes, entities, named_after_values(shapes, names), strict=True)
     ]
     sound = []
     for group, shape in zip(groups, shapes, strict=True):

@@ -14,12 +14,13 @@ from projections.init.inference.words import (
     normal,
     pascal,
     singular,
+    small_numbers,
     words,
 )
 from projections.init.table import Table
 from projections.language.syntax import PATH
 
-__all__ = ["entity_names", "snake_case", "variable_names"]
+__all__ = ["entity_names", "named_after_values", "snake_case", "variable_names"]
 
 _NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "partitionkey", "sortkey", "key"})
 _INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorted(_NO_NAME)) + r")\d*")
@@ -27,6 +28,7 @@ _INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorte
 
 _SAME = 0.95
 _PRESENT = 0.5
+_SHARED = 0.6
 _LEAST = 3
 _TIMES = ("time", "date", "month")
 
@@ -110,6 +112,34 @@ def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict
                 found[position] = name
                 break
     return found
+
+
+def named_after_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
+    """Return the names, with unconfirmed ones replaced by the name of a variable with the same values: in `LIKE#{likeId}`
+    the values may be ids of users.
+    """
+    known: dict[str, set[str]] = {}
+    for shape, own in zip(shapes, names, strict=True):
+        if len(own) == 1:
+            ((position, name),) = own.items()
+            known.setdefault(name, set()).update(row.parts[position] for row in shape.rows)
+    found = []
+    for shape, own in zip(shapes, names, strict=True):
+        changed = dict(own)
+        for position, name in own.items():
+            texts = [row.parts[position] for row in shape.rows]
+            other = _same_values(set(texts), known) if len(own) > 1 and name not in known else None
+            if other and other not in own.values() and not any(name in row.item for row in shape.rows):
+                changed[position] = other if _consistent(shape.rows, other, texts) else name
+        found.append(changed)
+    return found
+
+
+def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
+    shared = {name: len(texts & values) for name, values in known.items()}
+    shares = {name: count / min(len(texts), len(known[name])) for name, count in shared.items() if count >= _LEAST}
+    best = max(shares, key=lambda name: shares[name], default=None)
+    return best if best is not None and shares[best] >= _SHARED and not small_numbers(texts) else None
 
 
 def _twins(shape: Shape, one: Position, other: Position) -> bool:

@@ -5,7 +5,6 @@ A finding that a comment in the rule file accepts (`# check: ignore hot-partitio
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,7 +23,6 @@ from projections.language.findings.kinds import (
     LARGE_COPY,
     LARGE_LIST,
     LARGE_LISTS,
-    LONG_KEY,
     NO_TTL,
     NUMBER_DOES_NOT_FIT,
     PADDED_NUMBER,
@@ -35,14 +33,12 @@ from projections.language.findings.kinds import (
     UNPROJECTED_QUERY,
     Kind,
 )
-from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.review import Accepted, Review
 from projections.language.templates import Template
 from projections.stores.limits import ITEM_BYTES
 
 __all__ = ["checklist"]
 
-GLOBAL_INDEXES, LOCAL_INDEXES = 20, 5
 COLLECTION_BYTES = 10 * 1024**3
 """Of the items of one partition key, in a table with local indexes."""
 
@@ -192,18 +188,6 @@ def _items(design: Design, review: Review) -> _Found:
     return wrong, []
 
 
-def _keys(design: Design, review: Review) -> _Found:
-    return _of(review, LONG_KEY), []
-
-
-def _number_of_indexes(design: Design, review: Review) -> _Found:
-    wrong = []
-    for local, most, kind in ((False, GLOBAL_INDEXES, "global"), (True, LOCAL_INDEXES, "local")):
-        counts = Counter(index.table for index in design.indexes if index.keys.local is local)
-        wrong += [f"{table} has {n} {kind} indexes; the limit is {most}" for table, n in counts.items() if n > most]
-    return wrong, []
-
-
 def _collections(design: Design, review: Review) -> _Found:
     wrong = []
     local = {index.table: index.name for index in design.indexes if index.keys.local}
@@ -250,8 +234,6 @@ _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
     ("Sort keys sort as intended", _sorting),
     ("All writes of the application are stated", _writes),
     (f"Items have at most {ITEM_BYTES // 1024} KB", _items),
-    (f"Partition keys have at most {PARTITION_KEY_BYTES:,} bytes, sort keys {SORT_KEY_BYTES:,}", _keys),
-    (f"A table has at most {GLOBAL_INDEXES} global and {LOCAL_INDEXES} local indexes", _number_of_indexes),
     ("With local indexes, the items of a partition key have at most 10 GB", _collections),
     ("Expiry by TTL is decided", _ttl),
     ("Large objects are decided", _large_objects),
