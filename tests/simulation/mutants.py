@@ -925,7 +925,7 @@ def uncached() -> Iterator[None]:
         kinds._static.cache_clear()
 
 
-@mutant("kinds", change_kind=True, race=0.2, seed=5)
+@mutant("kinds", change_kind=True, race=0.2, seed=11)
 def publish_does_not_check_the_kind() -> Iterator[None]:
     with kindless(targets.TargetWriter, "unread"):
         yield

@@ -222,11 +222,12 @@ class Harm:
         shadow.created = not self._marked(key, after)
         if before is not None and not shadow.created and not self._marked(key, before):
             self._planted.add(key)
+        elif shadow.created:
+            self._planted.discard(key)
         if before is not None and any(name.startswith(self._prefix) and name not in after for name in before):
             self._stripped.add(key)
         if self._prefix not in after:
             self._made.discard(key)  # whatever was there before, this is the application's
-            self._planted.discard(key)
         self._published(key, after, shadow)
         self._note_source(key, after)
 
@@ -275,7 +276,7 @@ class Harm:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
                 self._genuine.setdefault((key, name), []).append(value)
-        if after is None or self._prefix not in after:
+        if after is None or not self._marked(key, after):
             self._planted.discard(key)
         if after is not None:
             self._note_source(key, after)  # what rules set on a source is copied too
