@@ -18,6 +18,10 @@ __all__ = ["facts", "part", "values"]
 _WIDTH = 100
 """Maximum characters of a line of a filter."""
 
+_PAGES = "!If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]"
+_TICKETS = f"!If [HasTicketTopic, [!Ref TicketTopicArn], {_PAGES}]"
+"""The receivers of alarms that somebody must act on now, and of those that can wait until working hours."""
+
 _LEDGER = "ExistingLedgerTableName"
 _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
 
@@ -67,6 +71,8 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
         "longest ledger name": str(131 - LABEL * len(tables)),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
+        "pages": _PAGES,
+        "tickets": _TICKETS,
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
     }
     if table is not None:
@@ -114,8 +120,8 @@ def _freshness_alarms(deployment: Deployment) -> list[str]:
             f"    Threshold: {seconds}",
             "    ComparisonOperator: GreaterThanThreshold",
             "    TreatMissingData: notBreaching",
-            "    AlarmActions: !If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]",
-            "    OKActions: !If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]",
+            f"    AlarmActions: {_TICKETS}",
+            f"    OKActions: {_TICKETS}",
             "",
         ]
     return lines

@@ -25,6 +25,7 @@ COUNTS = (
     "pulled",
     "rejected",
     "repeated",
+    "filling",
     "cut",
     "internal",
 )

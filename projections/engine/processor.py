@@ -37,7 +37,7 @@ from projections.engine.guards import Guards
 from projections.engine.item_writes import ItemWrites
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
-from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
+from projections.engine.registry import FILLING, LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.report import Outcome, Report
 from projections.engine.rivals import left_to
@@ -165,20 +165,26 @@ class _Batch:
     def freshness(self) -> dict[str, tuple[float, float]]:
         """Return the ages of the oldest and the newest change for each rule that publishes.
 
-        Clocks differ: no age is negative.
+        Counts the rules that publish only after their backfill. Clocks differ: no age is negative.
         """
         found: dict[str, tuple[float, float]] = {}
+        filling: set[str] = set()
         times = self.report.times
         if self._snapshot is None or not times:
             return found
         now = self._setup.clock()
         for rule in self._setup.program.variants:
             made = times.get(rule.source.name)
-            if made is None or not self._snapshot.publishes(rule):
+            if made is None:
+                continue
+            if not self._snapshot.publishes(rule):
+                if self._snapshot.state(rule) == FILLING:
+                    filling.add(rule.name)
                 continue
             oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
             before = found.get(rule.name, (oldest, newest))
             found[rule.name] = max(before[0], oldest), min(before[1], newest)
+        self.report.counters.add("filling", len(filling))
         return found
 
     def process(self, records: Sequence[Any]) -> None:

@@ -217,7 +217,26 @@ def test_no_concurrency_is_reserved_unless_asked_for_and_never_less_than_the_wor
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
-    assert len(body["widgets"]) == 9
+    assert len(body["widgets"]) == 12
+    template, _ = decode(str(TEMPLATE))
+    (duration,) = (one["properties"] for one in body["widgets"] if "annotations" in one["properties"])
+    (limit,) = duration["annotations"]["horizontal"]
+    assert limit["value"] == 1000 * template["Globals"]["Function"]["Timeout"]
+
+
+def test_no_alarm_that_users_of_the_table_cause_pages_or_undoes_a_deployment() -> None:
+    alarm = resources()["QuarantineAlarm"]["Properties"]
+    assert alarm["AlarmActions"]["Fn::If"][0] == "HasTicketTopic"
+    internal = resources()["InternalAlarm"]["Properties"]
+    assert (internal["MetricName"], internal["AlarmActions"]["Fn::If"][0]) == ("internal", "HasAlarmTopic")
+
+
+def test_an_audit_that_does_not_run_raises_an_alarm_unless_it_is_off() -> None:
+    alarm = resources()["AuditMissingAlarm"]
+    properties = alarm["Properties"]
+    assert alarm["Condition"] == "IsAudited"
+    assert (properties["MetricName"], properties["TreatMissingData"]) == ("audited", "breaching")
+    assert properties["Period"] * properties["EvaluationPeriods"] == 24 * 3600, "CloudWatch allows no more than a day"
 
 
 # What must agree with the rules.

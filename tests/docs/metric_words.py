@@ -70,6 +70,10 @@ METRICS: dict[str, Metric] = {
         "rejections that are not sent again: the record's old image was rejected for the same reason",
         "an item is edited, and stays as bad as it was",
     ),
+    "filling": Metric(
+        "rules that read a change and publish nothing until their backfill is complete",
+        "run [`projections backfill`](operations.md#change-rules)",
+    ),
     "cut": Metric(
         "lists of `top`, and of `embed` with `as`, written without some elements, because of the limits of "
         "32 KB and 100 references",
@@ -77,7 +81,7 @@ METRICS: dict[str, Metric] = {
     ),
     "internal": Metric(
         "internal errors of this package; the log has a line `internal error` with the `trace` of each",
-        "report the trace",
+        "[report the trace](operations.md#internalalarm)",
     ),
     "failures": Metric(
         "stream function: invocations with records to be retried; worker: tasks to be retried",

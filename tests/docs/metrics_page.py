@@ -239,7 +239,9 @@ def _fires(one: Mapping[str, Any]) -> str:
     periods, points = int(one["EvaluationPeriods"]), int(one.get("DatapointsToAlarm", one["EvaluationPeriods"]))
     minutes = int(one["Period"]) // 60
     if one["TreatMissingData"] == "breaching":
-        return f"there is no data for {minutes * periods} minutes"
+        return f"there is no data for {f'{minutes * periods // 60} hours' if minutes >= 60 else f'{minutes * periods} minutes'}"
+    if minutes == 60:
+        return f"the {str(one['Statistic']).lower()} is {sign} {_shown(one)} in each of {periods} hours"
     span = f"{minutes} minutes" if minutes > 1 else "minute"
     when = f"in a {span.rstrip('s')}" if minutes == 1 else f"in {span}"
     if periods > 1:

@@ -67,6 +67,18 @@ def test_every_alarm_has_its_section() -> None:
     assert sorted(titles) == sorted(resources("AWS::CloudWatch::Alarm"))
 
 
+@pytest.mark.parametrize("alarm", resources("AWS::CloudWatch::Alarm"))
+def test_an_alarm_has_commands_and_the_severity_of_its_receiver(alarm: str) -> None:
+    """`test_a_command_…` below parse the commands."""
+    lines = [line for block in blocks(section(alarm)) if block.language == "sh" for line in block.text.splitlines()]
+    assert [line for line in lines if line.startswith(("projections ", "aws "))]
+    actions = TEMPLATE["Resources"][alarm]["Properties"]["AlarmActions"]
+    receiver = {"HasAlarmTopic": "page", "HasTicketTopic": "ticket"}[actions["Fn::If"][0]]
+    (row,) = (row for row in rows("Alarms") if row[0] == f"[{alarm}](#{alarm.lower()})")
+    assert row[1] == receiver
+    assert all(row)
+
+
 def test_every_parameter_is_there_with_its_default() -> None:
     shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
     assert PARAMETERS.keys() - TEMPLATE["Parameters"].keys() == {"TrafficShift"}

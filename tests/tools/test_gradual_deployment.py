@@ -74,7 +74,7 @@ def test_stream_records_go_to_the_alias_which_moves_by_codedeploy_and_back_on_ou
     group = resources["StreamFunctionDeploymentGroup"].properties
     assert group["DeploymentConfigName"] == "CodeDeployDefault.LambdaLinear10PercentEvery1Minute"
     assert group["AutoRollbackConfiguration"]["Enabled"] is True
-    alarms = ["${ErrorsAlarm}", "${IteratorAgeAlarm}", "${QuarantineAlarm}"]
+    alarms = ["${ErrorsAlarm}", "${IteratorAgeAlarm}", "${InternalAlarm}"]
     assert [one["Name"] for one in group["AlarmConfiguration"]["Alarms"]] == alarms
     assert {"WorkerFunction", "AuditFunction"} <= resources.keys()
     assert [one.id for one in resources.values() if one.type == "AWS::Lambda::Alias"] == [alias[2:-1]]
