@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Transient
 
-__all__ = ["LIMITS", "freshness", "iterator_age", "stream_counts", "throttle_events"]
+__all__ = ["LIMITS", "alarms", "freshness", "iterator_age", "stream_counts", "throttle_events"]
 
 _WINDOW = timedelta(minutes=15)
 
@@ -87,6 +88,25 @@ def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> d
         one = {"Namespace": namespace, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
         queries.append({"Id": name, "MetricStat": {"Metric": one, "Period": 60, "Stat": "Sum"}})
     return {one["Id"]: sum(one["Values"]) for one in _data(cloudwatch, queries, now) if one.get("Values")}
+
+
+def alarms(cloudwatch: Any, stack: str) -> list[dict[str, Any]]:
+    """Return the alarms of a stack, whose names are those of CloudFormation, in the form of DescribeAlarms.
+
+    Raises Transient if CloudWatch does not answer.
+    """
+    own = re.compile(rf"{re.escape(stack)}-[A-Za-z0-9]*Alarm[A-Za-z0-9]*-[A-Za-z0-9]+")
+    found: list[dict[str, Any]] = []
+    request: dict[str, Any] = {"AlarmNamePrefix": f"{stack}-"}
+    try:
+        while True:
+            answer = cloudwatch.describe_alarms(**request)
+            found += [one for one in answer.get("MetricAlarms", []) if own.fullmatch(one["AlarmName"])]
+            if not answer.get("NextToken"):
+                return found
+            request["NextToken"] = answer["NextToken"]
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"CloudWatch: {error}") from error
 
 
 def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now: datetime) -> dict[str, int]:

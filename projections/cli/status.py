@@ -137,7 +137,7 @@ def _functions(
     ages: Mapping[str, tuple[float, float]],
 ) -> Iterator[Finding]:
     """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
-    from projections.aws.metrics import iterator_age, throttle_events
+    from projections.aws.metrics import alarms, iterator_age, throttle_events
     from projections.operations import status
 
     yield from _streams(there, live, function, stack, now)
@@ -152,6 +152,8 @@ def _functions(
         return status.throttling(throttle_events(there.client("cloudwatch"), tables, now))
 
     yield _asked("throttling", function, throttling, True)
+    if stack:
+        yield _asked("alarms", stack, lambda name: status.alarms(alarms(there.client("cloudwatch"), name)), True)
 
 
 def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:

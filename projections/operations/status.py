@@ -45,6 +45,7 @@ __all__ = [
     "Finding",
     "LedgerStatus",
     "Noted",
+    "alarms",
     "audit",
     "backfill",
     "command",
@@ -587,6 +588,31 @@ def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mappi
         todo = "If these writes changed items, deploy the stack again, or disable and enable the event source mapping."
         return Finding(subject, LOOK, f"{text}; {says}", todo)
     return Finding(subject, FINE, text)
+
+
+def alarms(found: Sequence[Mapping[str, Any]]) -> Finding:
+    """Judge the alarms of a stack, in the form of DescribeAlarms: those without a receiver, and those that fire."""
+
+    def named(some: Sequence[Mapping[str, Any]]) -> str:
+        """Return the names in the template: `shop-ErrorsAlarm-1ABC` is `ErrorsAlarm`."""
+        return ", ".join(sorted(one["AlarmName"].split("-")[-2] for one in some))
+
+    if not found:
+        return Finding("alarms", UNKNOWN, "no alarms with names of this stack were found")
+    silent = [one for one in found if not one.get("AlarmActions") or one.get("ActionsEnabled") is False]
+    firing = [one for one in found if one.get("StateValue") == "ALARM"]
+    fires = f"; in ALARM: {named(firing)}" if firing else ""
+    if silent:
+        what = "all" if len(silent) == len(found) else f"{len(silent)} of {len(found)}"
+        names = "" if len(silent) == len(found) else f": {named(silent)}"
+        todo = (
+            "Deploy with AlarmTopicArn, the ARN of an SNS topic with a receiver, and enable the actions of the alarms."
+        )
+        return Finding("alarms", LOOK, f"{what} alarms notify nobody{names}{fires}", todo, len(silent))
+    if firing:
+        todo = "The page Operations has a section for each."
+        return Finding("alarms", LOOK, f"{len(found)} alarms, each with a receiver{fires}", todo, len(firing))
+    return Finding("alarms", FINE, f"{len(found)} alarms, each with a receiver")
 
 
 def _ago(time: str, now: datetime) -> str:

@@ -239,7 +239,8 @@ def _fires(one: Mapping[str, Any]) -> str:
     periods, points = int(one["EvaluationPeriods"]), int(one.get("DatapointsToAlarm", one["EvaluationPeriods"]))
     minutes = int(one["Period"]) // 60
     if one["TreatMissingData"] == "breaching":
-        return f"there is no data for {f'{minutes * periods // 60} hours' if minutes >= 60 else f'{minutes * periods} minutes'}"
+        span = f"{periods} hours" if minutes == 60 else f"{minutes * periods} minutes"
+        return f"there is no data for {span}"
     if minutes == 60:
         return f"the {str(one['Statistic']).lower()} is {sign} {_shown(one)} in each of {periods} hours"
     span = f"{minutes} minutes" if minutes > 1 else "minute"

@@ -14,6 +14,7 @@ import pytest
 from guide import DOCS, ROOT, blocks, headings
 from place import MENDED, RULES, Place
 
+from projections.aws.clients import client
 from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
 from projections.deploy.cloudformation import read_template, template_of
@@ -183,6 +184,12 @@ def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.Mon
     receive = Queue.receive  # an empty queue of the emulator stays empty
     monkeypatch.setattr(Queue, "receive", lambda queue, seconds, *, wait=2: receive(queue, seconds, wait=0))
     name, outputs = place.stack()
+    for number in range(int(re.findall(r"(\d+) alarms, each", PAGE)[0])):
+        client("cloudwatch").put_metric_alarm(
+            AlarmName=f"{name}-Alarm{number}-1ABC", Namespace="Projections", MetricName="internal", Statistic="Sum",
+            Period=60, EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanOrEqualToThreshold",
+            TreatMissingData="notBreaching", AlarmActions=["arn:aws:sns:us-east-1:000000000000:on-call"],
+        )  # fmt: skip
     rejected = {"rule": "likes", "reason": "was corrected since", "key": "main|USER#b|LIKE#p1", "fault": "item"}
     place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody=json.dumps(rejected))
     shown_outputs = [block.text for block in blocks(PAGE) if block.language == "text"]

@@ -100,6 +100,17 @@ class CloudWatch:
         return {"MetricDataResults": [{"Id": one["Id"], "Values": values[one["Id"]]} for one in queries]}
 
 
+def test_rules_that_publish_only_after_their_backfill_are_counted() -> None:
+    """Not those in shadow mode, and not those that publish already."""
+    for state, filling in ((FILLING, 1), ("live", 0)):
+        world = World(RULES, new_rules=state)
+        world.like(1, 1)
+        world.like(2, 1)
+        assert world.deliver().counts["filling"] == filling
+        world.put("POST#1", "METADATA")
+        assert world.deliver().counts["filling"] == 0
+
+
 def test_status_reports_p50_and_p99_by_rule() -> None:
     cloudwatch = CloudWatch()
     ages = freshness(cloudwatch, "stack", ["likes", "feed"], datetime.now(UTC))

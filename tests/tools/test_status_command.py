@@ -105,7 +105,7 @@ def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, outputs = place.stack()
     code, said = place.run("status", "--stack", name)
-    assert (code, set(levels(said).values())) == (0, {"ok"})
+    assert (code, {subject for subject, level in levels(said).items() if level != "ok"}) == (0, {"alarms"})
     assert finding(said, "lag")["says"] == "CloudWatch reports no records in the last 15 minutes"
     for minutes, age in ((5, 900_000.0), (2, 90_000.0)):
         client("cloudwatch").put_metric_data(
@@ -151,6 +151,36 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
         f"3 × TableReadProvisionedThroughputExceeded of table/{place.ledger}"
     )
     assert told["todo"].startswith("One partition gets too many requests")
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_alarms_that_notify_nobody_are_reported_and_those_that_fire(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    cloudwatch = client("cloudwatch")
+
+    def alarm(alarm_name: str, *receivers: str) -> None:
+        cloudwatch.put_metric_alarm(
+            AlarmName=alarm_name, Namespace="Projections", MetricName="internal", Statistic="Sum", Period=60, Threshold=1,
+            EvaluationPeriods=1, ComparisonOperator="GreaterThanOrEqualToThreshold", TreatMissingData="notBreaching",
+            AlarmActions=list(receivers),
+        )  # fmt: skip
+
+    def alarms() -> tuple[str, str]:
+        found = finding(place.run("status", "--stack", name)[1], "alarms")
+        return found["level"], found["says"]
+
+    assert alarms() == ("unknown", "no alarms with names of this stack were found")
+    alarm(f"{name}-ErrorsAlarm-1ABC")
+    alarm(f"{name}-2-ErrorsAlarm-1ABC", "of another stack")
+    assert alarms() == ("warn", "all alarms notify nobody")
+    topic = "arn:aws:sns:us-east-1:000000000000:on-call"
+    alarm(f"{name}-DroppedAlarmOrders-2DEF", topic)
+    assert alarms() == ("warn", "1 of 2 alarms notify nobody: ErrorsAlarm")
+    alarm(f"{name}-ErrorsAlarm-1ABC", topic)
+    assert alarms() == ("ok", "2 alarms, each with a receiver")
+    cloudwatch.set_alarm_state(AlarmName=f"{name}-ErrorsAlarm-1ABC", StateValue="ALARM", StateReason="test")
+    assert alarms() == ("warn", "2 alarms, each with a receiver; in ALARM: ErrorsAlarm")
 
 
 def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
