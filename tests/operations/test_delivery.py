@@ -572,6 +572,7 @@ def test_each_way_of_failing_has_an_alarm() -> None:
         ("AWS/Lambda IteratorAge", "FunctionName", function),
         ("AWS/Lambda Errors", "FunctionName", function),
         ("Projections rejected", "service", {"Ref": "AWS::StackName"}),
+        ("Projections internal", "service", {"Ref": "AWS::StackName"}),
         ("AWS/SQS ApproximateAgeOfOldestMessage", "QueueName", queue),
         ("AWS/Lambda OnFailureDestinationDeliveredEventCount", "EventSourceMappingUUID", source),
         ("AWS/Lambda DroppedEventCount", "EventSourceMappingUUID", source),
@@ -582,10 +583,10 @@ def test_each_way_of_failing_has_an_alarm() -> None:
             for one in alarms
             if f"{one.get('Namespace')} {one.get('MetricName')}" == metric and one["Dimensions"] == wanted
         ]
-        assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic", metric
+        assert alarm["AlarmActions"]["Fn::If"][0] in ("HasAlarmTopic", "HasTicketTopic"), metric
     for alarm in alarms:  # an alarm on a metric of ours names one that there is
         if alarm.get("Namespace") == "Projections":
-            assert alarm["MetricName"] in {*COUNTS, "failures", "throttled", "driftPerMillion"}
+            assert alarm["MetricName"] in {*COUNTS, "failures", "throttled", "driftPerMillion", "audited"}
     events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of
     assert variables(template)["QUARANTINE_QUEUE_URL"] == {"Ref": "QuarantineQueue"}
