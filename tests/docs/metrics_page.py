@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -47,7 +47,7 @@ backfill. Use `p50`, `p99` or the maximum.
 
 """
 
-ALARMS = """
+DASHBOARD = """
 ## Dashboard
 
 The dashboard of the stack, `<stack>-<Region>`, has these graphs of the functions' metrics, and others of AWS's metrics for
@@ -55,15 +55,12 @@ lag, invocations, queues and tasks:
 
 | graph | metrics |
 | --- | --- |
-GRAPHS
-## Alarms
-
-The template creates these alarms. Each name links to what to do.
-
-"""
+GRAPHS"""
 
 COMMANDS = """
-A rule with [`within`](rules.md#describing-and-disabling-rules) has an alarm `Freshness<rule>Alarm` on its metric
+## Alarms
+
+[Operations](operations.md#alarms) lists the alarms, and what to do. A rule with [`within`](rules.md#describing-and-disabling-rules) has an alarm `Freshness<rule>Alarm` on its metric
 `freshness.<rule>`: a maximum above `within` in 2 of 5 minutes.
 
 ## Metrics that commands read
@@ -183,29 +180,7 @@ def metrics_page() -> str:
             action = f"{_alarm(alarm)}: {action}"
         lines.append(f"| `{name}` | {metric.unit} | {', '.join(functions[name])} | {metric.meaning} | {action} |")
     graph = "".join(f"| {title} | {', '.join(f'`{one}`' for one in names)} |\n" for title, names in graphs())
-    table = ["| alarm | metric | of | fires if |", "| --- | --- | --- | --- |", *_alarms()]
-    return (
-        INTRODUCTION
-        + "\n".join(lines)
-        + "\n"
-        + ALARMS.replace("GRAPHS\n", graph + "\n")
-        + "\n".join(table)
-        + "\n"
-        + COMMANDS
-    )
-
-
-def _alarms() -> Iterator[str]:
-    for name, one in alarms().items():
-        if not name.startswith("Freshness"):
-            if "Metrics" in one:
-                (ratio,) = [part["Expression"] for part in one["Metrics"] if "Expression" in part]
-                sign, minutes = _SIGNS[one["ComparisonOperator"]], 5 * one["EvaluationPeriods"]
-                fires = f"it is {sign} {one['Threshold']} in {minutes} minutes, in each 5 of them"
-                yield f"| {_alarm(name)} | `{ratio}` | the stack | {fires} |"
-                continue
-            (dimension,) = one["Dimensions"]
-            yield f"| {_alarm(name)} | `{one['Namespace']} {one['MetricName']}` | {_of(dimension)} | {_fires(one)} |"
+    return INTRODUCTION + "\n".join(lines) + "\n" + DASHBOARD.replace("GRAPHS\n", graph) + COMMANDS
 
 
 def _alarm(name: str) -> str:
@@ -213,49 +188,3 @@ def _alarm(name: str) -> str:
         "rules.md#describing-and-disabling-rules" if name.startswith("Freshness") else f"operations.md#{name.lower()}"
     )
     return f"[{re.sub('^Freshness.*Alarm', '`Freshness<rule>Alarm`', name)}]({link})"
-
-
-_SIGNS = {"GreaterThanThreshold": "above", "GreaterThanOrEqualToThreshold": "at least", "LessThanThreshold": "below"}
-
-
-def _of(dimension: Mapping[str, Any]) -> str:
-    """Return what a dimension selects: the last word of the resource that the template names."""
-    value = dimension["Value"]
-    text = json.dumps(value)
-    for word, meaning in {
-        "StreamFunctionChanges": "the table's mapping", "StreamFunction": "the stream function",
-        "WorkerFunction": "the worker", "AuditFunction": "the audit", "AWS::StackName": "the stack",
-        "QuarantineQueue": "the quarantine", "TaskDeadLetters": "the dead letters", "TaskQueue": "the task queue",
-        "LedgerTable": "the ledger", "ApplicationTable": "the table",
-    }.items():  # fmt: skip
-        if word in text:
-            return meaning
-    raise SystemExit(f"a dimension of an alarm is not known: {text}")
-
-
-def _fires(one: Mapping[str, Any]) -> str:
-    """Return the condition of an alarm in words."""
-    sign = _SIGNS[one["ComparisonOperator"]]
-    periods, points = int(one["EvaluationPeriods"]), int(one.get("DatapointsToAlarm", one["EvaluationPeriods"]))
-    minutes = int(one["Period"]) // 60
-    if one["TreatMissingData"] == "breaching":
-        span = f"{periods} hours" if minutes == 60 else f"{minutes * periods} minutes"
-        return f"there is no data for {span}"
-    if minutes == 60:
-        return f"the {str(one['Statistic']).lower()} is {sign} {_shown(one)} in each of {periods} hours"
-    span = f"{minutes} minutes" if minutes > 1 else "minute"
-    when = f"in a {span.rstrip('s')}" if minutes == 1 else f"in {span}"
-    if periods > 1:
-        when = f"in {points} of {periods} minutes" if points < periods else f"in each of {periods} minutes"
-    return f"the {str(one['Statistic']).lower()} is {sign} {_shown(one)} {when}"
-
-
-def _shown(one: Mapping[str, Any]) -> str:
-    """Return the threshold of an alarm with its unit: ages are in milliseconds for streams, in seconds for queues."""
-    if "Ref" in str(one["Threshold"]):
-        return f"`{one['Threshold']['Ref']}`"
-    number = int(one["Threshold"])
-    if "Age" not in one["MetricName"]:
-        return str(number)
-    minutes = number // (60_000 if one["MetricName"] == "IteratorAge" else 60)
-    return f"{minutes // 1440} days" if minutes >= 1440 else f"{minutes} minutes"
