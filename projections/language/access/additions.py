@@ -22,7 +22,7 @@ from projections.language.canonical import Document, Index, IndexKeys, Table
 from projections.language.facts import creators
 from projections.language.patterns import Pattern
 from projections.language.pipes import Pipe, date_arguments
-from projections.language.rewriting import SINGLE, index_form, query_form
+from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import Field, Template
 
@@ -58,6 +58,7 @@ def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition
         freed, words = replace(query, using=None), f"remove `using: {query.using}`"
         yield Addition(words, _changed(freed), freed)
     yield from _projected(document, query)
+    yield from _sorted(document, query)
     shapes = list(_shapes(document, query))
     for shape in shapes:
         yield from _on_existing(document, query, shape)
@@ -169,6 +170,33 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
         yield Addition(
             f"{words} (use another name if {index} exists already: DynamoDB cannot change a projection)",
             _table(document, name, {index: index_form(wider)}),
+            query,
+        )
+
+
+def _sorted(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield a sort key, of an index rule that has the right partitions, that begins with what the query sorts by."""
+    named = _sorted_by(query)
+    if named is None or len(query.entities) > 1:
+        return
+    for path in _paths(document, query):
+        if path.rule is None or len(path.sort) != 1 or path.sort[0].kind != "S":
+            continue
+        rule = document.rules[path.rule]
+        assert isinstance(rule, Index)
+        attribute, case = path.sort[0].attribute, rule.cases[path.case]
+        old = case.set.get(attribute)
+        separator = document.tables[document.entities[path.entity].table].separator
+        fields = Template.parse(old).fields if old is not None else ()
+        rest = [str(one) for one in fields if one.name != named]
+        text = separator.join([_sort_text(document, query, path.entity, named), *rest])
+        cases = tuple(
+            replace(one, set={**one.set, attribute: text}) if number == path.case else one
+            for number, one in enumerate(rule.cases)
+        )
+        yield Addition(
+            f"begin the sort key of {path.index} with {named}",
+            {"projections": {path.rule: rule_form(replace(rule, cases=cases))}},
             query,
         )
 
