@@ -578,7 +578,7 @@ def retiring_rules_are_forgotten_when_rules_change_again() -> Iterator[None]:
         yield
 
 
-@mutant("shards", change=True, then="rolled back", writes=60, burst=0.0, batch=1, seed=137)
+@mutant("shards", change=True, then="rolled back", writes=60, burst=0.0, batch=1, defer=0.0, seed=137)
 def items_are_created_under_targets_of_another_version() -> Iterator[None]:
     with patch.object(targets.TargetWriter, "_is_into", lambda *_: True):
         yield
@@ -1471,7 +1471,7 @@ def retirement_removes_the_guard_of_an_item_that_left_its_entity() -> Iterator[N
         yield
 
 
-@mutant("claims", seed=1010762)
+@mutant("claims", defer=0.0, seed=1010762)
 def retracted_claim_removes_the_guard_of_an_item_that_left_its_entity() -> Iterator[None]:
     with patch.object(targets.TargetWriter, "_knows_published", lambda *_: True):
         yield
@@ -1484,7 +1484,7 @@ def guard_with_a_negative_count_is_invalid() -> Iterator[None]:
         yield
 
 
-@mutant("claims", seed=1001487)
+@mutant("claims", defer=0.0, seed=1001487)
 def claim_retracted_after_the_group_was_read_is_published() -> Iterator[None]:
     with patch.object(publishing, "contributed", lambda rule, group, members: group.totals.n > 0):
         yield
