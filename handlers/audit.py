@@ -2,7 +2,7 @@
 
 import os
 
-from handlers.common import entry_point, logger, tell, throttles
+from handlers.common import entry_point, logger, tell, throttles, writes
 from projections.aws.wiring import audit_from_environment
 from projections.operations.audit import Audited
 
@@ -17,4 +17,6 @@ def observe(audited: Audited) -> None:
 
 
 # At import, for which Lambda lends a whole core.
-handler = entry_point(audit_from_environment(os.environ, observe=observe, throttled=throttles.add).handle)
+handler = entry_point(
+    audit_from_environment(os.environ, observe=observe, throttled=throttles.add, wrote=writes.add_write).handle
+)

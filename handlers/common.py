@@ -10,7 +10,7 @@ from typing import Any
 from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
-from projections.aws.wiring import Throttles, collect_seldom
+from projections.aws.wiring import Tally, collect_seldom
 from projections.engine.rejections import Rejected
 from projections.operations.quarantine import MOST_TRIGGERS
 
@@ -20,7 +20,8 @@ logger = Logger(
     json_serializer=partial(json.dumps, default=str, separators=(",", ":")),
 )
 metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
-throttles = Throttles()
+throttles = Tally()
+writes = Tally()
 
 
 def tell(
@@ -34,11 +35,14 @@ def tell(
     """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Internal errors have their traces.
 
     Keys are told; of contents only the value that a reason is about, up to 40 characters. Throttled requests are counted by
-    the limit and the table or index. `freshness` has ages in seconds by rule: one metric for each.
+    the limit and the table or index. The write units of each rule are a field of the metrics' line in the log, which the
+    dashboard adds up: a metric for each would cost more than most rules. `freshness` has ages in seconds by rule: one metric
+    for each.
     """
     throttled = throttles.take()
     for name, count in {**counts, "failures": len(failed), "throttled": sum(throttled.values())}.items():
         metrics.add_metric(name, MetricUnit.Count, count)
+    metrics.add_metadata("writes", writes.take())
     for rule, ages in freshness.items():
         for age in ages:
             metrics.add_metric(f"freshness.{rule}", MetricUnit.Seconds, age)

@@ -2,7 +2,7 @@
 
 import os
 
-from handlers.common import entry_point, tell, throttles
+from handlers.common import entry_point, tell, throttles, writes
 from projections.aws.wiring import stream_from_environment
 from projections.engine.processor import Outcome
 
@@ -13,4 +13,6 @@ def observe(outcome: Outcome) -> None:
 
 
 # At import, for which Lambda lends a whole core.
-handler = entry_point(stream_from_environment(os.environ, observe=observe, throttled=throttles.add).handle)
+handler = entry_point(
+    stream_from_environment(os.environ, observe=observe, throttled=throttles.add, wrote=writes.add_write).handle
+)

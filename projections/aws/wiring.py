@@ -19,7 +19,7 @@ from projections.engine.records import WHOLE_BATCH, stream_label
 from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.running import at_once
-from projections.engine.store import Store
+from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.pacing import Pacer
@@ -40,7 +40,7 @@ __all__ = [
     "VARIABLES",
     "Settings",
     "StreamHandler",
-    "Throttles",
+    "Tally",
     "audit_from_environment",
     "collect_seldom",
     "stream_from_environment",
@@ -189,20 +189,24 @@ class StreamHandler:
         return Outcome(failed, None if failed is None else reason, refused, {"rejected": 1})
 
 
-class Throttles:
-    """Counts throttled requests. Safe for threads."""
+class Tally:
+    """Counts by name. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
-    def add(self, reason: str) -> None:
-        """Count a request. `reason` names the limit and the table or index, as in `DynamoDBStore`."""
+    def add(self, name: str, number: int = 1) -> None:
         with self._lock:
-            self._counts[reason] += 1
+            self._counts[name] += number
+
+    def add_write(self, write: Write, units: int) -> None:
+        """Count the units of a write for each rule that it is made for; of one that is for no single rule, by its kind."""
+        for name in write.purpose.rules or (f"({write.purpose.kind})",):
+            self.add(name, units)
 
     def take(self) -> dict[str, int]:
-        """Return the counts since the last call, the most frequent reason first."""
+        """Return the counts since the last call, the greatest first."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
         return dict(counts.most_common())
@@ -213,12 +217,13 @@ def stream_from_environment(
     *,
     observe: Callable[[Outcome], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
+    wrote: Callable[[Write, int], None] = lambda write, units: None,
 ) -> Handler:
-    """Return the handler of stream records. `throttled` is called with the reason of each request that DynamoDB throttled.
+    """Return the handler of stream records. `throttled` and `wrote` are called as in `DynamoDBStore`.
 
     Raises Misconfigured or, for a rule file, RulesError.
     """
-    parts = _parts(environ, throttled)
+    parts = _parts(environ, throttled, wrote)
     settings = parts.settings
     processor = Processor(
         parts.program,
@@ -243,14 +248,15 @@ def worker_from_environment(
     *,
     observe: Callable[[Work], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
+    wrote: Callable[[Write, int], None] = lambda write, units: None,
 ) -> Handler:
-    """Return the handler of tasks. `throttled` and errors are as above."""
+    """Return the handler of tasks. The parameters and errors are as above."""
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
         _required(environ, name)
     from projections.operations.redrive.dismissal import among  # not above: the stream function does not need these
     from projections.operations.worker import WorkerHandler
 
-    parts = _parts(environ, throttled)
+    parts = _parts(environ, throttled, wrote)
     assert parts.tasks is not None
     assert parts.quarantine is not None
     handler = WorkerHandler(
@@ -272,12 +278,13 @@ def audit_from_environment(
     *,
     observe: Callable[[Audited], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
+    wrote: Callable[[Write, int], None] = lambda write, units: None,
 ) -> Handler:
-    """Return the handler of the audit's schedule. `throttled` and errors are as above."""
+    """Return the handler of the audit's schedule. The parameters and errors are as above."""
     from projections.operations.audit import ITEMS, AuditHandler  # not above: the other functions do not need it
 
     items = _number(environ, "AUDIT_ITEMS", ITEMS, _LEAST_AUDITED)
-    parts = _parts(environ, throttled)
+    parts = _parts(environ, throttled, wrote)
     seen = parts.redacted(observe, lambda redaction: redaction.audited)
     return parts.guarded(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
 
@@ -308,7 +315,7 @@ class _Parts:
         return handler if self.redaction is None else self.redaction.guarding(handler)
 
 
-def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Parts:
+def _parts(environ: Mapping[str, str], throttled: Callable[[str], None], wrote: Callable[[Write, int], None]) -> _Parts:
     settings = Settings.read(environ)
     document = _document(settings.rules)
     program = Program.from_document(document)
@@ -322,6 +329,7 @@ def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Par
         {**settings.tables, "ledger": settings.ledger},
         {**program.tables, "ledger": LEDGER_SCHEMA},
         throttled=throttled,
+        wrote=wrote,
     )
     redaction = None
     if settings.redact != "none":

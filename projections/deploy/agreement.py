@@ -14,7 +14,7 @@ from projections.deploy.cloudformation import Document, mapping_at
 from projections.deploy.comparison import STREAM, Comparison, Pair, variables
 from projections.deploy.delivery import delivery_findings
 from projections.deploy.finding import Finding, Severity
-from projections.deploy.kinds import ENVIRONMENT, FUNCTIONS, KEYS, NOT_JUDGED, RECURSION, VERSIONS
+from projections.deploy.kinds import ENVIRONMENT, FUNCTIONS, KEYS, NOT_JUDGED, RECURSION, SILENT_ALARMS, VERSIONS
 from projections.deploy.naming import TABLE
 from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.permissions import permission_findings
@@ -54,6 +54,7 @@ def _findings(both: Comparison) -> Iterator[Finding]:
         if ledger := both.text(variables(pair.theirs).get("LEDGER_TABLE_NAME", "")):
             yield from _stored(both, LEDGER_SCHEMA, ledger, "the ledger", streams=False)
     yield from delivery_findings(both)
+    yield from _silent_alarms(both)
     for pair in both.pairs:
         yield from permission_findings(both, pair)
 
@@ -66,6 +67,17 @@ def _functions(both: Comparison) -> Iterator[Finding]:
             reason = f"no function in this template has the handler {ours.properties['Handler']}"
             instead = f"copy {ours.id} from the output of `projections template`"
             yield both.finding(FUNCTIONS, ("Resources",), reason, instead, rated=severity)
+
+
+def _silent_alarms(both: Comparison) -> Iterator[Finding]:
+    """Yield the alarms that nobody receives, if the parameters keep their default values."""
+    alarms = list(both.theirs.of_type("AWS::CloudWatch::Alarm"))
+    silent = [alarm for alarm in alarms if not alarm.properties.get("AlarmActions")]
+    if silent:
+        names = ", ".join(alarm.id for alarm in silent[:3]) + (" and others" if len(silent) > 3 else "")
+        reason = f"{len(silent)} of {len(alarms)} alarms notify nobody, unless a parameter names a topic: {names}"
+        instead = "deploy with `AlarmTopicArn`, and `TicketTopicArn` for those that can wait, or set `AlarmActions`"
+        yield both.finding(SILENT_ALARMS, silent[0].path(), reason, instead)
 
 
 def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:

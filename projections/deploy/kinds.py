@@ -21,6 +21,7 @@ TTL = Kind("ttl", ("error", "warning"))
 DELIVERY = Kind("delivery", ("error", "warning", "note"))
 FILTERS = Kind("filters", ("error", "note"))
 PERMISSIONS = Kind("permissions", ("error",))
+SILENT_ALARMS = Kind("silent-alarms", ("note",))
 NOT_JUDGED = Kind("not-judged", ("note",))
 
 KINDS: Mapping[str, Kind] = {kind.code: kind for kind in list(vars().values()) if isinstance(kind, Kind)}

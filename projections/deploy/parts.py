@@ -22,6 +22,9 @@ _PAGES = "!If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]"
 _TICKETS = f"!If [HasTicketTopic, [!Ref TicketTopicArn], {_PAGES}]"
 """The receivers of alarms that somebody must act on now, and of those that can wait until working hours."""
 
+_MOST_LINES = 100
+"""Lines of a graph; a query of CloudWatch Logs has at most 10,000 characters."""
+
 _LEDGER = "ExistingLedgerTableName"
 _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
 
@@ -72,6 +75,9 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "pages": _PAGES,
+        "writes by rule": ", ".join(
+            f"sum(`writes.{name}`) as `{name}`" for name in ["(entry)", *deployment.program.rules][:_MOST_LINES]
+        ),
         "tickets": _TICKETS,
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
     }

@@ -24,6 +24,7 @@ from projections.engine.store import (
     AllOf,
     AnyOf,
     Below,
+    Check,
     Exists,
     Image,
     ItemKey,
@@ -83,8 +84,8 @@ class DynamoDBStore:
     """A store of live tables. `tables` gives the real name of each logical table, `schemas` its keys. Safe for threads.
 
     `throttled` is called with each reason for which DynamoDB refused a request after botocore's own retries, such as
-    `TableWriteKeyRangeThroughputExceeded of table/app`. A `foreign` client belongs to an application: it is not changed, and
-    is used for reads only.
+    `TableWriteKeyRangeThroughputExceeded of table/app`. `wrote` is called with each write that is sent, and its write units
+    if its item has at most 1 KB. A `foreign` client belongs to an application: it is not changed, and used for reads only.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class DynamoDBStore:
         schemas: Mapping[str, Schema],
         meter: Meter | None = None,
         throttled: Callable[[str], None] = lambda reason: None,
+        wrote: Callable[[Write, int], None] = lambda write, units: None,
         *,
         foreign: bool = False,
     ) -> None:
@@ -102,6 +104,7 @@ class DynamoDBStore:
         self._logical = {name: logical for logical, name in tables.items()}
         self._meter = meter
         self._throttled = throttled
+        self._wrote = wrote
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None until it was tested."""
         self._testing = threading.Lock()
@@ -259,6 +262,7 @@ class DynamoDBStore:
     # Writes
 
     def write(self, write: Write) -> Image | None:
+        self._wrote(write, 1)
         if isinstance(write, Update):
             self._call("UpdateItem", **self._requests.action(write))
             return None
@@ -269,6 +273,9 @@ class DynamoDBStore:
         tables = ", ".join(sorted({self._requests.name(write.key.table) for write in writes})) or "no table"
         capacity = ',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else ""
         actions = ",".join(map(self._requests.action_json, writes))
+        for write in writes:
+            if not isinstance(write, Check):
+                self._wrote(write, 2)
         # with the token, a retry by botocore after a lost answer is not a second transaction
         body = f'{{"TransactItems":[{actions}],"ClientRequestToken":"{uuid4().hex}"{capacity}}}'
         try:
@@ -311,6 +318,8 @@ class DynamoDBStore:
         """Execute a batch. A single update, or one that is refused as a statement, is sent as an UpdateItem."""
         tables = {writes[place].key.table for place in batch}
         if len(batch) > 1 and self._supports_statements(next(iter(tables))):
+            for place in batch:
+                self._wrote(writes[place], 1)
             told = self._statements_answer(list(batch.values()), tables)
         else:
             told = [InvalidRequest("not sent as a statement")] * len(batch)

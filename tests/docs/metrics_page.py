@@ -146,11 +146,11 @@ def alarms() -> Mapping[str, Mapping[str, Any]]:
 
 def graphs() -> list[tuple[str, list[str]]]:
     """Return the title of each graph of the dashboard that has metrics of the functions, with their names in order."""
-    body = str(template()["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
+    body = str(template()["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0])
     found = []
     for widget in json.loads(body)["widgets"]:
         names, before = list[str](), ""
-        for metric in widget["properties"]["metrics"]:
+        for metric in widget["properties"].get("metrics", ()):
             if isinstance(metric[0], str):
                 before = before if metric[0] == "." else metric[0]
                 names += [metric[1]] if before == NAMESPACE else []

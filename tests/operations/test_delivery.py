@@ -604,7 +604,7 @@ def test_the_dashboard_finds_the_metrics_where_the_function_puts_them(
     measure: Callable[[Outcome], Mapping[str, Any]],
 ) -> None:
     template, _ = decode(str(ROOT / "template.yaml"))
-    body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0]
     environment = variables(template)
     directive = measure(Delivery().first())["_aws"]["CloudWatchMetrics"][0]
     assert directive["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]

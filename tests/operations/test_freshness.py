@@ -167,7 +167,8 @@ def test_status_warns_where_p99_exceeds_within() -> None:
 
 
 TOLD = """
-from handlers.common import metrics, tell
+from handlers.common import metrics, tell, writes
+writes.add("likes", 3)
 tell({"records": 2}, [], {}, (), {"likes": (3.5, 1.0)})
 metrics.flush_metrics()
 """
@@ -180,3 +181,5 @@ def test_the_function_writes_both_ages_as_one_metric_of_the_rule_in_seconds() ->
     assert directive["Dimensions"] == [["service"]]
     assert {"Name": "freshness.likes", "Unit": "Seconds"} in directive["Metrics"]
     assert (line["freshness.likes"], line["records"]) == ([3.5, 1.0], [2.0])
+    assert line["writes"] == {"likes": 3}, "a field for the dashboard, which no metric has to be paid for"
+    assert {"writes", "likes"}.isdisjoint(one["Name"] for one in directive["Metrics"])

@@ -15,8 +15,9 @@ from emulators import free_port
 
 from projections.aws import clients as aws
 from projections.aws import tables
+from projections.aws.wiring import Tally
 from projections.engine.limits import refusal
-from projections.engine.store import ItemKey, Missing, Update
+from projections.engine.store import Check, ItemKey, Missing, Purpose, Update
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -136,6 +137,21 @@ def test_reasons_of_a_cancelled_transaction_keep_their_places() -> None:
     )
     kinds = [reason and reason.kind for reason in cancelled.value.reasons[3:]]
     assert kinds == ["throttled", "throttled", "invalid", "invalid"]
+
+
+def test_writes_are_counted_for_their_rules() -> None:
+    """One in a transaction takes two units; a check, and a write for no rule of its own, are not a rule's."""
+    tally = Tally()
+    store = DynamoDBStore(
+        Answers({}, {}, failure("ConditionalCheckFailedException")), {"app": "prod-app"}, SCHEMAS, wrote=tally.add_write
+    )
+    likes, both = Purpose("publish", ("likes",)), Purpose("index", ("listed", "ranked"))
+    store.write(Update(KEY, purpose=likes))
+    store.transact([Update(KEY, purpose=Purpose("entry")), Update(KEY, purpose=likes), Check(KEY, Missing(("PK",)))])
+    with pytest.raises(ConditionFailed):
+        store.write(Update(KEY, purpose=both))
+    assert tally.take() == {"likes": 3, "(entry)": 2, "listed": 1, "ranked": 1}
+    assert tally.take() == {}
 
 
 def test_keys_left_unprocessed_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from backends import SCHEMAS
 from botocore.awsrequest import AWSResponse
 
 from projections.aws import clients as aws
-from projections.aws.wiring import Throttles
+from projections.aws.wiring import Tally
 from projections.engine.store import Exists, ItemKey, Update
 from projections.errors import TransactionCancelled, Transient
 from projections.stores.dynamodb import DynamoDBStore
@@ -30,7 +30,7 @@ HOT_PARTITION = {"reason": "TableWriteKeyRangeThroughputExceeded", "resource": A
 HOT_INDEX = {"reason": "IndexWriteKeyRangeThroughputExceeded", "resource": f"{ARN}/index/GSI1"}
 
 
-def answering(body: Mapping[str, Any], status: int = 400) -> tuple[DynamoDBStore, Throttles]:
+def answering(body: Mapping[str, Any], status: int = 400) -> tuple[DynamoDBStore, Tally]:
     """A store whose every request is answered so, over HTTP as botocore sees it."""
     dynamodb = aws.client(endpoint_url="http://127.0.0.1:1")
 
@@ -38,7 +38,7 @@ def answering(body: Mapping[str, Any], status: int = 400) -> tuple[DynamoDBStore
         return AWSResponse(request.url, status, {}, SimpleNamespace(stream=lambda: [json.dumps(body).encode()]))
 
     dynamodb.meta.events.register("before-send.dynamodb", answer)
-    throttles = Throttles()
+    throttles = Tally()
     return DynamoDBStore(dynamodb, {"app": "prod-app"}, SCHEMAS, throttled=throttles.add), throttles
 
 

@@ -47,13 +47,25 @@ def written(rules: Deployment) -> Template:
 
 
 def judged(template: Template, rules: Deployment) -> list[Finding]:
-    return disagreements(Document("template.json", template), rules)
+    """What is found besides the note that alarms have no topic, which each template without values of parameters has."""
+    found = disagreements(Document("template.json", template), rules)
+    return [one for one in found if one.code != "silent-alarms"]
 
 
 def wrong(template: Template, rules: Deployment | None = None) -> list[tuple[str, str, str]]:
     """Severity, family and reason of what is found, without what cannot be judged."""
     found = judged(template, rules or deployment())
     return [(one.severity, one.code, one.reason) for one in found if one.code != "not-judged"]
+
+
+def test_alarms_that_notify_nobody_are_noted() -> None:
+    template = written(deployment())
+    (found,) = disagreements(Document("template.json", template), deployment())
+    alarms = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert (found.severity, found.path) == ("note", f"Resources.{alarms[0]}.Properties")
+    assert found.reason.startswith(f"{len(alarms)} of {len(alarms)} alarms notify nobody")
+    template["Parameters"]["AlarmTopicArn"]["Default"] = "arn:aws:sns:us-east-1:123456789012:pages"
+    assert disagreements(Document("template.json", template), deployment()) == []
 
 
 def only(template: Template, rules: Deployment | None = None) -> tuple[str, str, str]:
@@ -657,8 +669,9 @@ def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_pa
     assert "1 finding." in out
     code, out, _ = run("check", "social", "--template", str(path), "--json")
     assert code == 1
-    (finding,) = json.loads(out)["findings"]
+    finding, silent = json.loads(out)["findings"]
     assert (finding["severity"], finding["code"], finding["line"]) == ("error", "filters", line)
+    assert (silent["severity"], silent["code"]) == ("note", "silent-alarms")
 
 
 def test_a_template_that_nobody_edited_is_to_be_generated_again(run: Run, tmp_path: Path) -> None:

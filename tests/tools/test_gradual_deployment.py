@@ -129,7 +129,7 @@ def test_no_parameter_of_the_function_was_forgotten() -> None:
     for path, existing in ((SOCIAL, False), (SOCIAL, True), (TABLES, False), (TABLES, True)):
         rules = Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing, True)
         found = disagreements(Document("t", template(path, existing=existing)), rules)
-        assert [one for one in found if one.code != "not-judged"] == []
+        assert {one.code for one in found} <= {"not-judged", "silent-alarms"}
 
 
 def test_the_check_names_parameters_that_would_not_reach_the_alias() -> None:
@@ -140,12 +140,12 @@ def test_the_check_names_parameters_that_would_not_reach_the_alias() -> None:
     edited["Conditions"]["IsDark"] = {"Fn::Not": [{"Fn::Equals": [{"Ref": "Shade"}, "red"]}]}
     function["Layers"] = {"Fn::If": ["IsDark", ["arn"], {"Ref": "AWS::NoValue"}]}
     rules = Deployment("rules.yaml", Program.from_document(load(SOCIAL).canonical()))
-    (found,) = disagreements(Document("t", edited), rules)
+    _, found = disagreements(Document("t", edited), rules)
     assert (found.severity, found.code) == ("warning", "versions")
     assert found.reason.startswith("if only Colour, Shade change, SAM publishes no version of StreamFunction")
     del function["VersionDescription"]
     function["AutoPublishAliasAllProperties"] = False
-    alias, found = disagreements(Document("t", edited), rules)
+    _, alias, found = disagreements(Document("t", edited), rules)
     assert alias.instead == "AutoPublishAliasAllProperties: true"
     assert {"ExistingLedgerTableName", "Redact", "KmsKeyArn"} <= set(found.reason.replace(",", "").split())
 
