@@ -219,10 +219,7 @@ def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0])
     assert len(body["widgets"]) == 14
     (log,) = (one["properties"]["query"] for one in body["widgets"] if one["type"] == "log")
-    assert re.findall(r"sum\(`writes\.(.+?)`\)", log) == [
-        "(entry)",
-        *load(ROOT / "projections/rules/social.yaml").program.rules,
-    ]
+    assert re.findall(r"sum\(`writes\.(.+?)`\)", log) == ["(entry)", *rules()["projections"]]
     template, _ = decode(str(TEMPLATE))
     (duration,) = (one["properties"] for one in body["widgets"] if "annotations" in one["properties"])
     (limit,) = duration["annotations"]["horizontal"]

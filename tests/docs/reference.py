@@ -82,7 +82,9 @@ def _social() -> tuple[Deployment, Mapping[str, Any]]:
     rules = loader.load(ROOT / "projections/rules/social.yaml")
     deployment = Deployment("rules.yaml", Program.from_document(rules.canonical()), existing=False)
     template = dict(template_of(sam_template(deployment)).data)
-    return deployment, _merged(template, {"Parameters": {"AlarmTopicArn": {"Default": "arn:aws:sns:us-east-1:1:pages"}}})
+    return deployment, _merged(
+        template, {"Parameters": {"AlarmTopicArn": {"Default": "arn:aws:sns:us-east-1:1:pages"}}}
+    )
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
