@@ -112,7 +112,7 @@ class Aggregation:
         """Leave a change to the worker. The record is done when the task is sent."""
         setup = self._batch.setup
         assert setup.tasks is not None  # else there is no budget
-        refresh = Refresh(change.source, change.version, change.gone)
+        refresh = Refresh(change.source, change.version, change.gone and not change.expired)
         refresh = refresh._replace(signature=self._batch.guards.sign(refresh.text))
         self._batch.attempt(partial(setup.tasks, refresh, setup.budget.wait), change.sequences[0], "", change.source)
 

@@ -36,7 +36,8 @@ WAIT = 30.0
 
 
 class Refresh(NamedTuple):
-    """The task to bring the contributions of a source item up to the item. `gone`: the record shows that it was deleted.
+    """The task to bring the contributions of a source item up to the item. `gone`: the record shows that it was deleted,
+    and did not expire.
 
     Without a valid signature, version and `gone` are ignored: who can only send messages could name a later version, so that
     the next records of the item would be duplicates.

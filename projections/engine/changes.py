@@ -39,7 +39,7 @@ class Change(NamedTuple):
     """The sequence numbers of the records, in order."""
     gone: bool = False
     expired: bool = False
-    """Whether any of the records reports an expiry."""
+    """Whether any of the records reports an expiry; of a refresh, whether the item may have expired if it is gone."""
     expiry: str = ""
     """The version of the expiry that is settled, or left for later. The entry remembers it."""
     settle: Contributions = _NOTHING

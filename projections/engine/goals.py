@@ -91,7 +91,8 @@ class _Expiry(NamedTuple):
 class Goals:
     """Computes the changes that bring entries to their goals, and rejects what cannot be computed.
 
-    `stored` returns a goal as the ledger would write it over what an entry records. `clock` gives seconds since 1970.
+    `stored` returns a goal as the ledger would write it over what an entry records: `Ledger.goal`. `clock` gives seconds
+    since 1970.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Goals:
         snapshot: RegistrySnapshot,
         failures: Failures,
         *,
-        stored: Callable[[Contributions, Contributions], Contributions],
+        stored: Callable[[Contributions, Contributions, bool], Contributions],
         clock: Callable[[], float],
     ) -> None:
         self._program = program
@@ -130,7 +131,8 @@ class Goals:
             self._failures.reject(rule, reason, source)
         expiry = self._first_unsettled(key, entry, discarded)
         last = max(discarded, default=None, key=lambda one: one.version)
-        if last is not None and entry is not None and last.version < entry.version:
+        shown = last.version if last is not None else version
+        if shown and entry is not None and shown < entry.version:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
         ended = expiry is not None and expiry.ended(entry)
         expired = entry is not None and entry.expired
@@ -144,7 +146,7 @@ class Goals:
                 goal, learned = corrected, last.version
         if expiry is not None:
             goal = without_mark(goal, expiry.version)
-        elif not learned and self._stored(held, goal) == held:
+        elif not learned and self._stored(held, goal, image is None and not (may_have_expired or expired)) == held:
             return None
         touched = targets_of(goal) | (entry.targets if entry is not None else set())
         change = Change(
@@ -155,6 +157,7 @@ class Goals:
             entry,
             touched,
             gone=image is None,
+            expired=may_have_expired or expired or expiry is not None,
             learned=learned,
         )
         if expiry is not None:

@@ -90,9 +90,9 @@ class Ledger:
                 self._steps.find_culprits(attempt)
         return [attempt.result() for attempt in attempts]
 
-    def goal(self, before: Contributions, after: Contributions) -> Contributions:
-        """Return what an entry is to hold after a refresh."""
-        return self._predictor.goal(before, after)
+    def goal(self, before: Contributions, after: Contributions, removed: bool) -> Contributions:
+        """Return what an entry is to hold after a refresh. `removed`: the item was deleted, and did not expire."""
+        return self._predictor.goal(before, after, removed)
 
     def _commit(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
         rounds = 0

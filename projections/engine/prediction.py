@@ -43,7 +43,7 @@ class Predictor:
                 _settle_left(attempt)
             else:
                 before = attempt.before = opened.stamped(change.before)
-            removed = change.gone and not change.expired and not change.is_refresh
+            removed = change.gone and not change.expired
             goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
             if attempt.known and not change.is_refresh:
                 for rule, marks in other_marks(before, change.mark).items():
@@ -71,9 +71,9 @@ class Predictor:
                     for member in piece.puts
                 )
 
-    def goal(self, before: Contributions, after: Contributions) -> Contributions:
-        """Return the contributions of an entry after a refresh."""
-        return self._goal(before, after, self._generations, removed=False)
+    def goal(self, before: Contributions, after: Contributions, removed: bool) -> Contributions:
+        """Return the contributions of an entry after a refresh. `removed`: the item was deleted, and did not expire."""
+        return self._goal(before, after, self._generations, removed=removed)
 
     def _goal(
         self,

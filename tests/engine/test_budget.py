@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Write
 from projections.errors import BadInput, Transient
 from projections.local.functions import LocalQueue
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.runner import Runner
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import Work, WorkerHandler
@@ -225,18 +228,6 @@ def test_a_small_change_after_a_deferred_one_is_deferred_too_and_a_refresh_makes
     assert len(scene.world.ledger("G|tags|")) == 100, "both tasks were one refresh"
 
 
-def test_a_deferred_removal_retracts_everything() -> None:
-    scene = Scene(per_minute=250)
-    scene.put(1, tags("a"))
-    scene.world.deliver()
-    scene.world.remove("DOC#1", "D")
-    assert scene.world.deliver().counts["deferred"] == 1
-    assert scene.uses("a0") == 1
-    scene.now += 30
-    assert scene.work() == []
-    assert scene.uses("a0") == 0
-
-
 def test_an_older_record_that_arrives_after_the_refresh_is_a_duplicate() -> None:
     scene = Scene(per_minute=1)
     scene.put(1, tags("a"))
@@ -258,6 +249,39 @@ def test_changes_under_a_rule_that_keeps_what_expired_are_never_deferred() -> No
     scene.world.remove("VISIT#1", "V", by_ttl=True)
     assert scene.world.deliver().counts["deferred"] == 0
     assert scene.uses("a0") == 1
+
+
+@pytest.mark.parametrize("per_minute", [0, 30])
+@pytest.mark.parametrize(("by_ttl", "again", "worker"), [(False, False, 0), (True, False, 1), (False, True, 1)])
+def test_a_deferred_removal_means_the_same_to_a_rule_that_keeps_what_expired_and_is_added_meanwhile(
+    by_ttl: bool, again: bool, worker: int, per_minute: float
+) -> None:
+    """`again`: another item is put under the key and expires while the rule is filling."""
+    head, retract = HEAD.replace("SK: D}}", "SK: D}, expires: true}"), TAGS.replace("Doc", "Doc, expired: retract")
+    scene = Scene(retract, per_minute, head=head)
+    old = scene.world
+    new = old.under(
+        retract + TAGS.replace("tags: {from: Doc", "kept: {from: Doc, expired: keep").replace("uses", "ever"), head
+    )
+    moment = datetime.fromtimestamp(scene.now, UTC)
+    backfill = Backfill(new.program, new.store, now=lambda: moment, sleep=lambda seconds: None)
+    scene.put(1, tags("a", 11))
+    (old if again else new).deliver()
+    old.position = len(old.store.stream("main", 0))
+    old.remove("DOC#1", "D", by_ttl=by_ttl)
+    old.deliver()
+    assert len(scene.queue) == bool(per_minute)
+    new.position, run = old.position, backfill.begin(wait=0.0) if again else None
+    if again:
+        scene.put(1, tags("a", 11))
+        new.deliver()
+        new.remove("DOC#1", "D", by_ttl=True)
+    scene.now, scene.world = scene.now + 60, (old, new)[worker]
+    assert scene.work() == []
+    Runner(backfill).work(run or backfill.begin(wait=0.0))
+    new.settle()
+    item = new.item("TAG#a0", "T") or {}
+    assert (item.get("uses", 0), item.get("ever", 0)) == (0, by_ttl or again)
 
 
 # Messages
