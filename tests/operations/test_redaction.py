@@ -150,7 +150,8 @@ def test_metrics_have_counts_and_the_stack_only() -> None:
             assert directive["Dimensions"] == [["service"]]
             names = {metric["Name"] for metric in directive["Metrics"]}
             assert all(isinstance(number, float) for name in names for number in line[name])
-            assert set(line) == {"_aws", "service", *names}
+            assert set(line) == {"_aws", "service", "writes", *names}
+            assert {name for name in line["writes"] if not name.startswith("(")} <= set(DOCUMENT["projections"])
 
 
 def test_hashes_in_logs_and_messages_are_those_of_the_keys() -> None:
