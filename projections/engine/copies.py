@@ -175,6 +175,9 @@ def _why(
     # No rule replaces a copy by that of another source: no two sources have copies with the same key.
     if held is not None and holds is not None and held.by and holds.by and held.by != holds.by:
         return "owner changed"
+    # A refresh knows no version of the source, so its guard does not show that the other one is newer.
+    if held is not None and holds is not None and not held.at and holds.at:
+        return "unknown version"
     # An item without a source stays as long as it has other attributes: some of these were removed.
     if _is_gone(holds) and not before.keys() <= after.keys():
         return "emptied"

@@ -9,7 +9,8 @@ A *link* in the ledger, under the parent, names each child that references it: n
 
 A list depends on several items, so no version of one parent tells how new it is, as in `engine.embeds`. Instead, each write
 of a list sets a guard that was never there before (a counter and a token). It is conditional on the guard and on the
-references as they were read before the parents, so no other list was written between reading and writing.
+references as they were read before the parents, so no other list was written between reading and writing. The counter begins
+again when a child loses its guard. So the token shows which guard it replaced: one that was repeated replaced another one.
 
 Why the last list is right: the last change of a child, or of a parent that it references, leads to a pull or a push that
 reads both after the change. It computes the right list, and its write succeeds, or is repeated after reading again. A
@@ -149,7 +150,8 @@ class ListEmbedder:
         guard = self._guards.read(rule.name, child.key, child.image)
         right = guard is not None and not guard.former and not differing(child.image, {rule.list_name: value})
         count = int(guard.at.partition(".")[0]) if guard is not None and _is_counted(guard.at) else 0
-        stamp = self._guards.stamp(rule.name, child.key, f"{count + 1:09d}.{token}")
+        at = self._guards.following(rule.name, child.key, guard.at if guard else "", f"{count + 1:09d}.{token}")
+        stamp = self._guards.stamp(rule.name, child.key, at)
         return Wanted({rule.list_name: value, name: stamp}, cut, right)
 
     def _parent(self, rule: ListEmbedRule, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:

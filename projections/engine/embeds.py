@@ -218,6 +218,9 @@ def _list_needs_pull(rule: ListEmbedRule, guards: Guards, old: Item | None, new:
         return guards.replaced(rule.name, new.key, old.image, new.image)
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
         return "kind changed"  # a push does not write to a child whose kind changed after the push read it
+    held, holds = (guards.read(rule.name, new.key, one.image) for one in (old, new))
+    if holds is not None and holds != held and not guards.follows(rule.name, new.key, held, holds):
+        return "guard invalid"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
 
 

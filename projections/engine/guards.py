@@ -62,6 +62,7 @@ Healing: TypeAlias = Literal[
     "values changed",  # while the guard did not
     "put back",  # the guard changed with attributes of the application, which read the item and wrote it back whole
     "emptied",  # nothing contributes to it, and it lost the attributes that may have been the reason to keep it
+    "unknown version",  # a copy: its guard had no version, because a refresh wrote it, and has one now
     "owner changed",  # a copy: its guard names another source
     "taken over",  # a copy: it adopted an item of the application, perhaps by a late write
     "reference changed",  # a child: it references another parent
@@ -194,6 +195,19 @@ class Guards:
             if compare_digest(held, self._signature(secret, rule, key, guard)):
                 return secret
         return None
+
+    def following(self, rule: str, key: ItemKey, before: str, at: str) -> str:
+        """Return a version as one that follows another one on an item, for guards whose versions may begin again."""
+        return at + self._keyed(0, f"f{len(rule)}|{len(before)}|{rule}{before}{at}{encode_key(key)}", 3)
+
+    def follows(self, rule: str, key: ItemKey, before: Guard | None, after: Guard) -> bool:
+        """Whether the version of a guard was made by `following` the one before: else the guard is repeated."""
+        if self._identity is None:
+            return True
+        last, at = before.at if before is not None else "", after.at[:-4]
+        text = f"f{len(rule)}|{len(last)}|{rule}{last}{at}{encode_key(key)}"
+        found = [self._keyed(secret, text, 3) for secret in range(len(self._secrets))]
+        return after.at.isascii() and any(compare_digest(after.at[-4:], one) for one in found)
 
     def names(self, rule: Rule, key: ItemKey, names: Iterable[str], *, former: bool = False) -> str:
         """Return the digest, for the guard of a copy of all attributes, of the names that it wrote; else the empty text.

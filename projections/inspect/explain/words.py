@@ -287,6 +287,8 @@ def _healing_words(why: Healing, guards: Guards, rule: Rule, key: ItemKey, old: 
             return f"it lost {lost}, and {nothing}: it may have existed for these attributes only"
         case "owner changed" if before is not None and after is not None:
             return f"its owner changed from {encoded_words(before.by)} to {encoded_words(after.by)}"
+        case "unknown version":
+            return f"the guard {guard} had no version before"
         case "taken over":
             return "the item was not a copy before"
     raise NotImplementedError(why)
