@@ -110,11 +110,8 @@ class Aggregation:
 
     def _defer(self, change: Change) -> None:
         """Leave a change to the worker. The record is done when the task is sent."""
-        setup = self._batch.setup
-        assert setup.tasks is not None  # else there is no budget
-        refresh = Refresh(change.source, change.version, change.gone and not change.expired)
-        refresh = refresh._replace(signature=self._batch.guards.sign(refresh.text))
-        self._batch.attempt(partial(setup.tasks, refresh, setup.budget.wait), change.sequences[0], "", change.source)
+        task = Refresh(change.source, change.version, change.gone and not change.expired)
+        self._batch.attempt(partial(self._batch.leave, task), change.sequences[0], "", change.source)
 
     def publish(self, results: Sequence[Result]) -> Published | None:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""

@@ -66,6 +66,11 @@ class Admitted:
             publishes=self.snapshot.publishes,
         )
 
+    def leave(self, task: Refresh) -> None:
+        """Sign and send a task. What it does is then done for the batch."""
+        assert self.setup.tasks is not None  # else there is no budget
+        self.setup.tasks(task._replace(signature=self.guards.sign(task.text)), self.setup.budget.wait)
+
     def attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
         """Do one independent piece of work for a record, again while it fails for a reason that passes, and report it."""
         if self.deadline.over:

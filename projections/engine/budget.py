@@ -12,6 +12,10 @@ Invariants:
   left too. So no order of records, tasks and refreshes loses a contribution.
 - Only changes of many targets count. Ordinary ones are never left, however many there are.
 - Items that may contribute under `expired: keep` are never left: once they expire, only their records show what to keep.
+
+Guarded copies of an item that has several are left in the same way, and the worker writes them as the item is, with the
+record's version. So late and repeated tasks are like late and repeated records. Copies that the item does not have any more
+are removed at once: only the record shows where they are, and each was paid for when it was written.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from projections.engine.attempts import Attempt
+from projections.engine.copies import CopyWrite, units_of
 from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
 
@@ -36,26 +41,26 @@ WAIT = 30.0
 
 
 class Refresh(NamedTuple):
-    """The task to bring the contributions of a source item up to the item. `gone`: the record shows that it was deleted,
-    and did not expire.
+    """The task to bring the contributions of a source item up to the item, or its copies under `rule`.
 
-    Without a valid signature, version and `gone` are ignored: who can only send messages could name a later version, so that
-    the next records of the item would be duplicates.
+    `gone`: the record shows that it was deleted, and did not expire. Without a valid signature, version and `gone` are
+    ignored: who can only send messages could name a later version, so that the next records of the item would be duplicates.
     """
 
     source: str
     version: str
     gone: bool = False
+    rule: str = ""
     signature: str = ""
 
     @property
     def text(self) -> str:
         """What is signed."""
-        return f"{self.version}|{self.gone}|{self.source}"
+        return f"{self.version}|{self.gone}|{len(self.rule)}|{self.rule}|{self.source}"
 
 
 class Budget:
-    """Token buckets of writes, one for each rule. Safe for threads.
+    """Token buckets of writes, or of write units for copies, one for each rule. Safe for threads.
 
     `per_minute` is also the size of a bucket; 0: no change is left. `clock` gives seconds.
     """
@@ -78,6 +83,13 @@ class Budget:
         if not costs or not self._per_minute or change.is_refresh or change.expiry or _keeps(program, change.source):
             return True
         return self.charge(costs)
+
+    def affords_copies(self, copy: CopyWrite) -> bool:
+        """Return whether the copies of an item may be written now, and charge the units of that and of their removal."""
+        if len(copy.copies) <= 1 or not self._per_minute:
+            return True
+        units = sum(map(units_of, copy.copies.values()))
+        return units <= self._cheap or self.charge({copy.rule.name: 2 * units})
 
     def charge(self, costs: Mapping[str, int]) -> bool:
         """Charge writes to the budgets of rules, if all of them are left."""

@@ -14,7 +14,7 @@ otherwise the item could be removed between the two, and nothing would create th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from projections.engine.application import ApplicationItems, occupied, purpose_of
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
@@ -35,14 +35,37 @@ _MOST_TRIES = 20
 
 
 class Copier:
-    """Writes guarded copies."""
+    """Writes guarded copies. `pace` is called before each write of a copy that was read, and may wait."""
 
-    def __init__(self, program: Program, store: Store, guards: Guards, counters: Counters | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        guards: Guards,
+        counters: Counters | None = None,
+        pace: Callable[[Image], None] = lambda copy: None,
+    ) -> None:
         self._program = program
         self._store = store
         self._guards = guards
         self._items = ApplicationItems(program, store, guards)
         self._counters = counters or Counters()
+        self._pace = pace
+
+    def write_left(self, name: str, source: str, version: str, deadline: Deadline) -> None:
+        """Write the copies that a record of this version left, as their source is now; without a version, heal them.
+
+        What the source has lost since is left to the records of that, and a rule that has changed since to its backfill.
+        """
+        image = self._store.get(decode_key(source))
+        item = self._program.recognise(decode_key(source), image) if image is not None else None
+        for rule in self._program.copy_rules.get(item.entity.name, ()) if item is not None else ():
+            copies = copies_of(rule, item) if rule.name == name else {}
+            if version:
+                owned = rule.owned(image)
+                self.write(CopyWrite(rule, source, version, copies, frozenset(), owned, (), reads=True), deadline)
+            for target in () if version else copies:
+                self.heal(CopyHeal(rule, target, {source: ""}), deadline)
 
     def write(self, copy: CopyWrite, deadline: Deadline) -> None:
         """Bring all copies of a source to its newest image. Raise InvalidRequest after everything else is written."""
@@ -70,7 +93,7 @@ class Copier:
         stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source, wrote=wrote)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
-        item: Image | None = None
+        item: Image | None = self._store.get(target) if copy.reads else None
         try:
             if target in copy.known:
                 before = self._guards.names(rule, target, copy.known[target])
@@ -102,6 +125,7 @@ class Copier:
         """Bring an item that was read to a version of its source. Raise ConditionFailed, Occupied."""
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
         if item is None:
+            self._pace(copy.copies[target])
             self._items.create(target, wanted, why)
             return self._counters.add("copies")
         self._require_kind(why, rule, target, item, copy.source)
@@ -110,6 +134,7 @@ class Copier:
             return self._heal_newer(copy, target, guard, deadline)
         owned = self._guards.owned(rule, target, item)
         gone = {name: None for name in sorted(owned) if name not in wanted}
+        self._pace(copy.copies[target])
         self._items.write(rule.into, target, {**gone, **wanted}, rule, item, why)
         return self._counters.add("copies")
 

@@ -19,9 +19,10 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
+from projections.language.sizes import item_size
 from projections.language.values import valued
 
-__all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]
+__all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "units_of", "writes_of"]
 
 
 class CopyWrite(NamedTuple):
@@ -39,6 +40,17 @@ class CopyWrite(NamedTuple):
     sequences: Records
     """The sequence numbers of the records, in order."""
     known: Mapping[ItemKey, Image] = MappingProxyType({})
+    reads: bool = False
+    """Whether each item is read before it is written, because nothing shows whether it exists."""
+
+    @property
+    def removals(self) -> CopyWrite:
+        """What of this cannot be left to a task, which knows only the newest image of the source.
+
+        If that lacks attributes which a copy of all attributes may show, the copy is removed until the task writes it again.
+        """
+        lost = [t for t, shown in self.copies.items() if not self.owned <= {*self.rule.owned(), *shown}]
+        return self._replace(copies={}, others=self.others.union(lost))
 
 
 class CopyHeal(NamedTuple):
@@ -78,6 +90,11 @@ def copies_of(rule: CopyRule, item: Item | None, problems: dict[str, str] | None
         if problems is not None:
             problems[rule.name] = str(problem)
         return {}
+
+
+def units_of(copy: Image) -> int:
+    """Return the write units of a copy, whose key and guard take a part of the last one."""
+    return item_size(copy) // 1024 + 1
 
 
 def writes_of(

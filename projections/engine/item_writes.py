@@ -12,6 +12,7 @@ from functools import partial
 from projections.engine.aggregation import PART
 from projections.engine.application import ApplicationItems
 from projections.engine.batch import Admitted
+from projections.engine.budget import Refresh
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
@@ -73,9 +74,16 @@ class ItemWrites:
         self._batch.attempt(apply, sequence, "", encode_key(key))
 
     def _copy(self, copy: CopyWrite) -> None:
-        self._batch.attempt(
-            partial(self._copier.write, copy, self._deadline), copy.sequences[0], copy.rule.name, copy.source
-        )
+        setup = self._batch.setup
+        at_once = not copy.copies or setup.tasks is None or setup.budget.affords_copies(copy)
+        work = partial(self._copier.write, copy, self._deadline) if at_once else partial(self._leave, copy)
+        self._batch.attempt(work, copy.sequences[0], copy.rule.name, copy.source)
+
+    def _leave(self, copy: CopyWrite) -> None:
+        """Leave the copies of a source to the worker. The record is done when the task is sent."""
+        self._copier.write(copy.removals, self._deadline)
+        self._batch.leave(Refresh(copy.source, copy.version, rule=copy.rule.name))
+        self._report.counters.add("deferred")
 
     def _index(self, write: IndexWrite) -> None:
         record, key = write.sequences[0], encode_key(write.key)

@@ -2,7 +2,7 @@
 
     {"push": {"rule": …, "parent": …, "version": …, "after": …, "again": …}}
     {"backfill": {"run": …, "phase": …, "table": …, "number": …}}
-    {"refresh": {"source": …, "version": …, "gone": …}}
+    {"refresh": {"source": …, "version": …, "gone": …, "rule": …, "signature": …}}
 
 A worker that has no time left sends the rest of a task as a new message. The messages of such a chain are numbered, except
 for the first: `"hop": 3`.
@@ -136,8 +136,8 @@ def _refresh(fields: object) -> Refresh:
     try:
         task = Refresh(**fields)  # type: ignore[arg-type]
         decode_key(task.source)
-        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool and type(task.signature) is str
-        if not valid:
+        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool
+        if not valid or type(task.rule) is not str or type(task.signature) is not str:
             raise BadInput(_NO_TASK)
     except (TypeError, ValueError, AttributeError):
         raise BadInput(_NO_TASK) from None

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.attempts import Attempt
 from projections.engine.budget import Refresh, writes_of
+from projections.engine.copier import Copier
+from projections.engine.copies import units_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
@@ -25,10 +27,10 @@ from projections.engine.leases import name_of_lease
 from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
-from projections.engine.rejections import INTERNAL, Rejected, of_child
+from projections.engine.rejections import INTERNAL, Rejected, of_child, rejected_by
 from projections.engine.running import Run, one_by_one
-from projections.engine.store import Store
-from projections.errors import BadInput, Misconfigured, StoreError, Transient
+from projections.engine.store import Image, Store
+from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations import tasks
@@ -170,8 +172,8 @@ class _Invocation:
         self._counters = Counters()
         self._embedder: Embedder | None = None
         self._snapshot: RegistrySnapshot | None = None
-        self._refreshed: dict[str, str] = {}
-        """By source: the version up to which its records were left to refreshes that are done."""
+        self._refreshed: dict[tuple[str, str], str] = {}
+        """By source and rule: the version up to which its records were left to refreshes that are done."""
         self._waiting: deque[_Task] = deque()
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0, "refreshes": 0}
         self.failed: dict[str, str] = {}
@@ -247,24 +249,45 @@ class _Invocation:
             self._counts["pages"] += 1
             return following
         if isinstance(task, Refresh):
-            self._refresh(task)
-            return None
+            return self._refresh(task)
         return self._push_page(task)
 
-    def _refresh(self, task: Refresh) -> None:
-        """Bring what an item contributes up to the item. One refresh is enough for all tasks that were received with it."""
+    def _refresh(self, task: Refresh) -> Refresh | None:
+        """Do a refresh: one is enough for all such tasks that were received with it. Return the task if copies are left."""
         assert self._snapshot is not None
         guards = Guards(self._handler._program, self._snapshot.identity)
         tasks = [task, *(one.work for one in self._waiting if isinstance(one.work, Refresh))]
-        signed = [one for one in tasks if one.source == task.source and guards.is_signed(one.text, one.signature)]
-        task = max(signed, key=lambda one: one.version, default=Refresh(task.source, ""))
-        if not task.version or task.version > self._refreshed.get(task.source, ""):
-            self._refresh_item(task)
-            self._refreshed[task.source] = task.version
+        about = (task.source, task.rule)
+        signed = [one for one in tasks if about == (one.source, one.rule) and guards.is_signed(one.text, one.signature)]
+        done = max(signed, key=lambda one: one.version, default=Refresh(task.source, "", rule=task.rule))
+        all_done = True
+        if not done.version or done.version > self._refreshed.get(about, ""):
+            all_done = self._write_copies(done, guards) if done.rule else self._refresh_item(done)
+            if all_done:
+                self._refreshed[about] = done.version
         self._counts["pages"] += 1
-        self._counts["refreshes"] += 1
+        self._counts["refreshes"] += all_done
+        return None if all_done else done
 
-    def _refresh_item(self, task: Refresh) -> None:
+    def _write_copies(self, task: Refresh, guards: Guards) -> bool:
+        """Write the copies of an item as it is. Return False if there was time for some of them only."""
+        handler, written = self._handler, self._counters.counts["copies"]
+
+        def pace(copy: Image) -> None:
+            handler._pacer(units_of(copy))
+
+        copier = Copier(handler._program, handler._store, guards, self._counters, pace)
+        try:
+            copier.write_left(task.rule, task.source, task.version, self._deadline)
+        except InvalidRequest as error:
+            handler._reject([rejected_by(error, task.rule, task.source)])
+        except OutOfTime:
+            if self._counters.counts["copies"] == written:
+                raise
+            return False
+        return True
+
+    def _refresh_item(self, task: Refresh) -> bool:
         from projections.engine.refresh import Refresher  # most instances never do one
 
         assert self._snapshot is not None
@@ -290,6 +313,7 @@ class _Invocation:
             handler._reject(list(refresher.rejected))
         if refresher.failed:
             raise Transient("; ".join(refresher.failed.values()))
+        return True
 
     def _push_page(self, push: Push) -> Push | None:
         assert self._embedder is not None  # pages begin after the rules are admitted

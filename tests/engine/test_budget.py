@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from projections.engine.budget import Budget, Refresh
 from projections.engine.rejections import Rejected
-from projections.engine.store import Write
+from projections.engine.store import ItemKey, Update, Write, all_items
 from projections.errors import BadInput, Transient
 from projections.local.functions import LocalQueue
 from projections.operations.backfill.backfill import Backfill
@@ -19,6 +20,8 @@ from projections.operations.backfill.runner import Runner
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import Work, WorkerHandler
+from projections.stores.capacity import write_units
+from projections.stores.limits import item_size
 from tests.engine.world import CountingStore, World
 
 HEAD = """
@@ -26,9 +29,12 @@ table: {key: [PK, SK], ttl: until}
 entities:
   Doc: {key: {PK: "DOC#{docId}", SK: D}}
   Tag: {key: {PK: "TAG#{tag}", SK: T}, derived: true}
+  Copy: {key: {PK: "COPY#{tag}", SK: "{docId}"}}
 projections:
 """
+PLAIN = HEAD.replace(", derived: true", "")
 TAGS = "  tags: {from: Doc, each: {tag: tags}, aggregate: {into: Tag, set: {uses: count}}}\n"
+COPIES = "  copies: {from: Doc, each: {tag: tags}, copy: {into: Copy, attributes: all}}\n"
 
 
 class Units:
@@ -50,8 +56,12 @@ class Units:
         return self._store.write_each(writes)
 
     def write(self, write: Write) -> Any:
-        self.units += 1
-        return self._store.write(write)
+        before = self._store.get(write.key)
+        try:
+            return self._store.write(write)
+        finally:
+            images = (before, self._store.get(write.key)) if write.key.table == "main" else ()
+            self.units += max([write_units(item_size(image)) for image in images if image], default=1)
 
 
 class Scene:
@@ -96,7 +106,8 @@ class Scene:
                 sleep=self.sleep,
                 observe=self.seen.append,
             )
-            answer = worker.handle(event, lambda: 60.0)
+            end = self.now + 60
+            answer = worker.handle(event, lambda end=end: end - self.now)
             failed += [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
         self.world.settle()
         return failed
@@ -120,7 +131,7 @@ def test_replacing_a_list_costs_a_bounded_number_of_write_units(elements: int, b
     """`before`: as if there were no limit (1,208 times the units of a put of 20 KB). `after`: with the default of 100."""
 
     def replaced(rules: str) -> int:
-        scene = Scene(rules, head=HEAD.replace(", derived: true", ""))
+        scene = Scene(rules, head=PLAIN)
         scene.put(1, tags("", elements))
         scene.world.settle()
         scene.put(1, tags("~", elements))
@@ -155,6 +166,43 @@ def test_an_attack_costs_the_budget_at_once_and_one_refresh_for_each_item_later(
     for scene in (unlimited, limited):
         assert [scene.uses(f"{doc}c0") for doc in range(8)] == [1] * 8
         assert [scene.uses(f"{doc}{version}0") for doc in range(8) for version in "0ab"] == [0] * 24
+
+
+def write_doc(scene: Scene, first: str, elements: int = 100, size: int = 380_000, **more: str) -> int:
+    """Put an item whose copies have keys with `first`. Return whether they are left to the worker."""
+    scene.world.put("DOC#1", "D", tags=tags(first, elements), body=first * size, **more)
+    return scene.world.deliver().counts["deferred"]
+
+
+def copies(scene: Scene) -> list[Any]:
+    return [item for item in all_items(partial(scene.world.store.scan, "main")) if "COPY" in item["PK"]["S"]]
+
+
+def test_an_attack_with_copies_costs_one_refresh_of_the_item() -> None:
+    """A put of 372 units, six times within a minute, each time with 100 other targets: their copies have as many units."""
+    for per_minute, at_once, later in ((0, 37_200 + 5 * 2 * 37_200, 0), (10_000, 0, 37_200)):
+        scene = Scene(COPIES, per_minute, head=PLAIN)
+        assert scene.units(lambda scene=scene: [write_doc(scene, first) for first in "abcdef"]) == at_once  # type: ignore[misc]
+        scene.now += 60
+        assert scene.units(scene.work) == later
+        assert [copy["body"]["S"][0] for copy in copies(scene)] == ["f"] * 100
+        assert (len(scene.queue), len(scene.seen) > 1) == (0, per_minute > 0)  # a minute each, at 500 units a second
+
+
+def test_copies_that_are_left_are_neither_old_nor_wrong() -> None:
+    scene = Scene(COPIES, 90, head=PLAIN)
+    assert write_doc(scene, "a", 10, 3000, secret="s") == 0  # 40 units, and 40 to remove them
+    scene.world.store.write(Update(ItemKey("main", "COPY#a0", "1"), set={"note": {"S": "of the application"}}))
+    scene.world.put("DOC#1", "D", tags=["a0"], body="late")
+    late = scene.world.records()
+    assert write_doc(scene, "a", 20, 3000) == 1
+    scene.queue.send([write(Refresh("main|DOC#1|D", f"9/{9:040}", rule="copies", signature="x"))], [0])  # forged
+    scene.now += 30
+    assert scene.work() == []
+    scene.world.worker().process(late, remaining=lambda: 900.0)  # a function that was paused with it
+    assert [(len(copy["body"]["S"]), "secret" in copy) for copy in copies(scene)] == [(3000, False)] * 20
+    assert write_doc(scene, "b", 40, 3000) == 1
+    assert [copy.keys() & {"body", "secret", "note"} for copy in copies(scene)] == [{"note"}]
 
 
 def test_changes_of_few_targets_are_made_at_once_whatever_is_left_of_the_budget() -> None:
@@ -290,7 +338,7 @@ def test_a_refresh_that_the_ledger_did_not_sign_makes_no_record_a_duplicate() ->
 
 
 def test_a_refresh_travels_through_the_queue_as_ascii() -> None:
-    refresh = Refresh("main|DOC#ä\ud800|D", f"2026-01-01T00:00:00.000/{5:040}", gone=True)
+    refresh = Refresh("main|DOC#ä\ud800|D", f"2026-01-01T00:00:00.000/{5:040}", gone=True, rule="größe")
     assert write(refresh).isascii()
     assert read(write(refresh)) == refresh
 

@@ -47,6 +47,7 @@ from projections.engine import (
 )
 from projections.engine.aggregation import Aggregation
 from projections.engine.attempts import Attempt
+from projections.engine.batch import Admitted
 from projections.engine.changes import Change, targets_of
 from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
@@ -622,7 +623,7 @@ def removed_derived_items_are_not_recreated() -> Iterator[None]:
         yield
 
 
-@mutant("copies", seed=311)
+@mutant("copies", defer_copies=0.0, seed=311)
 def copy_is_not_compared_with_its_earlier_source() -> Iterator[None]:
     original = copier.Copier._sources
 
@@ -984,7 +985,7 @@ def prefixes_in_match_are_not_in_the_condition() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", change_kind=True, race=0.5, seed=73)
+@mutant("kinds", defer_copies=0.0, change_kind=True, race=0.5, seed=73)
 def excluded_values_in_match_are_not_in_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_anything_but", lambda *_: [ALWAYS]):
         yield
@@ -1444,7 +1445,7 @@ def entry_older_than_a_redriven_expiry_is_kept() -> Iterator[None]:
         yield
 
 
-@mutant("social", seed=1010366)
+@mutant("social", defer_copies=0.0, seed=1010366)
 def late_record_releases_an_item_again() -> Iterator[None]:
     with (
         patch.object(releases.Releaser, "_held", lambda _, release, image: release.guards.keys() & image.keys()),
@@ -1719,6 +1720,19 @@ def ties_compare_escaped_keys() -> Iterator[None]:
 @mutant("counted", defer=0.5, queue=True)
 def changes_that_are_left_are_forgotten() -> Iterator[None]:
     with patch.object(Aggregation, "_defer", lambda *_: None):
+        yield
+
+
+@mutant("copies", defer_copies=0.5, queue=True, seed=10)
+def copies_that_are_left_are_forgotten() -> Iterator[None]:
+    with patch.object(Admitted, "leave", lambda *_: None):
+        yield
+
+
+@mutant("copies", defer_copies=0.9, queue=True, seed=1026)
+def copies_stay_that_an_item_has_lost_when_the_others_are_left() -> Iterator[None]:
+    without = property(lambda copy: copy._replace(copies={}, others=frozenset()))
+    with patch.object(copies.CopyWrite, "removals", without):
         yield
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from projections import __version__
-from projections.cli.main import COMMANDS, main
+from projections.cli.main import COMMANDS
 from projections.language.bundled import SHIPPED
 from projections.language.loader import load
 
@@ -26,19 +26,6 @@ projections:
     from: Usr
     aggregate: {into: User, set: {n: count}}
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_version_and_help(run: Run) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
-from projections.cli.main import main
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
 from projections.deploy.finding import Finding
@@ -637,18 +636,6 @@ def test_junk_anywhere_in_a_template_is_no_crash() -> None:
 # The command
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_the_committed_template_agrees_with_the_shipped_rules(run: Run) -> None:

@@ -14,7 +14,6 @@ import pytest
 from cfnlint.decode import decode_str
 from emulators import ROOT
 
-from projections.cli.main import main
 from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.resolution import FUNCTION, Resolution, placeholders
@@ -57,18 +56,6 @@ def parsed(text: str) -> Mapping[str, Any]:
     assert not mistakes
     found: Mapping[str, Any] = template
     return found
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_the_committed_template_is_that_of_the_shipped_rules(

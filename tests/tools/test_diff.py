@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
-from projections.cli.main import main
 from projections.cli.printing.diff import as_data, as_markdown
 from projections.inspect.diff.difference import Difference, RuleDifference, difference
 from projections.language.loader import load, loads
@@ -367,18 +366,6 @@ def test_any_rules_can_be_compared_with_any_others(old: Path) -> None:
 # The command
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, captured.out, captured.err
-
-    return run
 
 
 def edited(tmp_path: Path) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import io
 import json
 import random
 import re
@@ -15,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_hostile_rules import called
 
 from projections.api import load as load_rules
 from projections.aws.wiring import StreamHandler
-from projections.cli.main import main
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.errors import UsageError
@@ -185,14 +183,6 @@ def _records(text: bytes) -> list[Any]:
     except (ValueError, RecursionError):
         return []
     return found["Records"] if isinstance(found, dict) and isinstance(found.get("Records"), list) else []
-
-
-def called(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out.getvalue(), err.getvalue()
 
 
 def tried(read: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.aws.wiring import StreamHandler
 from projections.engine.budget import Budget
+from projections.engine.copies import CopyWrite
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, one_by_one
@@ -45,15 +46,19 @@ class _Process:
 
 
 class _Budget(Budget):
-    """A budget that some changes exceed, whatever they cost."""
+    """A budget that some changes exceed, whatever they cost, and the copies of some items, also if there is only one."""
 
-    def __init__(self, defer: float, chance: Callable[[], float]) -> None:
-        super().__init__(per_minute=defer, cheap=0, wait=0)
-        self._defer = defer
+    def __init__(self, plan: FaultPlan, chance: Callable[[], float], of_copies: Callable[[], float]) -> None:
+        super().__init__(per_minute=plan.defer, cheap=0, wait=0)
+        self._plan = plan
         self._chance = chance
+        self._of_copies = of_copies
+
+    def affords_copies(self, copy: CopyWrite) -> bool:
+        return self._of_copies() >= self._plan.defer_copies
 
     def charge(self, costs: Mapping[str, int]) -> bool:
-        return self._chance() >= self._defer
+        return self._chance() >= self._plan.defer
 
 
 class Deployment:
@@ -70,6 +75,7 @@ class Deployment:
     ) -> None:
         self._plan = plan
         self._random = rng.random
+        self._of_copies = Random(rng.getstate()[1][2]).random  # a generator of its own, as for the plan
         self._mappings = database.mappings
         self._scheduler = scheduler
         self._quarantine = quarantine
@@ -147,7 +153,7 @@ class Deployment:
             clock=self._scheduler.time,
             run=lambda pieces: process.run(pieces),
             tasks=self.tasks,
-            budget=_Budget(self._plan.defer, self._random),
+            budget=_Budget(self._plan, self._random, self._of_copies),
             new_rules=self._plan.new_rules,
         )
         process.handler = StreamHandler(processor, quarantine=self._quarantine)
