@@ -87,6 +87,10 @@ METRICS: dict[str, Metric] = {
         "stream function: invocations with records to be retried; worker: tasks to be retried",
         "the log has the reason in lines with `to be retried`",
     ),
+    "writesPerRecord": Metric(
+        "`published`, `healed` and `copies`, divided by `records` (at least 20)",
+        "[WritesPerRecordAlarm](operations.md#writesperrecordalarm)",
+    ),
     "throttled": Metric(
         "requests that DynamoDB throttled after four attempts; the log has the limit and the table or index",
         "[reduce throttling](runbooks/throttled.md)",

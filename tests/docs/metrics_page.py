@@ -112,7 +112,7 @@ def emitted() -> Mapping[str, tuple[str, ...]]:
     fresh = [f"freshness.{rule}" for rule in outcome.freshness]
     assert fresh == ["freshness.likes"]
     found: dict[str, list[Mapping[str, float]]] = {
-        "stream": [outcome.counts, {FRESHNESS: 1}],
+        "stream": [outcome.counts, {FRESHNESS: 1, "writesPerRecord": 1}],
         "worker": [],
         "audit": [],
     }

@@ -548,7 +548,7 @@ def test_each_outcome_is_a_metric(measure: Callable[[Outcome], Mapping[str, Any]
         return {name: sum(said[name]) for name in names if not name.startswith("freshness.")}
 
     done = numbers(fine.first())
-    assert {*COUNTS, "failures", "throttled"} == done.keys()
+    assert {*COUNTS, "failures", "throttled", "writesPerRecord"} == done.keys()
     assert (done["failures"], done["rejected"], done["failed"]) == (0, 0, 0)
     assert done["records"] == len(fine.batch)
     assert done["applied"] > 0
@@ -586,7 +586,14 @@ def test_each_way_of_failing_has_an_alarm() -> None:
         assert alarm["AlarmActions"]["Fn::If"][0] in ("HasAlarmTopic", "HasTicketTopic"), metric
     for alarm in alarms:  # an alarm on a metric of ours names one that there is
         if alarm.get("Namespace") == "Projections":
-            assert alarm["MetricName"] in {*COUNTS, "failures", "throttled", "driftPerMillion", "audited"}
+            assert alarm["MetricName"] in {
+                *COUNTS,
+                "failures",
+                "throttled",
+                "driftPerMillion",
+                "audited",
+                "writesPerRecord",
+            }
     events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of
     assert variables(template)["QUARANTINE_QUEUE_URL"] == {"Ref": "QuarantineQueue"}
