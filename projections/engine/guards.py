@@ -230,7 +230,8 @@ class Guards:
     def unproven(self, rule: Rule, key: ItemKey, item: Image, known: Collection[str] = ()) -> set[str]:
         """The attributes of an item that are not those that a copy of all attributes wrote, as its guard shows.
 
-        If the item has not exactly those that the rule wrote last, these are all but `known` ones, which sources had.
+        If the item has not exactly those that the rule wrote last, or no mark, these are all but `known` ones, which sources
+        had: a guard of a former copy can be written to an item of the application that has the same names.
         """
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return set()
@@ -239,8 +240,9 @@ class Guards:
         if not left or self._identity is None:
             return set()
         guard = self.read(rule.name, key, item)
-        if guard is not None and guard.wrote and guard.wrote == self.names(rule, key, names, former=guard.former):
-            return set()
+        if guard is not None and guard.wrote and self.marked(key, item):
+            if guard.wrote == self.names(rule, key, names, former=guard.former):
+                return set()
         return left
 
     def marked(self, key: ItemKey, image: Image | None) -> bool:
