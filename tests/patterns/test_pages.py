@@ -61,12 +61,9 @@ PRINTED = ["a rule  1 units", "  how: much", "b rule  2 units", "in all: 3"]
         (PRINTED, None),
         (["a rule  1 units", "…", "in all: 3"], None),
         (["…", "b rule  2 units", "…"], None),
-        (["…"], None),
         (["a rule  1 units", "in all: 3"], "a rule  1 units"),
-        (["b rule  2 units", "…"], "b rule  2 units"),
         (["…", "in all: 3", "…", "  how: much", "…"], "  how: much"),
         (["a rule  1 units", "…", "b rule  2 units"], "in all: 3"),
-        (["…", "in all: 4"], "in all: 4"),
     ],
 )
 def test_lines_that_are_not_printed_there_are_told(lines: list[str], first: str | None) -> None:
