@@ -239,10 +239,9 @@ class Guards:
         left = names.difference(known)
         if not left or self._identity is None:
             return set()
-        guard = self.read(rule.name, key, item)
-        if guard is not None and guard.wrote and self.marked(key, item):
-            if guard.wrote == self.names(rule, key, names, former=guard.former):
-                return set()
+        guard = self.read(rule.name, key, item) if self.marked(key, item) else None
+        if guard is not None and guard.wrote and guard.wrote == self.names(rule, key, names, former=guard.former):
+            return set()
         return left
 
     def marked(self, key: ItemKey, image: Image | None) -> bool:
