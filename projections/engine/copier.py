@@ -251,12 +251,14 @@ class Copier:
         An item without a guard is the application's, unless the rule created it and nothing else is on it.
         """
         rule, target = heal.rule, heal.target
+        shown = heal.shown if self._guards.marked(target, item) else ()
         if guard is not None:
             left_over = not self.is_removed(rule, target, item, guard)
         else:
-            left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item)
+            left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item, shown)
         if left_over:
-            self._remove(heal.sequences, rule, target, item, guard, self._guards.owned(rule, target, item))
+            owned = {*self._guards.owned(rule, target, item), *shown}
+            self._remove(heal.sequences, rule, target, item, guard, owned)
         return left_over
 
     def _remove(

@@ -66,6 +66,8 @@ class CopyHeal(NamedTuple):
     """Whether an item of another kind was removed: then the source that waits for the key is read, too."""
     why: Healing | None = None
     """Why the record of the copy requires it."""
+    shown: frozenset[str] = frozenset()
+    """Of a copy of all attributes: those of the record's old image, if its guard shows that the rule wrote them all."""
 
 
 class _Seen:
@@ -171,7 +173,11 @@ def _heals_of(
         if guard is not None and guard.by:
             newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
     why = _why(rule, guards, key, before, after, held, holds) if newest else None
-    return [CopyHeal(rule, key, newest, (sequence,), why=why)] if why is not None else []
+    if why is None:
+        return []
+    proven = rule.copies_all and before is not None and guards.created(key, before)
+    shown = frozenset(rule.owned(before)) if proven else frozenset[str]()
+    return [CopyHeal(rule, key, newest, (sequence,), why=why, shown=shown)]
 
 
 def _why(

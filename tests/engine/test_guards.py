@@ -197,6 +197,16 @@ WHOLE_HEAD = (
 GUARDED, CLAIMED = ItemKey("main", "NOTE#n", "OF#1"), ItemKey("main", "TAG#t", "COPY")
 
 
+def test_a_copy_that_lost_its_guard_goes_with_its_source() -> None:
+    w = World(WHOLE, WHOLE_HEAD)
+    w.put("USER#1", "NOTE#n", text="private", tag="t")
+    w.settle()
+    w.store.write(Update(GUARDED, set={"text": {"S": "EVIL"}}, remove=("~byId",)))
+    w.remove("USER#1", "NOTE#n")
+    w.settle()
+    assert not image(w, GUARDED)
+
+
 def source_first(w: World) -> None:
     """Deliver what is new of the sources, and then the rest: streams of other partitions may be late."""
     records = w.records()

@@ -60,8 +60,6 @@ PRINTED = ["a rule  1 units", "  how: much", "b rule  2 units", "in all: 3"]
     [
         (PRINTED, None),
         (["a rule  1 units", "…", "in all: 3"], None),
-        (["…", "b rule  2 units", "…"], None),
-        (["a rule  1 units", "in all: 3"], "a rule  1 units"),
         (["a rule  1 units", "…", "b rule  2 units"], "in all: 3"),
     ],
 )

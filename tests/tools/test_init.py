@@ -20,7 +20,6 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
-from projections.cli.main import main
 from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.template import sam_template
@@ -40,15 +39,8 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    return run
+def call(request: pytest.FixtureRequest) -> Call:
+    return request.getfixturevalue("run")  # type: ignore[no-any-return]
 
 
 def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
