@@ -173,7 +173,7 @@ def test_alarms_that_notify_nobody_are_reported_and_those_that_fire(place: Place
     assert alarms() == ("unknown", "no alarms with names of this stack were found")
     alarm(f"{name}-ErrorsAlarm-1ABC")
     alarm(f"{name}-2-ErrorsAlarm-1ABC", "of another stack")
-    assert alarms() == ("warn", "all alarms notify nobody")
+    assert alarms() == ("ok", "all alarms notify nobody: deploy with AlarmTopicArn, the ARN of an SNS topic")
     topic = "arn:aws:sns:us-east-1:000000000000:on-call"
     alarm(f"{name}-DroppedAlarmOrders-2DEF", topic)
     assert alarms() == ("warn", "1 of 2 alarms notify nobody: ErrorsAlarm")
