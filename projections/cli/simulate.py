@@ -72,7 +72,7 @@ def command(
     from projections.language.program import Program
     from projections.language.selection import restricted
     from projections.testing.simulation.campaign import Campaign
-    from projections.testing.simulation.setup import Setup
+    from projections.testing.simulation.history import Setup
 
     path = find_rules(rules)
     document = document_of(path)

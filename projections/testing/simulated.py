@@ -23,7 +23,7 @@ def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) ->
     """
     __tracebackhide__ = True
     from projections.testing.simulation.campaign import Campaign
-    from projections.testing.simulation.setup import Setup
+    from projections.testing.simulation.history import Setup
 
     report = Campaign(rules.document).run(seed, histories)
     if not report.failures:

@@ -34,7 +34,7 @@ from projections.operations.redaction import Redaction
 from projections.operations.redrive.dismissal import Decision, Wanted, dismiss
 from projections.stores.limits import LEVELS
 from projections.stores.memory import MemoryStore
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Setup
 from tests.engine.scene import Scene
 from tests.engine.test_guards import Two
 from tests.operations.backfill.stage import ALL, Stage

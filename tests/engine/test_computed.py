@@ -8,7 +8,7 @@ import pytest
 
 import projections
 from projections.testing.scenario import Scenario
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Setup
 
 RULES = """
 table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }

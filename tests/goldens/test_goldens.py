@@ -21,7 +21,7 @@ from emulators import ROOT
 from projections.cli.main import COMMANDS, cli, main
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Setup
 
 HERE = Path(__file__).parent
 RULE_FILES = {

@@ -69,7 +69,7 @@ from projections.operations import fenced
 from projections.operations.backfill import backfill, pages, retirement
 from projections.operations.verify import scope
 from projections.testing.simulation.application import OPERATIONS
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Setup
 
 __all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]
 

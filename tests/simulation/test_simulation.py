@@ -30,8 +30,8 @@ from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.campaign import Campaign, Report
 from projections.testing.simulation.changes import change
+from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
-from projections.testing.simulation.setup import Setup
 from tests.engine.strategies import rule_files, whole
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
@@ -191,7 +191,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
 @pytest.mark.deep
 def test_seed_gives_the_same_history_in_every_process() -> None:
     script = (
-        "import sys; from projections.language.loader import load; from projections.testing.simulation.setup import Setup;"
+        "import sys; from projections.language.loader import load; from projections.testing.simulation.history import Setup;"
         "from hashlib import sha256; document = load(sys.argv[1]).canonical();"
         "setups = [Setup(document), Setup(document, fixed={'verifies': 2, 'restore': True})];"
         "traces = [setup.play(seed, trace=True).trace for setup in setups for seed in range(12)];"

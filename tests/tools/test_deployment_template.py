@@ -23,7 +23,7 @@ from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Setup
 
 RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
 TABLES = ROOT / "tests/simulation/rules/tables.yaml"

@@ -1,29 +1,255 @@
-"""The application under simulation: random writes as applications make them, and external writes to what rules own."""
+"""The application under simulation: its random writes, and those that change the kind of an item.
+
+Each function is one write, or returns false if it is not possible now.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 
-from projections.engine.store import ItemKey
+from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import InvalidRequest
-from projections.testing.simulation import external_writes, kind_changes, ordinary_writes
-from projections.testing.simulation.adversary import Adversary
-from projections.testing.simulation.item_writer import ItemWriter
+from projections.language.entity import Entity
+from projections.language.syntax import root
+from projections.testing.simulation import external_writes
+from projections.testing.simulation.external_writes import Adversary
+from projections.testing.simulation.item_writer import ItemWriter, placed
+from projections.testing.simulation.pools import FOREIGN
 
-__all__ = ["OPERATIONS", "Application"]
+__all__ = ["OPERATIONS", "Application", "come_between"]
+
+
+_HELD = 6
+"""The most items that are read and may be put back."""
+
+
+def put(writer: ItemWriter) -> bool:
+    kind = writer.pick(writer.kind_list)
+    key, variables = writer.pick(kind.keys)
+    writer.store.put(key.table, writer.new(kind, key, variables))
+    return True
+
+
+def update(writer: ItemWriter) -> bool:
+    found = writer.existing(lambda entity: not entity.owned_by_rules)
+    if found is None:
+        return False
+    key, entity = found
+    kind = writer.kinds[entity.name]
+    image = writer.items[key]
+    change: dict[str, Value] = {}
+    remove: list[str] = []
+    for _ in range(writer.rng.choice((1, 1, 2))):
+        if not kind.attributes or writer.rng.random() < 0.15:
+            change[FOREIGN] = writer.remark()
+            continue
+        path = writer.pick(list(kind.attributes))
+        top, value = root(path), writer.value(kind, path)
+        if value is None or writer.rng.random() < 0.15:
+            remove.append(top)
+        else:
+            change[top] = placed(image.get(top), path, value)
+    edited = {name: value for name, value in image.items() if name not in remove} | change
+    edited = writer.kept(key, edited)
+    change = {name: value for name, value in edited.items() if image.get(name) != value}
+    writer.store.write(Update(key, set=change, remove=[name for name in image if name not in edited]))
+    return True
+
+
+def annotate(writer: ItemWriter) -> bool:
+    """Add an attribute of the application to an item that rules created."""
+    found = writer.existing(lambda entity: entity.owned_by_rules)
+    if found is not None:
+        writer.store.write(Update(found[0], set={FOREIGN: writer.remark()}))
+    return found is not None
+
+
+def delete(writer: ItemWriter) -> bool:
+    found = writer.existing(lambda entity: not entity.owned_by_rules)
+    if found is not None:
+        writer.store.remove(found[0])
+    return found is not None
+
+
+def expire(writer: ItemWriter) -> bool:
+    found = writer.existing(lambda entity: entity.expires and not entity.owned_by_rules)
+    if found is not None:
+        writer.store.remove(found[0], by_ttl=True)
+    return found is not None
+
+
+def read(writer: ItemWriter) -> bool:
+    """Read a whole item, to put it back later."""
+    found = writer.existing(lambda entity: True)
+    if found is not None:
+        writer.held = [*writer.held[-_HELD + 1 :], (found[0], writer.items[found[0]])]
+    return found is not None
+
+
+def put_back(writer: ItemWriter) -> bool:
+    """Put back a whole item as it was read, with its derived values and guards, edited or not."""
+    if not writer.held:
+        return False
+    key, image = writer.held.pop(int(writer.rng.random() * len(writer.held)))
+    edited = dict(image)
+    if writer.rng.random() < 0.7:
+        edited[FOREIGN] = writer.remark()
+        item = writer.program.recognise(key, image)
+        kind = writer.kinds.get(item.entity.name) if item is not None else None
+        if kind is not None and kind.attributes and writer.rng.random() < 0.5:
+            path = writer.pick(list(kind.attributes))
+            value = writer.value(kind, path)
+            if value is not None:
+                top = root(path)
+                edited[top] = placed(edited.get(top), path, value)
+    return writer.put_whole(key, edited)
+
+
+def occupy(writer: ItemWriter) -> bool:
+    """Put an item of another kind under a key that rules write to, whatever is there."""
+    if not writer.target_keys:
+        return False
+    entity, key = writer.pick(writer.target_keys)
+    others = [writer.kinds[one.name] for one in writer.program.entities_at(key) if one.name in writer.kinds]
+    others = [kind for kind in others if kind.entity is not entity]
+    image: Image | None = {**entity.schema.wire(key), FOREIGN: writer.remark()}
+    if others and writer.rng.random() < 0.7:
+        kind = writer.pick(others)
+        variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+        image = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
+    elif image is not None:
+        image = writer.of_kind(entity, key, image, fits=False)
+    if image is None or writer.is_of(key, image, entity):
+        return False
+    writer.store.put(key.table, {**image, **writer.own_values(entity, key, 0.4)})
+    return True
+
+
+def put_over(writer: ItemWriter) -> bool:
+    """Put an item of another kind over one, whole and without guards, with some values that equal those of rules."""
+    found: list[tuple[ItemKey, Entity, list[str]]] = []
+    for key, image in writer.items.items():
+        item = writer.program.recognise(key, image)
+        if item is not None and item.entity.match is not None:
+            names = [name for name in writer.derived_names(item.entity, image) if name in image]
+            found += [(key, item.entity, names)] if names else []
+    if not found:
+        return False
+    key, entity, names = writer.pick(found)
+    image = writer.items[key]
+    others = [writer.kinds[one.name] for one in writer.program.entities_at(key) if one.name in writer.kinds]
+    others = [kind for kind in others if kind.entity is not entity]
+    put: Image | None
+    if others and writer.rng.random() < 0.5:
+        kind = writer.pick(others)
+        variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+        put = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
+    else:
+        put = writer.of_kind(entity, key, {**entity.schema.wire(key), FOREIGN: writer.remark()}, fits=False)
+    if put is None:
+        return False
+    read = {name for name, _ in writer.pools.matches.get(entity.name, ())}
+    values: dict[str, Value] = {}
+    for name in names:
+        dice = writer.rng.random()
+        if name not in read and dice < 0.8:
+            kept = dice < 0.5
+            values[name] = image[name] if kept else {"N": "77"} if "N" in image[name] else {"S": "mine"}
+    put = {**put, **values}
+    if writer.is_of(key, put, entity):
+        return False
+    writer.own[key] = None
+    writer.store.put(key.table, put)
+    return True
+
+
+def vacate(writer: ItemWriter) -> bool:
+    """Delete an item that belongs to no entity."""
+    keys = [key for key, image in writer.items.items() if writer.program.recognise(key, image) is None]
+    if not keys:
+        return False
+    writer.store.remove(writer.pick(keys))
+    return True
+
+
+def adopt(writer: ItemWriter) -> bool:
+    """Put an item of the application, of the right kind, under a key where rules create items, before or after they do."""
+    if not writer.created_keys:
+        return False
+    entity, key = writer.pick(writer.created_keys)
+    image: dict[str, Value] = {**entity.schema.wire(key), **entity.constants}
+    if writer.rng.random() < 0.7:
+        image[FOREIGN] = writer.remark()
+    image.update(writer.own_values(entity, key, 0.3))
+    of_kind = writer.of_kind(entity, key, image, fits=True)
+    if of_kind is None:
+        return False
+    writer.store.put(key.table, of_kind)
+    return True
+
+
+def change_kind(writer: ItemWriter) -> bool:
+    """Change the kind of an item, or change it back, by an update or a put."""
+    keys = [key for key in writer.items if any(one.match is not None for one in writer.program.entities_at(key))]
+    if not keys:
+        return False
+    key = writer.pick(keys)
+    entity = writer.pick([one for one in writer.program.entities_at(key) if one.match is not None])
+    image = writer.items[key]
+    turned = writer.of_kind(entity, key, image, fits=not writer.is_of(key, image, entity))
+    if turned is None:
+        return False
+    own = writer.own_values(entity, key, 0.3)
+    if own:
+        writer.touched[key] = None
+    turned = {**turned, **own}
+    if writer.rng.random() < 0.5:
+        gone = [name for name in image if name not in turned]
+        change = {name: value for name, value in turned.items() if image.get(name) != value}
+        writer.store.write(Update(key, set=change, remove=gone))
+        return True
+    if writer.rng.random() < 0.7:
+        turned = {name: value for name, value in turned.items() if not name.startswith(writer.program.guard_prefix)}
+    writer.store.put(key.table, {**turned, FOREIGN: writer.remark()})
+    return True
+
+
+def come_between(writer: ItemWriter, key: ItemKey, *, changes_kind: bool, adopts: bool) -> None:
+    """Write to an item that the engine is about to write to."""
+    image = writer.items.get(key)
+    if image is None:
+        return
+    if adopts and writer.rng.random() < 0.4:
+        made = [one for one in writer.program.entities_at(key) if one.owned_by_rules]
+        if made:
+            own = {**made[0].schema.wire(key), **made[0].constants, FOREIGN: writer.remark()}
+            writer.store.put(key.table, own)
+            return
+    if changes_kind and writer.rng.random() < 0.4:
+        entities = [one for one in writer.program.entities_at(key) if one.match is not None]
+        turned = writer.of_kind(writer.pick(entities), key, image, fits=False) if entities else None
+        if turned is not None:
+            with suppress(InvalidRequest):
+                if writer.rng.random() < 0.5:
+                    prefix = writer.program.guard_prefix
+                    turned = {name: value for name, value in turned.items() if not name.startswith(prefix)}
+                writer.store.put(key.table, {**turned, FOREIGN: writer.remark()})
+            return
+    writer.store.write(Update(key, set={FOREIGN: writer.remark()}))
+
 
 _Operation = Callable[[ItemWriter], bool]
 
 _WEIGHTS: dict[_Operation, int] = {
-    ordinary_writes.put: 10,
-    ordinary_writes.update: 10,
-    ordinary_writes.annotate: 2,
-    ordinary_writes.delete: 5,
-    ordinary_writes.expire: 4,
-    ordinary_writes.read: 5,
-    ordinary_writes.put_back: 6,
+    put: 10,
+    update: 10,
+    annotate: 2,
+    delete: 5,
+    expire: 4,
+    read: 5,
+    put_back: 6,
     external_writes.change_derived: 3,
     external_writes.remove_guard: 2,
     external_writes.forge_guard: 2,
@@ -32,16 +258,16 @@ _WEIGHTS: dict[_Operation, int] = {
     external_writes.replace_created: 2,
     external_writes.recreate: 1,
     external_writes.change_constant: 1,
-    kind_changes.occupy: 4,
-    kind_changes.vacate: 2,
-    kind_changes.change_kind: 6,
-    kind_changes.adopt: 4,
+    occupy: 4,
+    vacate: 2,
+    change_kind: 6,
+    adopt: 4,
     external_writes.malform_guard: 4,
     external_writes.clone_again: 4,
 }
 """How often the application does what; each history leaves some operations out and prefers others."""
 
-_APART: dict[_Operation, float] = {kind_changes.put_over: 0.3}
+_APART: dict[_Operation, float] = {put_over: 0.3}
 """Operations with a generator of their own, so that histories without them stay as they are, with their probability."""
 
 OPERATIONS = {operation.__name__: weight for operation, weight in (*_WEIGHTS.items(), *_APART.items())}
@@ -69,7 +295,7 @@ class Application:
         """What is written before all else."""
         self._operations: list[_Operation] = []
         for operation, weight in _WEIGHTS.items():
-            times = 1 if operation is ordinary_writes.put else rng.choice((0, 1, 1, 3))
+            times = 1 if operation is put else rng.choice((0, 1, 1, 3))
             if operation.__name__ not in without:
                 self._operations += [operation] * (weight * times)
         self._apart_rng = apart
@@ -114,7 +340,3 @@ class Application:
             return False
         finally:
             writer.rng = usual
-
-    def come_between(self, key: ItemKey, *, changes_kind: bool, adopts: bool) -> None:
-        """Write to an item that the engine is about to write to."""
-        kind_changes.come_between(self.writer, key, changes_kind=changes_kind, adopts=adopts)

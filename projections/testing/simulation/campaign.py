@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.testing.simulation.harm import HARM
-from projections.testing.simulation.history import Outcome
-from projections.testing.simulation.setup import Setup
+from projections.testing.simulation.history import Outcome, Setup
 
 __all__ = ["Campaign", "Report"]
 

@@ -14,7 +14,7 @@ from projections.local.event_source import Settings, Stream
 from projections.local.tables import LEDGER
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.fault_plan import FaultPlan
-from projections.testing.simulation.queue import SETTLED
+from projections.testing.simulation.scheduler import SETTLED
 
 __all__ = ["Database"]
 

@@ -1,4 +1,4 @@
-"""External writes to what rules own: derived values, guards, and items that rules created.
+"""Writes of others to what rules own: derived values, guards, items that rules created, and groups of the ledger.
 
 Each function is one write, or returns false if it is not possible now. The stream alone corrects all of them, except what no
 record shows: a guard with a later version, put together with other values of a rule and nothing else, looks like a publish.
@@ -9,17 +9,25 @@ attributes (a copy of all attributes), they never write a later guard.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from random import Random
+from typing import Any
 
-from projections.engine.store import Update, Value
+from projections.engine.guards import Guards, Identity
+from projections.engine.ledger_items import CLOSED, COUNT, KEPT, LEDGER, REBUILDING, Target, group_key, members_key
+from projections.engine.store import Delete, Image, ItemKey, Update, Value
+from projections.language.values import number_text
+from projections.stores.memory import MemoryStore
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.pools import FOREIGN
 
 __all__ = [
+    "Adversary",
     "change_constant",
     "change_derived",
     "clone",
     "clone_again",
+    "damage",
     "delete_created",
     "forge_guard",
     "malform_guard",
@@ -207,3 +215,169 @@ def _other(value: Value | None, rng: Random) -> Value:
         if kind == "S":
             return {"S": content + "!"}
     return {"N": "999"} if value is None else {"S": "999"}
+
+
+_FIELDS: dict[str, tuple[Value, ...]] = {
+    "at": ({"S": ""}, {"S": "0"}, {"S": "~"}, {"S": "9999.999999999999999"}, {"S": "999999999.forged"}),
+    "by": ({"S": "main|USER#1|PROFILE"}, {"S": ""}),
+    "n": ({"N": "0"}, {"N": "1"}, {"N": "1000000"}),
+    "s": ({"S": "AAAAAAAA"}, {"S": ""}),
+    "w": ({"S": "AAAA"}, {"S": ""}),
+}
+_VALUES: tuple[Value, ...] = ({"N": "1000000"}, {"S": "ADMIN"}, {"L": []})
+
+
+class Adversary:
+    """Writes any attribute of any item, and knows every guard and mark that was ever in the tables.
+
+    It repeats guards, copies them to other items and rules, edits and forges them, and pretends to be another ledger; each
+    time together with other values of the rule, and with nothing that tells its writes from a publish. `chance` is the
+    probability that it does at a write of the application. Its random numbers are its own, so that the histories without
+    it stay as they are.
+    """
+
+    def __init__(self, writer: ItemWriter, seed: int, chance: float) -> None:
+        self._writer = writer
+        self._rng = Random(f"adversary {seed}")
+        self._chance = chance
+        self._seen: dict[str, dict[ItemKey, list[Value]]] = {}
+        """The guards and marks that it has seen, by attribute and item."""
+
+    def write(self) -> str:
+        """Perhaps make one write. Return its name, or the empty text."""
+        writer, prefix = self._writer, self._writer.program.guard_prefix
+        for key, image in writer.items.items():
+            for name, value in image.items():
+                if name.startswith(prefix):
+                    seen = self._seen.setdefault(name, {}).setdefault(key, [])
+                    if value not in seen:
+                        seen.append(value)
+        if self._rng.random() >= self._chance:
+            return ""
+        targets = [key for key in writer.items if self._rules(key)]
+        if not targets:
+            return ""
+        key = self._rng.choice(targets)
+        rule = self._rng.choice(self._rules(key))
+        name = prefix + rule.name
+        attack = self._rng.choice(("repeat", "copy", "edit", "forge", "pose", "mark", "state"))
+        marks = attack in ("mark", "state")
+        found = self._mark(key) if marks else self._guard(attack, key, rule.name)
+        if found is None:
+            return ""
+        image = writer.items[key]
+        owned = [each for each in sorted(rule.owned(image)) if each not in rule.into.constants and each != "PK"]
+        owned = [each for each in owned if each not in rule.into.schema.key_attributes]
+        changed = {each: self._rng.choice(_VALUES) for each in owned if self._rng.random() < 0.9}
+        writer.touched[key] = None
+        writer.tampering = writer.forging = True
+        if marks:
+            former = self._former(key) if attack == "state" else {}
+            writer.store.write(Update(key, set={**former, prefix: found}))
+        else:
+            writer.store.write(Update(key, set={**changed, name: found}))
+        return f"adversary: {attack}"
+
+    def _rules(self, key: ItemKey) -> list[Any]:
+        """The rules with guards that write to an item."""
+        item = self._writer.program.recognise(key, self._writer.items[key])
+        found = self._writer.rules_into(item.entity) if item is not None else []
+        return [rule for rule in found if rule.has_guard]
+
+    def _guard(self, attack: str, key: ItemKey, rule: str) -> Value | None:
+        name = self._writer.program.guard_prefix + rule
+        own = self._seen.get(name, {}).get(key, [])
+        if attack == "repeat":
+            return self._rng.choice(own) if own else None
+        if attack == "copy":  # of the same rule on another item, or of another rule on the same item
+            others = [value for place, some in self._seen.get(name, {}).items() if place != key for value in some]
+            if self._rng.random() < 0.5:
+                others = [value for each, held in self._seen.items() if each != name for value in held.get(key, ())]
+            others = [value for value in others if value.get("M")]
+            return self._rng.choice(others) if others else None
+        if attack == "pose":
+            posing = Guards(self._writer.program, Identity("else", (b"another",)))
+            return posing.stamp(rule, key, "0000.000000000000009", n=1)
+        whole = [value["M"] for value in own if {"d", "at", "s"} <= value.get("M", {}).keys()]
+        if not whole:
+            return None
+        fields: Mapping[str, Value] = self._rng.choice(whole)
+        if attack == "forge":  # as this ledger would, but for its secret
+            ledger = str(fields["d"].get("S", ""))[:4]
+            forging = Guards(self._writer.program, Identity(ledger, (b"guess",)))
+            by, n = fields.get("by", {}).get("S"), fields.get("n", {}).get("N")
+            at: Value = self._rng.choice(_FIELDS["at"])
+            return forging.stamp(rule, key, at["S"], by=by, n=int(n) if n is not None else None)
+        edited = self._rng.choice([field for field in _FIELDS if field in fields])
+        return {"M": {**fields, edited: self._rng.choice(_FIELDS[edited])}}
+
+    def _former(self, key: ItemKey) -> dict[str, Value]:
+        """The guards of rules on this item, each as it was once."""
+        return {name: self._rng.choice(seen[key]) for name, seen in sorted(self._seen.items()) if key in seen}
+
+    def _mark(self, key: ItemKey) -> Value | None:
+        """A mark of this item, seen earlier, or of another one."""
+        marks = self._seen.get(self._writer.program.guard_prefix, {})
+        own = marks.get(key, [])
+        others = [value for values in marks.values() for value in values]
+        return self._rng.choice(own or others) if others else None
+
+
+def damage(store: MemoryStore, target: Target, rng: Random, *, keeps: bool) -> str | None:
+    """Damage a group in one way; return a description, or None if that is not possible now.
+
+    Settled amounts are not damaged, because no entry has them (`keeps`: there may be some), nor groups that are being
+    rebuilt.
+    """
+    groups = store.query(LEDGER, [{"S": group_key(*target).partition}]).items
+    generations = {item["sk"]["S"][:4]: item for item in groups if item["sk"]["S"].endswith("|00")}
+    if not generations:
+        return None
+    generation, first = max(generations.items())
+    if CLOSED in first or REBUILDING in first:
+        return None
+    shards = [item for item in groups if item["sk"]["S"].startswith(generation) and "order" not in item]
+    members = store.query(LEDGER, [{"S": members_key(*target)}], prefix=generation + "|").items
+    dice = rng.random()
+    if members and dice < 0.4:
+        return _member(store, rng.choice(list(members)), rng)
+    shard = rng.choice(shards)
+    key = ItemKey(LEDGER, shard["pk"]["S"], shard["sk"]["S"])
+    if dice < 0.5 and not keeps:
+        store.write(Delete(key))
+        return f"{key.partition} {key.sort} is deleted"
+    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%")] or ["n"]
+    slot = rng.choice(slots)
+    held = Decimal(shard[slot]["N"]) if slot in shard else Decimal(0)
+    wrong = number_text(held + rng.choice((-5, -1, 1, 2)))
+    store.write(Update(key, set={slot: {"N": wrong}}))
+    return f"{key.partition} {key.sort} {slot} is {wrong}"
+
+
+def _member(store: MemoryStore, member: Image, rng: Random) -> str | None:
+    key = ItemKey(LEDGER, member["pk"]["S"], member["sk"]["S"])
+    if COUNT in member:
+        return _counter(store, key, member, rng)
+    if rng.random() < 0.5:
+        store.write(Delete(key))
+        return f"{key.partition} {key.sort} is deleted"
+    source = member["s"]["S"] + "x"
+    other = ItemKey(LEDGER, key.partition, (key.sort or "") + "x")
+    held = {name: value for name, value in member.items() if name not in ("pk", "sk", "s")}
+    store.write(Update(other, set={**held, "s": {"S": source}}))
+    return f"{other.partition} {other.sort} is added"
+
+
+def _counter(store: MemoryStore, key: ItemKey, counter: Image, rng: Random) -> str | None:
+    """Damage a value counter. What has settled in it is not damaged."""
+    dice = rng.random()
+    if KEPT in counter:
+        return None
+    if dice < 0.3:
+        store.write(Delete(key))
+        return f"{key.partition} {key.sort} is deleted"
+    wrong: dict[str, str] = (
+        {"N": str(int(counter[COUNT].get("N", 0)) + rng.choice((-2, -1, 1, 3)))} if dice < 0.8 else {"S": "many"}
+    )
+    store.write(Update(key, set={COUNT: wrong}))
+    return f"{key.partition} {key.sort} {COUNT} is {wrong}"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from projections.engine import ledger, registry
 from projections.engine.guards import Identity
@@ -18,23 +18,79 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
 from projections.local.event_source import Batch
 from projections.local.event_source import Mapping as EventSourceMapping
-from projections.testing.simulation.adversary import Adversary
-from projections.testing.simulation.application import Application
+from projections.local.tables import schemas
+from projections.testing.simulation.application import Application, come_between
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
-from projections.testing.simulation.faults import Faults
+from projections.testing.simulation.external_writes import Adversary
+from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.history_checks import HistoryChecks
 from projections.testing.simulation.item_writer import ItemWriter
-from projections.testing.simulation.job_runner import JobRunner
-from projections.testing.simulation.operators import Operators
-from projections.testing.simulation.scheduler import FunctionRaised, Scheduler
+from projections.testing.simulation.operators import JobRunner, Operators
+from projections.testing.simulation.pools import Pools
+from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, changed, changed_again, rolled_back
+from projections.testing.simulation.scheduler import Faults, FunctionRaised, Scheduler
 from projections.testing.simulation.trace import Trace, short_number
 from projections.testing.simulation.workers import Invocation
 
-if TYPE_CHECKING:
-    from projections.testing.simulation.setup import Setup
+__all__ = ["History", "Outcome", "Setup"]
 
-__all__ = ["History", "Outcome"]
+
+_CHANGES = 48
+"""Different changes of one rule file, each computed when it is first used."""
+_SECOND_CHANGES = 4
+"""Different second changes after each of them, where rules change twice."""
+
+
+class Setup:
+    """The rule file, its changes, and fixed values of the fault plan, for any number of histories.
+
+    `without` names operations that the application does not do. `fixed` are values of the fault plan that are not drawn.
+    """
+
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        without: frozenset[str] = frozenset(),
+        fixed: Mapping[str, Any] | None = None,
+    ) -> None:
+        version = RuleVersion(document)
+        self._alone = RuleVersions(version, version, version.program, Pools(version.program))
+        self._changed: dict[tuple[int, bool], RuleVersions] = {}
+        self._rolled_back: dict[tuple[int, bool, bool], RuleVersions] = {}
+        self._onward: dict[tuple[int, bool, int], RuleVersions] = {}
+        self.schemas = schemas(version.program)
+        self.without = without
+        self._fixed = fixed or {}
+
+    def plan(self, rng: Random) -> FaultPlan:
+        return FaultPlan.draw(rng, self._fixed)
+
+    def versions(self, plan: FaultPlan, rng: Random) -> RuleVersions:
+        """The rules of one history."""
+        if not plan.change:
+            return self._alone
+        number = int(rng.random() * _CHANGES), plan.entities
+        if number not in self._changed:
+            words = f"change {number[0]}" + (" of entities" if number[1] else "")
+            self._changed[number] = changed(self._alone, Random(words), entities=number[1])
+        versions = self._changed[number]
+        if plan.then == "rolled back" and versions.change:
+            retires = rng.random() < 0.5
+            if (*number, retires) not in self._rolled_back:
+                self._rolled_back[*number, retires] = rolled_back(versions, retires)
+            return self._rolled_back[*number, retires]
+        if plan.then == "changed again" and versions.change:
+            second = int(rng.random() * _SECOND_CHANGES)
+            if (*number, second) not in self._onward:
+                rng = Random(f"change {number[0]} and {second}")
+                self._onward[*number, second] = changed_again(versions, rng)
+            return self._onward[*number, second]
+        return versions
+
+    def play(self, seed: int, *, trace: bool = False) -> Outcome:
+        return History(self, seed, Trace(kept=trace)).play()
+
 
 RESTLESS = 60_000
 """Steps without a fault or a write after which a history is considered as endless."""
@@ -245,7 +301,8 @@ class History:
 
     def _race(self, write: Write) -> None:
         without = self._setup.without
-        self._application.come_between(
+        come_between(
+            self._application.writer,
             write.key,
             changes_kind=self._plan.change_kind and "change_kind" not in without,
             adopts=self._plan.adopt and "adopt" not in without,

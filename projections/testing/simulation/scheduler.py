@@ -1,7 +1,4 @@
-"""The scheduler: invocations under way, and which of their threads continues, from one call of the store to the next.
-
-Time passes with the steps of the history, so that a seed decides it too.
-"""
+"""Which thread of which invocation makes the next step, and what goes wrong meanwhile."""
 
 from __future__ import annotations
 
@@ -15,17 +12,115 @@ from greenlet import getcurrent
 
 from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.store import Delete, Write
+from projections.errors import Transient
+from projections.local.event_source import Mapping as EventSourceMapping
+from projections.local.event_source import Stream
 from projections.local.tables import LEDGER
 from projections.testing.simulation.fault_plan import FaultPlan
-from projections.testing.simulation.faults import DIES, Faults
-from projections.testing.simulation.queue import SETTLED
-from projections.testing.simulation.trace import Trace
-from projections.testing.simulation.workers import LOST, Finish, Invocation, Thread
+from projections.testing.simulation.trace import Trace, short_number
+from projections.testing.simulation.workers import CONFLICT, LOST, THROTTLED, Finish, Invocation, Thread
 
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
-__all__ = ["FunctionRaised", "ProcessDied", "Scheduler"]
+__all__ = ["SETTLED", "Faults", "FunctionRaised", "ProcessDied", "Scheduler"]
+
+SETTLED = 200
+"""Steps of a history that take `SETTLE_SECONDS`. No index lags by more."""
+
+DIES = "dies"
+"""The fault of a thread whose process ends."""
+
+
+class _TimeOutError(Exception):
+    """The event source mapping does not wait any longer for an answer."""
+
+
+class Faults:
+    """Random faults at the rates of a plan; `left` is how many there may still be."""
+
+    def __init__(self, plan: FaultPlan, rng: Random, trace: Trace) -> None:
+        self._plan = plan
+        self._random = rng.random
+        self._trace = trace
+        self.left = plan.faults
+
+    def of_thread(self, thread: Thread, step: int) -> str | None:
+        """Apply a fault to the invocation of a thread; return one that the thread itself has to see."""
+        plan, random, invocation = self._plan, self._random, thread.invocation
+        fault = None
+        if random() < plan.die:
+            fault = DIES
+        elif random() < plan.out_of_time:
+            invocation.seconds = min(invocation.seconds, 1.02 if random() < 0.5 else 0.5)
+            self._trace.note("has almost no time left", invocation.name)
+        elif not invocation.abandoned and random() < plan.abandon:
+            self._trace.note("is abandoned by its event source, and continues", invocation.name)
+            invocation.abandoned = True
+            if random() < 0.7:
+                self._freeze(invocation, step)
+            invocation.finish(None, _TimeOutError("the invocation timed out"))
+        elif random() < plan.freeze:
+            self._freeze(invocation, step)
+        elif thread.at[0] == "asks":
+            name = thread.at[1]
+            if random() < plan.throttle:
+                fault = THROTTLED
+            elif name == "transact" and random() < plan.conflict:
+                fault = CONFLICT
+            elif name in ("write", "transact", "send") and random() < plan.lose_answer:
+                fault = LOST
+            else:
+                return None
+        else:
+            return None
+        self.left -= 1
+        return fault
+
+    def _freeze(self, invocation: Invocation, step: int) -> None:
+        invocation.frozen = step + int(5 * 200.0 ** self._random())
+        self._trace.note("freezes", invocation.name)
+
+    def of_stream(self, stream: Stream, mapping: EventSourceMapping) -> None:
+        """Sometimes split a shard, or deliver a part of one again."""
+        random, plan = self._random, self._plan
+        if random() < plan.split:
+            shards = [shard for shard in stream.shards.values() if not shard.closed]
+            shard = shards[int(random() * len(shards))]
+            stream.split(shard.id, into=1 if random() < 0.5 else 2)
+            self._trace.note(f"{shard.id[:28]} is split")
+            self.left -= 1
+        if random() < plan.rewind:
+            shards = list(stream.shards.values())
+            shard = shards[int(random() * len(shards))]
+            if shard.records:
+                record = shard.records[int(random() * len(shard.records))]
+                mapping.rewind(shard.id, int(record["dynamodb"]["SequenceNumber"]))
+                self._trace.note(f"{shard.id[:28]} is read again from record {short_number(record)}")
+                self.left -= 1
+
+    def discards_batch(self) -> bool:
+        """Return whether the mapping gives up a batch before it delivers it."""
+        if self.left and self._random() < self._plan.discard:
+            self.left -= 1
+            return True
+        return False
+
+    def choose(self, question: str, courses: int) -> int:
+        """Decide what an event source mapping may do in several ways."""
+        if question != "deliver a batch again that succeeded":
+            return int(self._random() * courses)
+        if self.left and self._random() < self._plan.redeliver:
+            self.left -= 1
+            return 1
+        return 0
+
+    def of_quarantine(self) -> None:
+        """Raises Transient if the quarantine cannot be reached."""
+        if self.left and self._random() < self._plan.quarantine_down:
+            self.left -= 1
+            raise Transient("the quarantine cannot be reached")
+
 
 SECONDS = 60.0
 """The time that an invocation has at first."""
@@ -120,7 +215,7 @@ class Scheduler:
         thread = Thread(self._hub, invocation, work)
         invocation.threads.append(thread)
         self.invocations.append(invocation)
-        self._trace.note(what, invocation)
+        self._trace.note(what, invocation.name)
         self.step(thread)
 
     def kill(self, invocation: Invocation) -> None:
@@ -172,7 +267,7 @@ class Scheduler:
         if self._faults.left and what != "starts":
             fault = self._faults.of_thread(thread, self.steps)
             if fault == DIES:
-                self._trace.note("crashes", invocation)
+                self._trace.note("crashes", invocation.name)
                 self.kill(invocation)
                 if not invocation.abandoned:
                     invocation.finish(None, ProcessDied("the process died"))
@@ -210,6 +305,7 @@ class Scheduler:
             raise FunctionRaised(f"the function raised {type(error).__name__}: {error}") from error
         if invocation.of_function:
             failures = thread.result["batchItemFailures"]
-            self._trace.note(f"returns failures {failures}" if failures else "returns without failures", invocation)
+            text = f"returns failures {failures}" if failures else "returns without failures"
+            self._trace.note(text, invocation.name)
         if not invocation.abandoned:
             invocation.finish(thread.result, None)

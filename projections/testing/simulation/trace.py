@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from projections.engine.store import Check, Delete, Image, ItemKey, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.values import plain
-
-if TYPE_CHECKING:
-    from projections.testing.simulation.workers import Invocation
 
 __all__ = ["Trace", "image_text", "short_number"]
 
@@ -28,9 +25,9 @@ class Trace:
         if self.kept:
             self.lines.append(f"{len(self.lines):5}  {who:<14} {what}")
 
-    def note(self, what: str, invocation: Invocation | None = None) -> None:
+    def note(self, what: str, who: str = "simulation") -> None:
         """Add an event of an invocation, or one that no invocation and no application caused."""
-        self.add(invocation.name if invocation is not None else "simulation", what)
+        self.add(who, what)
 
     def call(self, who: str, at: tuple[str, str, Any, Any], fault: str | None) -> None:
         """Add the stop at which a thread is resumed."""
