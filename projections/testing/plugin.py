@@ -16,18 +16,22 @@ Only pytest is imported at first, so that runs without such tests are not slower
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from projections.language.including import Watched
     from projections.language.ruleset import RuleSet
+    from projections.testing.cases import Case, Suite
     from projections.testing.scenario import Scenario
 
-__all__ = ["projections"]
+__all__ = ["CaseFile", "projections", "rules_of"]
 
 MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and whether batches are delivered twice'
 
@@ -42,12 +46,7 @@ UPDATED = pytest.StashKey[list[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("projections", "rules of dynamodb-projections")
     group.addoption("--projections-rules", metavar="FILE", help="The rule file under test.")
-    group.addoption(
-        "--projections-redeliver",
-        action="store_true",
-        default=None,
-        help=REDELIVER,
-    )
+    group.addoption("--projections-redeliver", action="store_true", default=None, help=REDELIVER)
     group.addoption(
         "--projections-select",
         action="append",
@@ -61,12 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Rewrite what cases that fail expect, so that they pass.",
     )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
-    parser.addini(
-        "projections_redeliver",
-        REDELIVER,
-        type="bool",
-        default=False,
-    )
+    parser.addini("projections_redeliver", REDELIVER, type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,8 +79,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if not file_path.name.endswith((".projections.yaml", ".projections.yml")):
         return None
-    from projections.testing.collection import CaseFile
-
     return CaseFile.from_parent(parent, path=file_path)
 
 
@@ -113,10 +105,104 @@ def _settings(marker: pytest.Mark) -> Mapping[str, Any]:
     return settings
 
 
+class CaseFile(pytest.File):
+    """A file `*.projections.yaml`."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from projections.errors import ProjectionsError
+        from projections.printable import printable
+        from projections.testing.cases import read_cases
+        from projections.testing.scenario import Scenario
+
+        try:
+            suite = read_cases(self.path)
+        except ProjectionsError as error:
+            raise self.CollectError(printable(str(error), lines=True)) from None
+        redeliver = redeliver_for(self.config, suite.redeliver)
+        for number, case in enumerate(suite.cases):
+
+            def play(rules: RuleSet, number: int = number, case: Case = case) -> None:
+                try:
+                    case.play(Scenario(rules, redeliver=redeliver))
+                except AssertionError:
+                    if not self.config.getoption("projections_update"):
+                        raise
+                    self._update(number, case, rules, redeliver)
+
+            def concerns(rules: RuleSet, names: Collection[str], case: Case = case) -> bool:
+                scenario = Scenario(rules)
+                try:
+                    case.write(scenario)
+                except ProjectionsError:
+                    return True  # playing the case reports this
+                return scenario.concerns(names)
+
+            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, concerns=concerns, line=case.line)
+        if suite.simulate:
+
+            def simulate(rules: RuleSet) -> None:
+                selected = rules.only(self.config.getoption("projections_select"))
+                Scenario(selected).assert_simulation(suite.simulate)
+
+            yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
+
+    def _update(self, number: int, case: Case, rules: RuleSet, redeliver: bool) -> None:
+        """Rewrite what a case expects."""
+        from projections.errors import UsageError
+        from projections.testing.scenario import Scenario
+        from projections.testing.updating import update
+
+        if hasattr(self.config, "workerinput"):
+            raise UsageError("--projections-update changes files, so the tests must run in one process: add `-n 0`")
+        update(self.path, number, case, Scenario(rules, redeliver=redeliver))
+        self.config.stash.setdefault(UPDATED, []).append(f"{self.path}: {case.about}")
+
+
+class CaseItem(pytest.Item):
+    """One test of a case file."""
+
+    def __init__(
+        self,
+        *,
+        suite: Suite,
+        play: Callable[[RuleSet], None],
+        line: int,
+        concerns: Callable[[RuleSet, Collection[str]], bool] = lambda rules, names: True,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._concerns = concerns
+        self._suite = suite
+        self._play = play
+        self._line = line
+
+    def runtest(self) -> None:
+        from projections.language.selection import selected
+
+        rules = rules_for(self.config, self._suite.rules, self.path.parent)
+        select = self.config.getoption("projections_select")
+        if select and not self._concerns(rules, selected(rules.program.typed, select)):
+            pytest.skip("concerns no selected rule")
+        self._play(rules)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from projections.errors import ProjectionsError
+        from projections.printable import printable
+
+        if isinstance(excinfo.value, AssertionError | ProjectionsError):
+            text = str(excinfo.value).strip("\n")
+            return printable(f"{self.path}:{self._line}: {self.name}\n{text}", lines=True)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self._line - 1, self.name
+
+
+# The rules under test
+
+
 def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
     """Return the rules of a test: `own`, as a path relative to `beside`, or else the default. Raises ProjectionsError."""
-    from projections.testing.rules_under_test import rules_of
-
     if own is not None:
         return rules_of(own, beside)
     if given := config.getoption("projections_rules"):
@@ -129,3 +215,60 @@ def redeliver_for(config: pytest.Config, own: bool | None) -> bool:
     if config.getoption("projections_redeliver"):
         return True
     return bool(config.getini("projections_redeliver") if own is None else own)
+
+
+DEFAULTS = ("rules.yaml", "rules.yml", "rules.json")
+
+
+def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
+    """Return the rules of a test. `beside` is where relative paths begin, and where `rules.yaml` is the default.
+
+    Raises UsageError if there is no such file, RulesError with every mistake in it.
+    """
+    if rules is not None and not isinstance(rules, str | Path):
+        return _of_text(json.dumps(rules, default=str))
+    path = _found(rules, beside)
+    return _of_file(path, _watched(path).stamp())
+
+
+@lru_cache
+def _of_text(text: str) -> RuleSet:
+    from projections.api import loads
+
+    return loads(text, "<rules in the test>")
+
+
+@lru_cache
+def _of_file(path: Path, changed: object) -> RuleSet:
+    from projections.api import load
+
+    _watched(path).refresh()
+    return load(path)
+
+
+@lru_cache
+def _watched(path: Path) -> Watched:
+    from projections.language.including import Watched
+
+    return Watched(path)
+
+
+def _found(rules: str | Path | None, beside: Path) -> Path:
+    from projections.errors import UsageError
+    from projections.language.bundled import bundled
+
+    if rules is None:
+        found = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
+        if found is None:
+            raise UsageError(
+                f"no rule file: there is no rules.yaml in {beside}. Set projections_rules in pytest's configuration, or "
+                'pass --projections-rules FILE, @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
+            )
+        return found
+    path = beside / rules
+    if path.is_file():
+        return path
+    shipped = bundled(str(rules))
+    if shipped is not None:
+        return shipped
+    raise UsageError(f"no rule file {str(rules)!r}: {path} does not exist")

@@ -23,7 +23,6 @@ from projections.local.steps import Application, Item, Key, step_mistakes
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import LEGEND, Comparison, Difference
 from projections.testing.local_run import LocalRun
-from projections.testing.simulated import assert_simulation
 
 __all__ = ["Scenario"]
 
@@ -329,6 +328,8 @@ class Scenario:
         >>> projections.assert_simulation(histories=3)
         """
         __tracebackhide__ = True
+        from projections.testing.simulation.campaign import assert_simulation
+
         assert_simulation(self.rules, histories, seed=seed)
 
     # Parts

@@ -19,7 +19,7 @@ from projections.engine.store import Image, ItemKey
 from projections.language.loader import loads
 from projections.language.values import plain, wire
 from projections.stores.memory import MemoryStore
-from projections.testing.oracle import expected
+from projections.testing.oracle import Oracle
 
 ENTITIES = """
 table: {key: [PK, SK]}
@@ -130,7 +130,7 @@ class KindHistory(ReadHistory):
         self._contributed.append((key, None, len(self._store.stream("main"))))
 
     def _remember(self) -> None:
-        found = expected(self._document, {"main": self._store.items("main")})
+        found = Oracle(self._document).expected({"main": self._store.items("main")})
         self._states.append(dict(found.items))
 
     # The functions

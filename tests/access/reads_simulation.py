@@ -25,7 +25,7 @@ from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain, wire
 from projections.stores.memory import MemoryStore
-from projections.testing.oracle import expected
+from projections.testing.oracle import Oracle
 
 MANY = int(os.environ.get("READ_HISTORIES", "100"))
 """The histories that each test of many histories runs."""
@@ -217,7 +217,7 @@ class ReadHistory:
 
     def _remember(self) -> None:
         """Keep what the oracle derives from the items as they are."""
-        found = expected(self._document, {"main": self._store.items("main")})
+        found = Oracle(self._document).expected({"main": self._store.items("main")})
         some = (*TARGETS, *PARCELS.values())
         self._states.append({key: found.items[key] for key in some if key in found.items})
 

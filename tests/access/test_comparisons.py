@@ -24,7 +24,7 @@ from projections.language.access.planner import plan
 from projections.language.patterns import Pattern
 from projections.language.syntax import LanguageErrors
 from projections.language.values import lookup, wire
-from projections.testing.oracle.patterns import pattern as oracle
+from projections.testing.oracle.templates import pattern as oracle
 from projections.testing.scenario import Scenario
 
 WHERES: tuple[Mapping[str, Any], ...] = (

@@ -16,7 +16,7 @@ from projections.errors import RulesError
 from projections.language import loader
 from projections.language.review import review
 from projections.language.schema import json_schema
-from projections.testing.rules_under_test import rules_of
+from projections.testing.plugin import rules_of
 
 RULES = """\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}}

@@ -22,10 +22,9 @@ from projections.language.measures import FUNCTIONS
 from projections.language.ruleset import RuleSet
 from projections.local.items import wire_item
 from projections.testing.cases import read_cases
-from projections.testing.oracle import Difference, Oracle, compare, expected
+from projections.testing.oracle import Difference, Oracle
 from projections.testing.oracle.measures import Measure
-from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.templates import KeyTemplate, Template
+from projections.testing.oracle.templates import KeyTemplate, Template, pattern
 from projections.testing.oracle.values import Missing, Scope, Unfit, normal, plain
 from projections.testing.scenario import Scenario
 
@@ -230,23 +229,22 @@ def test_every_construct_loads_and_settles() -> None:
 
 
 def test_a_difference_names_the_rule_and_ignores_guards() -> None:
-    document = load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical()
-    items = {"main": [image(item) for item in _written()]}
-    due = expected(document, items)
+    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical())
+    due = oracle.expected({"main": [image(item) for item in _written()]})
     held = {key: dict(item) for key, item in due.items.items()}
     meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")
     held[meta] |= {"likeCount": {"N": "2.0"}, "praise": {"N": "9"}, "~engagement": {"M": {}}}
     del held[tag]
     stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1, "~tagCounts": {"n": 0}, "~": "of a rule"})
     now = {"main": [*held.values(), stray]}
-    assert compare(document, now, due) == [
+    assert oracle.differences(now, due) == [
         Difference("main", "main|POST#p|METADATA", "praise", {"N": "9"}, {"N": "1"}, "discussion"),
         Difference("main", "main|TAG#x|STATS", None, None, due.items[tag], "tagCounts"),
         Difference(
             "main", "main|TAG#z|STATS", None, image({"PK": "TAG#z", "SK": "STATS", "posts": 1}), None, "tagCounts"
         ),
     ]
-    assert Oracle(document).compare(now) == compare(document, now, due)
+    assert oracle.compare(now) == oracle.differences(now, due)
 
 
 CREATED = """

@@ -24,7 +24,7 @@ from projections.local.events import read
 from projections.local.replay import replay
 from projections.local.tables import MemoryTables, schemas
 from projections.testing.cases import read_cases
-from projections.testing.rules_under_test import rules_of
+from projections.testing.plugin import rules_of
 from projections.testing.scenario import Scenario
 
 pytest_plugins = ["pytester"]

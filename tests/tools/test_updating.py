@@ -11,7 +11,7 @@ import pytest
 
 from projections.errors import UsageError
 from projections.testing.cases import read_cases
-from projections.testing.rules_under_test import rules_of
+from projections.testing.plugin import rules_of
 from projections.testing.scenario import Scenario
 from projections.testing.updating import update
 

@@ -5,6 +5,6 @@ implemented a second time, in the simplest way. If the two differ, one of them h
 the canonical document, as data; of the language's code it uses only the types `ItemKey`, `Image` and `Value`.
 """
 
-from projections.testing.oracle.oracle import Difference, Expected, Oracle, compare, expected
+from projections.testing.oracle.oracle import Difference, Expected, Oracle
 
-__all__ = ["Difference", "Expected", "Oracle", "compare", "expected"]
+__all__ = ["Difference", "Expected", "Oracle"]

@@ -7,8 +7,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from projections.language.keys import Value
-from projections.testing.oracle.expressions import Expression
-from projections.testing.oracle.patterns import pattern
+from projections.testing.oracle.expressions import Expression, pattern
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
 
 __all__ = ["MEMBER_BYTES", "Amount", "Measure", "Picked", "rank"]

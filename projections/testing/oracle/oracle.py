@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle.entities import Entity, Table
 from projections.testing.oracle.rules import (
     EVERYTHING,
     ComputeRule,
@@ -20,9 +19,10 @@ from projections.testing.oracle.rules import (
     RankRule,
     rule,
 )
+from projections.testing.oracle.templates import Entity, Table
 from projections.testing.oracle.values import normal
 
-__all__ = ["Difference", "Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "compare", "expected"]
+__all__ = ["Difference", "Expected", "Genuine", "Items", "Known", "Oracle", "Settled"]
 
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
@@ -106,8 +106,13 @@ class Oracle:
         return self.differences(items, self.expected(items, settled, genuine))
 
     def differences(self, items: Items, due: Expected) -> list[Difference]:
-        """Return the differences between the content of the tables and what is expected."""
-        return _differences(self, items, due)
+        """Return what differs from the expected content. Numbers are compared by value, sets without order, guards never."""
+        actual = self.read(items)
+        return [
+            difference
+            for key in sorted(actual.keys() | due.items.keys(), key=_text)
+            for difference in _of_item(self, key, actual.get(key), due)
+        ]
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
         """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
@@ -391,11 +396,6 @@ class _Run:
                 then[key].update(one.wanted(item, variables, parents))
 
 
-def expected(document: Mapping[str, Any], items: Items, settled: Settled = ()) -> Expected:
-    """Return the expected content of the tables. To call it repeatedly for one document, use an `Oracle`."""
-    return Oracle(document).expected(items, settled)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One attribute that is not as it should be; `attribute` is None where the whole item should not, or should, be.
@@ -410,21 +410,6 @@ class Difference:
     expected: Mapping[str, Any] | None
     rule: str | None
     """The rule that should have written it, if one is responsible."""
-
-
-def compare(document: Mapping[str, Any], items: Mapping[str, Iterable[Image]], expected: Expected) -> list[Difference]:
-    """Numbers are compared by value, sets without order, guards not at all."""
-    return _differences(Oracle(document), items, expected)
-
-
-def _differences(oracle: Oracle, items: Mapping[str, Iterable[Image]], expected: Expected) -> list[Difference]:
-    """The same, for rules that are parsed already."""
-    actual = oracle.read(items)
-    return [
-        difference
-        for key in sorted(actual.keys() | expected.items.keys(), key=_text)
-        for difference in _of_item(oracle, key, actual.get(key), expected)
-    ]
 
 
 def _of_item(oracle: Oracle, key: ItemKey, actual: Image | None, expected: Expected) -> Iterator[Difference]:

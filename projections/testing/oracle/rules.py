@@ -8,11 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle.entities import Entity
-from projections.testing.oracle.expressions import Expression
+from projections.testing.oracle.expressions import Expression, pattern
 from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, rank
-from projections.testing.oracle.patterns import pattern
-from projections.testing.oracle.templates import Template, numeric
+from projections.testing.oracle.templates import Entity, Template, numeric
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
 
 __all__ = [

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.language.ruleset import RuleSet
+from projections.printable import printable
 from projections.testing.simulation.harm import HARM
 from projections.testing.simulation.history import Outcome, Setup
 
-__all__ = ["Campaign", "Report"]
+__all__ = ["Campaign", "Report", "assert_simulation"]
 
 _CHUNK = 50
 """Histories that a process runs before it reports: one or two seconds."""
@@ -118,3 +121,42 @@ def _begin(document: Mapping[str, Any]) -> None:
 def _chunk(chunk: tuple[int, int]) -> Report:
     assert _setup is not None
     return _play(_setup, *chunk)
+
+
+# As an assertion
+
+TRACED = 120
+"""Events of a trace in a message: the last ones, where the failure is."""
+
+LONGEST = 300
+"""Characters of a line."""
+
+
+def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) -> None:
+    """Run random histories, of the seeds from `seed` on, with every kind of fault.
+
+    Raises AssertionError with the first seed that fails, its problems and trace, and the command that runs it again.
+    """
+    __tracebackhide__ = True
+    report = Campaign(rules.document).run(seed, histories)
+    if not report.failures:
+        return
+    failure = report.failures[0]
+    trace = Setup(rules.document).play(failure.seed, trace=True).trace
+    left_out = max(0, len(trace) - TRACED)
+    file = os.path.relpath(rules.path) if rules.path else "FILE"
+    raise AssertionError(
+        "\n".join(
+            [
+                f"Seed {failure.seed} failed (history {failure.seed - seed + 1} of {histories}):",
+                *(f"  {printable(problem)}" for problem in failure.problems),
+                f"Trace{f' (the last {TRACED} of {len(trace)} events)' if left_out else ''}:",
+                *(f"  {short}" for line in trace[left_out:] for short in _lines(line)),
+                f"To repeat it: projections simulate --rules {file} --seed {failure.seed} --histories 1 --trace",
+            ]
+        )
+    )
+
+
+def _lines(entry: str) -> list[str]:
+    return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in map(printable, entry.split("\n"))]
