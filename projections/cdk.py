@@ -22,9 +22,9 @@ from aws_cdk.aws_sqs import CfnQueue
 from aws_cdk.cloudformation_include import CfnInclude
 from constructs import Construct
 
-from projections.deploy.archive import write_archive
-from projections.deploy.cdk import cdk_template
 from projections.deploy.needs import MAIN
+from projections.deploy.package import write_archive
+from projections.deploy.plain import cdk_template
 from projections.errors import UsageError
 
 __all__ = ["Projections"]

@@ -130,8 +130,8 @@ class Deployed:
         The TTL is compared only if `compares_ttl`.
         """
         from projections.aws.connection import LEDGER, time_to_live
-        from projections.deploy.kinds import TTL
-        from projections.deploy.live import LiveTable, live_findings
+        from projections.deploy.finding import TTL
+        from projections.deploy.tables import LiveTable, live_findings
 
         tables = {
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)

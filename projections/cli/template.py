@@ -111,7 +111,7 @@ def command(
     else:
         note_written(output)
     if package is not None:
-        from projections.deploy.archive import write_archive
+        from projections.deploy.package import write_archive
 
         size, remarks = write_archive(find_rules(file, rules), package)
         for line in remarks.splitlines():
@@ -157,8 +157,8 @@ def _plain(deployment: Deployment, given: tuple[str, ...], valued: bool) -> str:
 
 
 def _typescript() -> str:
-    from projections.deploy.cdk import TYPESCRIPT
     from projections.deploy.checksum import with_checksum
+    from projections.deploy.plain import TYPESCRIPT
 
     return with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
 

@@ -7,18 +7,22 @@ checked, which is reported.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from projections.aws.wiring import Settings
-from projections.deploy.cloudformation import Document, mapping_at
+from projections.deploy.cloudformation import FUNCTION, TABLE, VARIABLES, Document, Resource
 from projections.deploy.comparison import STREAM, Comparison, Pair, variables
 from projections.deploy.delivery import delivery_findings
-from projections.deploy.finding import Finding, Severity
-from projections.deploy.kinds import ENVIRONMENT, FUNCTIONS, KEYS, NOT_JUDGED, RECURSION, SILENT_ALARMS, VERSIONS
-from projections.deploy.naming import TABLE
+from projections.deploy.finding import (
+    ENVIRONMENT,
+    FUNCTIONS,
+    NOT_JUDGED,
+    RECURSION,
+    SILENT_ALARMS,
+    Finding,
+    Severity,
+)
 from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.permissions import permission_findings
-from projections.deploy.resolution import FUNCTION, VARIABLES, Resource
 from projections.deploy.tables import table_findings
 from projections.errors import Misconfigured
 from projections.language.keys import Schema
@@ -43,7 +47,6 @@ def _findings(both: Comparison) -> Iterator[Finding]:
     yield from _functions(both)
     for pair in both.pairs:
         yield from _recursion(both, pair)
-        yield from _versions(both, pair)
         yield from _environment(both, pair)
         yield from _new_rules(both, pair)
     for needs in both.deployment.tables:
@@ -91,46 +94,6 @@ def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
         )
         path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
         yield both.finding(RECURSION, path, reason, "RecursiveLoop: Allow")
-
-
-_NOT_OF_A_VERSION = (
-    *("Description", "DeploymentPreference", "Events", "ReservedConcurrentExecutions", "Tags", "VersionDescription"),
-    "Environment",  # judged by variable
-)
-"""Properties of a function that are not published with a version."""
-
-_IMPLIED_BY_STREAM = ("TABLE_NAME", "TABLES")
-"""Variables that change only together with the stream."""
-
-
-def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Yield an alias that does not follow the parameters: SAM compares properties before it resolves parameters."""
-    function = pair.theirs
-    if "AutoPublishAlias" not in function.properties:
-        return
-    places = (("Globals", "Function"), function.path())
-    properties: dict[str, Any] = {}
-    environment: dict[str, Any] = {}
-    for place in places:
-        properties |= mapping_at(both.document.data, *place)
-        environment |= mapping_at(both.document.data, *place, *VARIABLES)
-    published = [value for name, value in properties.items() if name not in _NOT_OF_A_VERSION]
-    published += [value for name, value in environment.items() if name not in _IMPLIED_BY_STREAM]
-    missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
-    if function.properties.get("AutoPublishAliasAllProperties") is not True:
-        reason = (
-            f"for most properties of {function.id}, SAM publishes no new version after a change, so the alias keeps the old "
-            "values"
-        )
-        instead = "AutoPublishAliasAllProperties: true"
-        yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)
-    if missing:
-        reason = (
-            f"if only {', '.join(sorted(missing))} change{'' if len(missing) > 1 else 's'}, SAM publishes no version of "
-            f"{function.id}, so its alias keeps the old value{'s' if len(missing) > 1 else ''}"
-        )
-        instead = "refer to it in VersionDescription, as `projections template --gradual` does"
-        yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)
 
 
 # The environment
@@ -206,11 +169,6 @@ def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams
     if (resource := _made(both, name)) is not None:
         yield from table_findings(both.document, resource, schema, called, streams=streams)
         return
-    for simple in both.theirs.of_type("AWS::Serverless::SimpleTable"):
-        if name == f"${{{simple.id}}}":
-            reason = f"{called} is a SimpleTable, which has no sort key, no stream and no indexes"
-            yield both.finding(KEYS, ("Resources", simple.id), reason, "make it an AWS::DynamoDB::Table")
-            return
     keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
     more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
     more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []

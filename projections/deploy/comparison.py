@@ -1,8 +1,4 @@
-"""A template and the generated one for the same rules, with their corresponding parts.
-
-In names here, `ours` are parts of the generated template, `theirs` those of the other one. Functions correspond by their
-handlers, tables and queues by the environment variables that name them.
-"""
+"""A template and the generated one for the same rules, with their corresponding parts."""
 
 from __future__ import annotations
 
@@ -12,17 +8,70 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from projections.deploy.cloudformation import Document, mapping_at, template_of, text_at
+from projections.deploy.cloudformation import (
+    FUNCTION,
+    QUEUE,
+    VARIABLES,
+    Document,
+    Naming,
+    Resolution,
+    Resource,
+    mapping_at,
+    placeholders,
+    template_of,
+    text_at,
+)
 from projections.deploy.finding import Finding, Severity, found
-from projections.deploy.naming import QUEUE, Naming
 from projections.deploy.needs import MAIN, Deployment
-from projections.deploy.resolution import FUNCTION, VARIABLES, Resolution, Resource, placeholders
-from projections.deploy.streams import mappings_of
 from projections.deploy.template import sam_template
 from projections.language.findings import Kind
 from projections.language.mistakes import Location
 
-__all__ = ["STREAM", "Comparison", "Pair", "variables"]
+__all__ = ["STREAM", "Comparison", "Pair", "StreamMapping", "mappings_of", "variables"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMapping:
+    """An event source mapping of a stream."""
+
+    properties: Mapping[str, Any]
+    path: Location
+    """The path of its properties."""
+    stream: str
+    """The ARN of its stream, in the notation of `Naming`."""
+
+    @property
+    def destination(self) -> str | None:
+        """The ARN of the on-failure destination, if the template has it."""
+        return text_at(self.properties, "DestinationConfig", "OnFailure", "Destination")
+
+    @property
+    def bucket(self) -> str | None:
+        """The name of the bucket, if the destination is one."""
+        _, found, name = (self.destination or "").partition(":s3:::")
+        return name if found else None
+
+
+def mappings_of(function: Resource, resolution: Resolution, names: Naming) -> list[StreamMapping]:
+    """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
+    found = []
+    events = mapping_at(function.properties, "Events") if function.type == FUNCTION else {}
+    for name, event in events.items():
+        properties = mapping_at(event, "Properties")
+        if properties and event.get("Type") == "DynamoDB":
+            found.append(_mapping(properties, "Stream", function.path("Events", name, "Properties"), names))
+    for resource in resolution.of_type("AWS::Lambda::EventSourceMapping"):
+        target = str(resource.properties.get("FunctionName"))
+        mapping = _mapping(resource.properties, "EventSourceArn", resource.path(), names)
+        is_stream = ":dynamodb:" in mapping.stream or "StartingPosition" in resource.properties  # a queue has none
+        if is_stream and (f"${{{function.id}}}" in target or f"${{{function.id}." in target):
+            found.append(mapping)
+    return found
+
+
+def _mapping(properties: Mapping[str, Any], source: str, path: Location, names: Naming) -> StreamMapping:
+    return StreamMapping(names.spelled(properties), path, str(names.spelled(properties.get(source))))
+
 
 STREAM = "handlers.stream.handler"
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from projections.deploy.cloudformation import Document, mapping_at
-from projections.deploy.comparison import Comparison
-from projections.deploy.finding import Finding, found
-from projections.deploy.kinds import DELIVERY, FILTERS, NOT_JUDGED
-from projections.deploy.needs import TableNeeds
-from projections.deploy.resolution import placeholders
-from projections.deploy.streams import StreamMapping, mappings_of, patterns_of
-from projections.deploy.witnesses import dropped
+from projections.deploy.cloudformation import Document, judged, mapping_at, placeholders, value_at
+from projections.deploy.comparison import Comparison, StreamMapping, mappings_of
+from projections.deploy.finding import DELIVERY, FILTERS, NOT_JUDGED, Finding, found
+from projections.deploy.needs import TableNeeds, entities_of
+from projections.language.entity import Entity
+from projections.language.keys import Schema
 from projections.language.program import Program
-from projections.local.event_source.filters import Filter
+from projections.local.event_source.filters import Filter, FilterError
 from projections.local.event_source.settings import Settings
 
 __all__ = ["delivery_findings", "filter_findings", "setting_findings"]
+
 
 ALLOWED = 5
 """Maximum filters of a mapping without a higher quota."""
@@ -104,13 +104,13 @@ def filter_findings(
     unknown = False
     for mapping in mappings:
         path = (*mapping.path, "FilterCriteria")
-        filters, unusable = patterns_of(mapping, document)
-        for wrong in unusable:
-            unknown = unknown or wrong.unknown
-            kind = NOT_JUDGED if wrong.unknown else FILTERS
-            yield found(document, kind, wrong.path, wrong.reason)
-        if not filters and not unusable:
+        if mapping.properties.get("FilterCriteria") is None:
             return  # everything arrives
+        filters, unusable = _filters(mapping, document)
+        unknown = unknown or any(one.code == NOT_JUDGED.code for one in unusable)
+        yield from unusable
+        if not filters and not unusable:
+            return
         for attribute in _numeric(filters):
             reason = f"`numeric` never matches the key attribute {attribute}: events have numbers as text"
             yield found(document, FILTERS, path, reason, "remove this condition")
@@ -120,22 +120,53 @@ def filter_findings(
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
-    for one in dropped(program, table.name, every):
-        reason = (
-            f"no filter matches all {one.entity} items ({one.key}); these events are dropped: {', '.join(one.events)}"
+    instead = "remove FilterCriteria"
+    if ours:
+        instead = f"use the filters that `projections template` writes: {', '.join(ours)}"
+    for entity in entities_of(program, table.name):
+        records = list(_records(entity, entity.schema))
+        lost = [event for event, record in records if not any(one.matches(record) for one in every)]
+        if not lost:
+            continue
+        key = ", ".join(
+            f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
+            for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
         )
-        rules = "" if unknown else ", ".join(one.blind)
+        events = ", ".join(dict.fromkeys(lost))
+        reason = f"no filter matches all {entity.name} items ({key}); these events are dropped: {events}"
+        blind = [name for name, rule in program.rules.items() if entity in rule.sources and len(lost) == len(records)]
+        rules = "" if unknown else ", ".join(blind)
         if unknown:
             reason += ", unless a filter that cannot be checked matches them"
         elif rules:
             reason += f"; rule {rules} receives no change of them"
-        instead = (
-            f"use the filters that `projections template` writes: {', '.join(ours)}"
-            if ours
-            else "remove FilterCriteria"
-        )
         finding = found(document, FILTERS, path, reason, instead, rated="note" if unknown else "error")
         yield replace(finding, rule=rules) if rules else finding
+
+
+def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], list[Finding]]:
+    """Return the filters of a mapping, and findings on those that cannot be checked or that Lambda rejects."""
+    path = (*mapping.path, "FilterCriteria")
+    listed = value_at(mapping.properties, "FilterCriteria", "Filters")
+    if not isinstance(listed, list):
+        return [], [found(document, NOT_JUDGED, path, "the filters cannot be read")]
+    built: list[Filter] = []
+    unusable: list[Finding] = []
+    for number, one in enumerate(listed):
+        place = (*path, "Filters", number, "Pattern")
+        text = one.get("Pattern") if isinstance(one, Mapping) else None
+        if not isinstance(document.at(place), str) and (text is None or not judged(text)):
+            reason = "this filter refers to values that are not in the template"
+            unusable.append(found(document, NOT_JUDGED, place, reason))
+            continue
+        try:
+            built.append(Filter(json.loads(str(text))))
+        except FilterError as error:
+            unusable.append(found(document, FILTERS, place, f"Lambda rejects this filter: {error}"))
+        except (ValueError, TypeError, RecursionError) as error:
+            reason = f"Lambda rejects this filter, which is not a JSON object: {error}"
+            unusable.append(found(document, FILTERS, place, reason))
+    return built, unusable
 
 
 def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
@@ -144,3 +175,38 @@ def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
         for attribute, kinds in mapping_at(one.pattern, "dynamodb", "Keys").items():
             if '"numeric"' in json.dumps(kinds):
                 yield str(attribute)
+
+
+# Records that have only what the rules determine: do filters match every record that the rules need?
+
+Record = Mapping[str, Any]
+
+_RARE = "\U0010fffd"
+"""The value of variables: filters for certain values do not match it."""
+
+
+def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:
+    """Yield events of an item of an entity, with the record. Other attributes than the key may be missing."""
+    for text, number in ((_RARE, "7"), ("7", "-12.5")):
+        kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
+        keys = {
+            attribute: {kind: pattern.render(dict.fromkeys(pattern.names, number if kind == "N" else text))}
+            for attribute, kind, pattern in zip(schema.key_attributes, kinds, entity.patterns, strict=True)
+        }
+        marked = {**keys, **entity.constants}
+        images: dict[str, list[tuple[Any, Any]]] = {
+            "INSERT": [(None, marked)],
+            "MODIFY": [(marked, marked), (keys, marked), (marked, keys)],
+            "REMOVE": [(marked, None)],
+        }
+        for event, pairs in images.items():
+            for old, new in pairs:
+                yield event, _record(event, keys, old, new)
+        if schema.ttl:
+            service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+            yield "REMOVE by TTL", {**_record("REMOVE", keys, marked, None), "userIdentity": service}
+
+
+def _record(event: str, keys: Any, old: Any, new: Any) -> Record:
+    images = {name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None}
+    return {"eventName": event, "eventSource": "aws:dynamodb", "dynamodb": {"Keys": keys, **images}}

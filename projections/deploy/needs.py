@@ -1,21 +1,225 @@
-"""What rules require of a deployment: for each table its schema, filters, and the functions' operations."""
+"""What rules require of a deployment: for each table its schema, event filters, and the functions' operations."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from typing import Any
 
-from projections.deploy.filters import Filters, filters, key_prefixes, leading_keys
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
 from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
+from projections.language.templates import KeyPattern
+from projections.local.event_source.filters import LONGEST
 
-__all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
+__all__ = [
+    "IN_POLICIES",
+    "MAIN",
+    "MOST",
+    "NOTHING",
+    "Deployment",
+    "Filters",
+    "Prefix",
+    "TableNeeds",
+    "entities_of",
+    "filters",
+    "key_prefixes",
+    "leading_keys",
+]
+
+
+NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
+"""A filter that matches no record."""
+
+MOST = 5
+"""Maximum filters of an event source mapping; more require a higher quota of the account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A prefix of the texts of a key attribute, or with `exact` the whole text."""
+
+    text: str
+    exact: bool = False
+
+    @property
+    def anything(self) -> bool:
+        return not (self.text or self.exact)
+
+    def covers(self, other: Prefix) -> bool:
+        return self == other or (not self.exact and other.text.startswith(self.text))
+
+    @property
+    def rule(self) -> Any:
+        """The condition in a filter."""
+        return self.text if self.exact else {"prefix": self.text}
+
+
+ANYTHING = Prefix("")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters of one table's event source mapping: a record passes if any matches, or if there are none.
+
+    `notes` list where more records pass than the rules need, and why.
+    """
+
+    patterns: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A filter: keys that begin with one of these prefixes in each key attribute."""
+
+    sides: tuple[frozenset[Prefix], ...]
+
+    def covers(self, other: _Box) -> bool:
+        return all(
+            all(any(ours.covers(theirs) for ours in mine) for theirs in its)
+            for mine, its in zip(self.sides, other.sides, strict=True)
+        )
+
+    def joined(self, other: _Box) -> _Box:
+        return _Box(tuple(_least(mine | its) for mine, its in zip(self.sides, other.sides, strict=True)))
+
+    @property
+    def size(self) -> int:
+        """The number of combinations of prefixes."""
+        product = 1
+        for side in self.sides:
+            product *= len(side)
+        return product
+
+
+def key_prefixes(schema: Schema, patterns: Sequence[KeyPattern]) -> tuple[Prefix, ...]:
+    """Return the prefix of each key attribute of an entity. Numbers and binaries have none that a filter can test."""
+    kinds = [kind for _, kind in (schema.partition, schema.sort) if kind] if schema.sort else [schema.partition[1]]
+    return tuple(
+        Prefix(pattern.literal if pattern.literal is not None else pattern.literal_prefix, pattern.literal is not None)
+        if kind == "S"
+        else ANYTHING
+        for kind, pattern in zip(kinds, patterns, strict=True)
+    )
+
+
+def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: int = MOST) -> Filters:
+    """Return filters that match every record of these entities (name → prefixes), and as few others as possible."""
+    for name, prefixes in entities.items():
+        if all(prefix.anything for prefix in prefixes):
+            return Filters((), (f"keys of {name} begin with a variable or are numbers, so all records must arrive",))
+    if not entities:
+        return Filters((NOTHING,), ("no rule reads or writes items of this table, so none of its records arrives",))
+    order = _order(entities.values())
+    boxes = _merged([_Box(tuple(frozenset([prefix]) for prefix in prefixes)) for prefixes in entities.values()])
+    notes = []
+    if len(boxes) > most:
+        notes.append(
+            f"Lambda accepts {most} filters, and exact filters would need {len(boxes)}, so some match more records than the "
+            "rules need"
+        )
+        boxes = _fewer(boxes, most)
+    patterns = []
+    for box in boxes:
+        fitting = _fitting(box, schema, order)
+        if fitting is None:
+            return Filters((), (f"the prefixes do not fit into the {LONGEST} characters of a filter",))
+        if fitting != box:
+            notes.append(f"a filter has at most {LONGEST} characters, so one filter omits a key attribute")
+        patterns.append(_pattern(fitting, schema, order))
+    return Filters(tuple(patterns), tuple(dict.fromkeys(notes)))
+
+
+IN_POLICIES = str.maketrans({"*": "${*}", "?": "${?}", "$": "${$}"})
+"""How a policy writes characters that have a meaning in it."""
+
+
+def leading_keys(partitions: Sequence[Prefix]) -> tuple[str, ...]:
+    """Return the patterns of partition keys for IAM's operator StringLike, in the order of the rules."""
+    least = _least(frozenset(partitions))
+    return tuple(
+        one.text.translate(IN_POLICIES) + ("" if one.exact else "*")
+        for one in dict.fromkeys(partitions)
+        if one in least
+    )
+
+
+Order = Mapping[Prefix, int]
+
+
+def _order(entities: Iterable[tuple[Prefix, ...]]) -> Order:
+    """Return the order of prefixes in the rules."""
+    return {p: n for n, p in reversed(list(enumerate(prefix for prefixes in entities for prefix in prefixes)))}
+
+
+def _least(prefixes: frozenset[Prefix]) -> frozenset[Prefix]:
+    """Return the prefixes without those that another one covers."""
+    return frozenset(p for p in prefixes if not any(o.covers(p) and o != p for o in prefixes))
+
+
+def _merged(boxes: list[_Box]) -> list[_Box]:
+    """Return fewer filters for the same keys: without covered ones, and joined where only one key attribute differs."""
+    boxes = [
+        box
+        for number, box in enumerate(boxes)
+        if not any(o.covers(box) and (o != box or n < number) for n, o in enumerate(boxes) if n != number)
+    ]
+    for side in (0, -1):  # first those of one partition prefix: such filters read best
+        boxes = _joined(boxes, side)
+    return boxes
+
+
+def _joined(boxes: list[_Box], side: int) -> list[_Box]:
+    """Join the filters that agree in one of the two key attributes."""
+    found: list[_Box] = []
+    for box in boxes:
+        place = next((n for n, o in enumerate(found) if len(box.sides) == 1 or o.sides[side] == box.sides[side]), None)
+        if place is None:
+            found.append(box)
+        else:
+            found[place] = found[place].joined(box)
+    return found
+
+
+def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
+    """Return at most so many filters: each step joins the two whose join adds the fewest combinations."""
+    while len(boxes) > most:
+        one, other = min(combinations(boxes, 2), key=lambda two: two[0].joined(two[1]).size - two[0].size - two[1].size)
+        boxes[boxes.index(one)] = one.joined(other)
+        boxes.remove(other)
+        boxes = _merged(boxes)
+    return boxes
+
+
+def _fitting(box: _Box, schema: Schema, order: Order) -> _Box | None:
+    """Return the filter if it is short enough, else with one key attribute only; None if neither is short enough."""
+    anything = frozenset([ANYTHING])
+    choices = [box]
+    if len(box.sides) > 1:
+        choices += [_Box((box.sides[0], anything)), _Box((anything, box.sides[1]))]
+    for choice in choices:
+        pattern = _pattern(choice, schema, order)
+        if pattern["dynamodb"]["Keys"] and len(json.dumps(pattern)) <= LONGEST:
+            return choice
+    return None
+
+
+def _pattern(box: _Box, schema: Schema, order: Order) -> Mapping[str, Any]:
+    keys = {
+        attribute: {"S": [prefix.rule for prefix in sorted(side, key=order.__getitem__)]}
+        for attribute, side in zip(schema.key_attributes, box.sides, strict=True)
+        if not any(prefix.anything for prefix in side)
+    }
+    return {"dynamodb": {"Keys": keys}}
+
 
 MAIN = "main"
 """The name of the only table of rules with `table:`."""

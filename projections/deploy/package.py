@@ -1,4 +1,6 @@
-"""Build the functions' package (`python -m projections.deploy.package RULES DIRECTORY`), and the wheel of this version."""
+"""The functions' package: a directory for `sam build` (`python -m projections.deploy.package RULES DIRECTORY`), or an
+archive for deployments without SAM; and the wheel of this version.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,22 @@ import base64
 import hashlib
 import io
 import json
+import os
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
+from collections.abc import Mapping
 from importlib.metadata import Distribution
 from pathlib import Path
 
 import projections
-from projections.errors import ProjectionsError
+from projections.errors import Misconfigured, ProjectionsError, UsageError
 from projections.language.loader import load
 
-__all__ = ["HANDLERS", "MAKEFILE", "package", "wheel"]
+__all__ = ["HANDLERS", "MAKEFILE", "package", "wheel", "write_archive"]
+
 
 MAKEFILE = Path(__file__).with_name("build.mk")
 """The makefile whose targets `sam build` calls."""
@@ -48,7 +55,6 @@ def _library_only(directory: str, names: list[str]) -> set[str]:
 
 
 _METADATA = ("METADATA", "WHEEL", "entry_points.txt")
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def wheel(installed: Distribution) -> tuple[str, bytes]:
@@ -70,18 +76,71 @@ def wheel(installed: Distribution) -> tuple[str, bytes]:
     record = f"{information}/RECORD"
     lines = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in sorted(contents.items())]
     contents[record] = "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode()
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in sorted(contents.items()):
-            member = zipfile.ZipInfo(name, _ZIP_TIME)
-            member.external_attr = 0o100644 << 16
-            member.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(member, content)
-    return f"{stem}-py3-none-any.whl", written.getvalue()
+    return f"{stem}-py3-none-any.whl", _zipped(contents)
 
 
 def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def write_archive(rules: str | Path, archive: str | Path) -> tuple[int, str]:
+    """Write the archive, and return its size in bytes and the remarks of the build.
+
+    Raises RulesError with all mistakes of the rules, UsageError without make or for a file that cannot be written, and
+    Misconfigured if the dependencies cannot be installed.
+    """
+    load(rules)  # its mistakes are reported as those of all commands are
+    if shutil.which("make") is None:
+        raise UsageError("The package is built with make, which is not on PATH. Install it")
+    with tempfile.TemporaryDirectory() as directory:
+        package = Path(directory) / "package"
+        package.mkdir()
+        remarks = _build(Path(rules).resolve(), package)
+        packed = Path(directory) / "functions.zip"
+        _pack(package, packed)
+        try:
+            shutil.copyfile(packed, archive)
+        except OSError as error:
+            raise UsageError(f"{archive} cannot be written: {error.strerror or error}") from None
+        return packed.stat().st_size, remarks
+
+
+def _build(rules: Path, package: Path) -> str:
+    # Without the variables that a make above this one passes on, and without colours, which `cdk synth` asks for.
+    others = ("MAKE", "MFLAGS", "FORCE_COLOR")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    done = subprocess.run(
+        [
+            *("make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction"),
+            f"build_python={sys.executable}",
+        ],
+        env={**environment, "NO_COLOR": "1", "RULES": str(rules), "ARTIFACTS_DIR": str(package), "TEMPLATE": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Misconfigured(f"the package could not be built:\n{done.stdout.strip()[-2000:]}")
+    return done.stdout.strip()
+
+
+def _pack(directory: Path, archive: Path) -> None:
+    files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    archive.write_bytes(_zipped({name: path.read_bytes() for name, path in files.items()}))
+
+
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    """Return an archive of files by their names. Archives of the same files have the same bytes."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(contents.items()):
+            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.external_attr = 0o100644 << 16
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, content)
+    return written.getvalue()
 
 
 if __name__ == "__main__":

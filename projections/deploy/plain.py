@@ -12,17 +12,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from projections.deploy.checksum import UNSIGNED
-from projections.deploy.cloudformation import Document, mapping_at, template_of, value_at
+from projections.deploy.cloudformation import (
+    FUNCTION,
+    VARIABLES,
+    Document,
+    Resolution,
+    mapping_at,
+    template_of,
+    value_at,
+)
 from projections.deploy.needs import Deployment
-from projections.deploy.resolution import FUNCTION, VARIABLES, Resolution
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
+from projections.language.loader import load
+from projections.language.program import Program
 from projections.language.syntax import suggest
 
-__all__ = ["CODE", "NOTES", "cloudformation_template", "with_values"]
+__all__ = ["CODE", "NOTES", "TYPESCRIPT", "cdk_template", "cloudformation_template", "with_values"]
+
 
 Template = dict[str, Any]
 
@@ -234,3 +245,19 @@ class _Settling:
         if left:
             return {"Fn::Sub": [text, left]}
         return {"Fn::Sub": text} if "${" in text else text
+
+
+TYPESCRIPT = Path(__file__).with_name("projections.ts")
+"""The construct in TypeScript."""
+
+
+def cdk_template(
+    rules: str | Path, given: Mapping[str, str | None], *, existing: bool
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the template with these values of parameters (see `with_values`), and the suffix of each table's parameters.
+
+    Raises RulesError, and UsageError for values that the template rejects.
+    """
+    deployment = Deployment(str(rules), Program.from_document(load(rules).canonical()), existing)
+    template = with_values(cloudformation_template(deployment), given)
+    return template, template.pop("Metadata")[NOTES]["Tables"]

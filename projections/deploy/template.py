@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from projections.deploy import parts
 from projections.deploy.checksum import with_checksum
-from projections.deploy.needs import Deployment, TableNeeds
+from projections.deploy.needs import MAIN, NOTHING, Deployment, TableNeeds
 from projections.errors import UsageError
+from projections.language.yaml_text import scalar
+from projections.printable import printable
+from projections.stores.indexes import GLOBAL, LOCAL, projection
 
 __all__ = ["BASE", "sam_template"]
 
@@ -43,7 +48,7 @@ def sam_template(deployment: Deployment) -> str:
 
 
 def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None) -> Iterator[str]:
-    facts, values = parts.facts(deployment, table), parts.values(deployment, table)
+    facts, values = _facts(deployment, table), _values(deployment, table)
     position = 0
     while position < len(lines):
         line = lines[position]
@@ -58,7 +63,7 @@ def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None)
             position, inner, otherwise = _block(lines, position)
             yield from _written(inner if facts[found["rest"]] else otherwise, deployment, table)
         elif found["word"] == "insert":
-            yield from ((found["indent"] + text).rstrip() for text in parts.part(found["rest"], deployment, table))
+            yield from ((found["indent"] + text).rstrip() for text in _part(found["rest"], deployment, table))
         position += 1
 
 
@@ -85,3 +90,301 @@ def _block(lines: list[str], start: int) -> tuple[int, list[str], list[str]]:
         if depth == 0:
             return position, lines[start + 1 : middle or position], lines[middle + 1 : position] if middle else []
     raise AssertionError(f"line {start + 1} of {BASE.name} is not ended")
+
+
+# The facts, values and inserted parts to which the directives refer
+
+_WIDTH = 100
+"""Maximum characters of a line of a filter."""
+
+_PAGES = "!If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]"
+_TICKETS = f"!If [HasTicketTopic, [!Ref TicketTopicArn], {_PAGES}]"
+"""The receivers of alarms that somebody must act on now, and of those that can wait until working hours."""
+
+_MOST_LINES = 100
+"""Lines of a graph; a query of CloudWatch Logs has at most 10,000 characters."""
+
+_LEDGER = "ExistingLedgerTableName"
+_TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
+
+
+def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
+    """Return the facts of `#: if FACT`; with those of a table inside `#: each table`."""
+    found = {
+        "new": not deployment.existing,
+        "existing": deployment.existing,
+        "gradual": deployment.gradual,
+        "restricted": deployment.leading_keys,
+        "unrestricted": not deployment.leading_keys,
+    }
+    if table is not None:
+        found |= {
+            "updates": table.updates,
+            "deletes": table.deletes,
+            "has children": table.children,
+            "searches children": table.searched,
+            "takes statements": table.children or table.published,
+            "looks up children": bool(table.queried),
+        }
+    return found
+
+
+def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
+    """Return the values of `<name>`; with those of a table inside `#: each table`."""
+    tables = deployment.tables
+    parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
+    found = {
+        "rules file": shlex.quote(printable(deployment.file)),
+        "flags": "".join(
+            f" --{flag}"
+            for flag, given in {
+                "existing-table": deployment.existing,
+                "gradual": deployment.gradual,
+                "leading-keys": deployment.leading_keys,
+            }.items()
+            if given
+        ),
+        "table parameters": ", ".join(parameters),
+        "any exists": _any(
+            [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
+        ),
+        "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
+        "new rules": _new_rules(deployment),
+        "longest ledger name": str(131 - LABEL * len(tables)),
+        "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
+        "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
+        "pages": _PAGES,
+        "writes by rule": ", ".join(
+            f"sum(`writes.{name}`) as `{name}`" for name in ["(entry)", *deployment.program.rules][:_MOST_LINES]
+        ),
+        "tickets": _TICKETS,
+        "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
+    }
+    if table is not None:
+        found |= {
+            "T": table.suffix,
+            "called": f" as {table.name} of the rules" if table.name != MAIN else "",
+            "table name": _name(deployment, table),
+            "stream arn": _stream(deployment, table),
+            "table arn": _within(deployment, table, ""),
+            "leading keys": f"[{', '.join(json.dumps(one) for one in table.leading)}]",
+            "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
+        }
+    return found
+
+
+def _part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[str]:
+    """Return the lines of `#: insert NAME`."""
+    if name == "tables":
+        return _environment(deployment)
+    if name == "version":
+        return _version(deployment)
+    if name == "freshness alarms":
+        return _freshness_alarms(deployment)
+    assert table is not None, f"{name} is of one table"
+    return {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters}[name](table)
+
+
+def _freshness_alarms(deployment: Deployment) -> list[str]:
+    """Return an alarm for each rule with `within`."""
+    lines: list[str] = []
+    for name, suffix, seconds in deployment.within:
+        lines += [
+            f"Freshness{suffix}Alarm:",
+            "  Type: AWS::CloudWatch::Alarm",
+            "  Properties:",
+            f"    AlarmDescription: The rule {name} processes changes later than its `within` of {seconds} s. Check the lag "
+            "and the log of the stream function.",
+            "    Namespace: Projections",
+            f"    MetricName: freshness.{name}",
+            "    Dimensions: [{ Name: service, Value: !Ref AWS::StackName }]",
+            "    Statistic: Maximum",
+            "    Period: 60",
+            "    EvaluationPeriods: 5",
+            "    DatapointsToAlarm: 2",
+            f"    Threshold: {seconds}",
+            "    ComparisonOperator: GreaterThanThreshold",
+            "    TreatMissingData: notBreaching",
+            f"    AlarmActions: {_TICKETS}",
+            f"    OKActions: {_TICKETS}",
+            "",
+        ]
+    return lines
+
+
+# A table by its name, its ARN, its stream
+
+
+def _choice(deployment: Deployment, table: TableNeeds, created: str, existing: str, *, long: bool = False) -> str:
+    """Return one of two values, chosen by the parameters; for existing tables only, the second."""
+    if deployment.existing:
+        return existing
+    if long:
+        return f"!If\n  - CreateTable{table.suffix}\n  - {created}\n  - {existing}"
+    return f"!If [CreateTable{table.suffix}, {created}, {existing}]"
+
+
+def _name(deployment: Deployment, table: TableNeeds) -> str:
+    created, existing = f"!Ref ApplicationTable{table.suffix}", f"!Ref ExistingTableName{table.suffix}"
+    return _choice(deployment, table, created, existing)
+
+
+def _stream(deployment: Deployment, table: TableNeeds) -> str:
+    created, existing = f"!GetAtt ApplicationTable{table.suffix}.StreamArn", f"!Ref ExistingStreamArn{table.suffix}"
+    return _choice(deployment, table, created, existing)
+
+
+def _within(deployment: Deployment, table: TableNeeds, what: str) -> str:
+    """Return the ARN of a table, or of its stream or an index."""
+    created = f"!GetAtt ApplicationTable{table.suffix}.Arn"
+    if what:
+        created = f"!Sub ${{ApplicationTable{table.suffix}.Arn}}{what}"
+    existing = f"!Sub {_TABLE_ARN}/${{ExistingTableName{table.suffix}}}{what}"
+    return _choice(deployment, table, created, existing, long=True)
+
+
+def _environment(deployment: Deployment) -> list[str]:
+    tables = deployment.tables
+    names = [_name(deployment, table) for table in tables]
+    streams = [_stream(deployment, table) for table in tables]
+    if [table.name for table in tables] == [MAIN]:
+        return [f"TABLE_NAME: {names[0]}", f"STREAM_ARN: {streams[0]}"]
+    keys = [f"Table{table.suffix}" for table in tables]
+    real = ", ".join(f'"{table.name}": "${{{key}}}"' for table, key in zip(tables, keys, strict=True))
+    return [
+        "TABLES: !Sub",
+        f"  - '{{{real}}}'",
+        *_items([f"{key}: {name}" for key, name in zip(keys, names, strict=True)], "  - ", "    "),
+        "STREAM_ARN: !Join",
+        '  - ","',
+        *_items(streams, "  - - ", "    - "),
+    ]
+
+
+def _new_rules(deployment: Deployment) -> str:
+    if deployment.existing:
+        return "!Ref NewRules"
+    return "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
+
+
+LABEL = 24
+"""Characters of a stream's label and a space in the description of a version."""
+
+
+def _version(deployment: Deployment) -> list[str]:
+    """Return the description of a version: all values of parameters that its function uses, in at most 256 characters.
+
+    Without the ledger's name it has at most 125 characters, and 24 for each stream. It omits the names of tables, because
+    the stream changes with the table.
+    """
+    values = [
+        f'!If [CreateLedger, "-", !Ref {_LEDGER}]',
+        '!If [HasKey, !Select [1, !Split ["key/", !Ref KmsKeyArn]], "-"]',
+        "!Ref RulesFile",
+        _new_rules(deployment),
+        *(
+            f"!Ref {name}"
+            for name in ("PushWritesPerSecond", "RuleWritesPerMinute", "AuditItems", "Redact", "LogLevel", "Tracing")
+        ),
+        *(f"!Ref {name}" for name in ("Runtime", "MemorySize")),
+        *(f'!Select [3, !Split ["/", {_stream(deployment, table)}]]' for table in deployment.tables),
+    ]
+    return ['- " "', *_items(values, "- - ", "  - ")]
+
+
+def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
+    return [(others if number else first) + text for number, text in enumerate(texts)]
+
+
+def _any(conditions: list[str]) -> str:
+    """Return a condition that holds if one of two or more does. `Fn::Or` accepts at most ten."""
+    while len(conditions) > 10:
+        conditions = [f"!Or [{', '.join(conditions[:10])}]", *conditions[10:]]
+    return f"!Or [{', '.join(conditions)}]"
+
+
+def _listed(values: Sequence[str]) -> str:
+    """Return one value unchanged, several as a list."""
+    if len(values) == 1:
+        return values[0]
+    return "\n" + "\n".join("  - " + value.replace("\n", "\n    ") for value in values)
+
+
+def _keys(table: TableNeeds) -> list[str]:
+    schema = table.schema
+    sort = [schema.sort] if schema.sort else []
+    attributes = dict([schema.partition, *sort])
+    for partition, sorted_by in schema.indexes.values():
+        attributes |= dict([*partition, *sorted_by])
+    lines = ["AttributeDefinitions:"]
+    lines += [f"  - {{ AttributeName: {scalar(name)}, AttributeType: {kind} }}" for name, kind in attributes.items()]
+    lines += _key_schema([schema.partition], sort)
+    for kind in (GLOBAL, LOCAL):
+        names = [name for name in schema.indexes if (name in schema.local) == (kind == LOCAL)]
+        lines += [f"{kind}:"] if names else []
+        for name in names:
+            lines.append(f"  - IndexName: {scalar(name)}")
+            lines += [f"    {line}" for line in _key_schema(*schema.indexes[name])]
+            lines += _projection(projection(schema, name))
+    return lines
+
+
+def _projection(written: Mapping[str, Any]) -> list[str]:
+    if "NonKeyAttributes" not in written:
+        return [f"    Projection: {{ ProjectionType: {written['ProjectionType']} }}"]
+    lines = ["    Projection:", f"      ProjectionType: {written['ProjectionType']}", "      NonKeyAttributes:"]
+    return lines + [f"        - {scalar(name)}" for name in written["NonKeyAttributes"]]
+
+
+def _key_schema(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> list[str]:
+    elements = [(name, "HASH") for name, _ in partition] + [(name, "RANGE") for name, _ in sort]
+    return ["KeySchema:", *(f"  - {{ AttributeName: {scalar(name)}, KeyType: {kind} }}" for name, kind in elements)]
+
+
+def _ttl(table: TableNeeds) -> list[str]:
+    if table.schema.ttl is None:
+        return []
+    return ["TimeToLiveSpecification:", f"  AttributeName: {scalar(table.schema.ttl)}", "  Enabled: true"]
+
+
+def _filters(table: TableNeeds) -> list[str]:
+    found = table.filters
+    if not found.patterns:
+        return [f"# No filter: {note}." for note in found.notes]
+    return [
+        "# Key prefixes only, so that INSERT, MODIFY and REMOVE of sources and targets all arrive (healing needs them).",
+        *(f"# Note: {note}." for note in found.notes),
+        "FilterCriteria:",
+        "  Filters:",
+        *(line for pattern in found.patterns for line in _pattern(pattern)),
+    ]
+
+
+def _pattern(pattern: Mapping[str, Any]) -> list[str]:
+    """Return a filter as folded text with a line for each key attribute, or several if it is long."""
+    lines, line = ["    - Pattern: >-"], ""
+    for token in _tokens(pattern):
+        # Lines end at ", ", so that folding, which joins lines with a space, gives the same text.
+        if line.endswith(", ") and (token.endswith('"S": [') or len(line) + len(token) > _WIDTH):
+            lines.append(f"        {line.rstrip()}")
+            line = ""
+        line += token
+    return [*lines, f"        {line}"]
+
+
+def _tokens(pattern: Mapping[str, Any]) -> list[str]:
+    """Return the JSON text of a filter, split where a line may end."""
+    if pattern == NOTHING:
+        return [_json(pattern)]
+    keys = pattern["dynamodb"]["Keys"]
+    tokens = ['{"dynamodb": {"Keys": {']
+    for number, (attribute, rules) in enumerate(keys.items()):
+        tokens.append(f'{_json(attribute)}: {{"S": [')
+        tokens += [_json(rule) + ", " for rule in rules["S"][:-1]]
+        tokens.append(_json(rules["S"][-1]) + ("]}, " if number < len(keys) - 1 else "]}}}}"))
+    return tokens
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

@@ -10,8 +10,7 @@ import pytest
 from cfnlint.decode import decode
 from emulators import ROOT
 
-from projections.deploy.cloudformation import Document, TemplateError, read_template, template_of
-from projections.deploy.resolution import Resolution
+from projections.deploy.cloudformation import Document, Resolution, TemplateError, read_template, template_of
 
 TEMPLATE = ROOT / "template.yaml"
 
@@ -29,10 +28,9 @@ def test_places_are_lines_and_columns() -> None:
     assert document.place(("Resources", "A", "Properties", "Absent", 3)) == (4, 5)
 
 
-def test_json_is_read_with_its_places_and_with_tabs_without_them() -> None:
+def test_json_is_read_with_its_places() -> None:
     document = template_of('{"Resources": {\n  "A": {"Type": "X"}}}')
     assert document.place(("Resources", "A")) == (2, 3)
-    assert template_of('{\n\t"Resources": {"A": {"Type": "X"}}}').data == {"Resources": {"A": {"Type": "X"}}}
 
 
 def test_text_stays_text_as_cloudformation_has_it() -> None:
@@ -96,7 +94,6 @@ DATA: dict[str, Any] = {
         "List": {"Type": "CommaDelimitedList", "Default": "a, b"},
         "Secret": {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/path"},
     },
-    "Mappings": {"M": {"eu": {"size": 3}}},
     "Conditions": {
         "Yes": {"Fn::Equals": [{"Ref": "Name"}, "app"]},
         "No": {"Fn::Not": [{"Condition": "Yes"}]},
@@ -115,25 +112,23 @@ DATA: dict[str, Any] = {
         ({"Ref": "Name"}, "app"),
         ({"Ref": "Open"}, "${Open}"),
         ({"Ref": "Size"}, 7),
-        ({"Ref": "List"}, ["a", "b"]),
+        ({"Ref": "List"}, "${List}"),
         ({"Ref": "Secret"}, "${Secret}"),
         ({"Ref": "Table"}, "${Table}"),
         ({"a": {"Ref": "AWS::NoValue"}, "b": [1, {"Ref": "AWS::NoValue"}]}, {"b": [1]}),
         ({"Fn::GetAtt": ["Table", "Arn"]}, "${Table.Arn}"),
         ({"Fn::GetAtt": "Table.Arn"}, "${Table.Arn}"),
         ({"Fn::Sub": "${Name}-${Open}-${Table.Arn}-${AWS::Region}"}, "app-${Open}-${Table.Arn}-${AWS::Region}"),
-        ({"Fn::Sub": ["${X}/${List}", {"X": {"Ref": "Size"}}]}, "7/a,b"),
+        ({"Fn::Sub": ["${X}/${Name}", {"X": {"Ref": "Size"}}]}, "7/app"),
         ({"Fn::Join": ["-", ["a", {"Ref": "Name"}]]}, "a-app"),
         ({"Fn::If": ["Yes", 1, 2]}, 1),
         ({"Fn::If": ["No", 1, 2]}, 2),
-        ({"Fn::If": ["Unknown", 1, 1]}, 1),
         ({"Fn::If": ["Unknown", 1, 2]}, '${Fn::If ["Unknown",1,2]}'),
         ({"Fn::If": ["Circle", 1, 2]}, '${Fn::If ["Circle",1,2]}'),
         ({"Fn::If": ["Either", 1, 2]}, 1),
         ({"Fn::If": ["Both", 1, 2]}, 2),
-        ({"Fn::FindInMap": ["M", "eu", "size"]}, 3),
         ({"Fn::FindInMap": ["M", "us", "size"]}, '${Fn::FindInMap ["M","us","size"]}'),
-        ({"Fn::Select": ["1", {"Ref": "List"}]}, "b"),
+        ({"Fn::Select": [1, {"Fn::Split": ["/", "a/b"]}]}, "b"),
         ({"Fn::Select": [9, ["a"]]}, '${Fn::Select [9,["a"]]}'),
         ({"Fn::ImportValue": {"Fn::Sub": "${Name}-role"}}, "${Fn::ImportValue app-role}"),
         ({"Fn::Sub": 3}, "${Fn::Sub 3}"),

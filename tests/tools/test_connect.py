@@ -15,7 +15,7 @@ from projections.aws.clients import client
 from projections.aws.connection import Live, connect, time_to_live
 from projections.aws.tables import create_table, delete_table
 from projections.cli.options import document_of
-from projections.deploy.live import LiveTable, live_findings
+from projections.deploy.tables import LiveTable, live_findings
 from projections.engine.store import Schema
 from projections.errors import Misconfigured, UsageError
 from projections.language.program import LEDGER_SCHEMA

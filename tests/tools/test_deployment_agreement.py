@@ -448,38 +448,18 @@ def test_a_handler_of_ones_own_around_ours_is_recognised() -> None:
     assert wrong(template) == []
 
 
-# Permissions, in all the ways there are to say them
-
-
-def replaced_role(policies: Any) -> Template:
-    """A template whose stream function has no role, but policies, of which SAM makes one."""
-    template = written(deployment())
-    function = properties(template, "StreamFunction")
-    del function["Role"]
-    function["Policies"] = policies
-    return template
-
-
-SEND = [
-    {"SQSSendMessagePolicy": {"QueueName": {"Fn::GetAtt": [q, "QueueName"]}}} for q in ("QuarantineQueue", "TaskQueue")
-]
-KEEP = {"Statement": {"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}}
-
-
-def test_policy_templates_of_sam_are_understood() -> None:
-    tables = [{"DynamoDBCrudPolicy": {"TableName": {"Ref": name}}} for name in ("ApplicationTable", "LedgerTable")]
-    assert [one[2] for one in wrong(replaced_role([*tables, *SEND, KEEP]))] == [
-        "StreamFunction is not allowed dynamodb:PartiQLUpdate on dynamodb table/${ApplicationTable}",
-        "StreamFunction is not allowed dynamodb:PartiQLUpdate on dynamodb table/${LedgerTable}",
-    ]
-    partiql = {"Statement": [{"Effect": "Allow", "Action": "dynamodb:PartiQL*", "Resource": "*"}]}
-    assert wrong(replaced_role([*tables, *SEND, KEEP, partiql])) == []
-    assert any("LedgerTable" in one[2] for one in wrong(replaced_role([tables[0], *SEND, KEEP, partiql])))
+# Permissions
 
 
 def test_managed_policies_are_understood_and_others_cannot_be_judged() -> None:
-    assert wrong(replaced_role(["AmazonDynamoDBFullAccess", "AmazonSQSFullAccess", KEEP])) == []
-    template = replaced_role(["arn:aws:iam::123456789012:policy/ours"])
+    template = written(deployment())
+    role = properties(template, "StreamRole")
+    role["ManagedPolicyArns"] = ["arn:aws:iam::aws:policy/service-role/AWSLambdaDynamoDBExecutionRole"]
+    statements = role["Policies"][0]["PolicyDocument"]["Statement"]
+    statements[:] = [one for one in statements if not one["Sid"].startswith("Stream")]
+    assert wrong(template) == []
+    role["ManagedPolicyArns"].append("arn:aws:iam::123456789012:policy/ours")
+    role["Policies"] = []
     found = judged(template, deployment())
     assert [one.code for one in found] == ["not-judged"]
     assert "policy ours" in found[0].reason
@@ -487,9 +467,11 @@ def test_managed_policies_are_understood_and_others_cannot_be_judged() -> None:
 
 def test_a_role_from_elsewhere_cannot_be_judged() -> None:
     template = written(deployment())
-    properties(template, "StreamFunction")["Role"] = {"Fn::ImportValue": "role"}
-    (found,) = judged(template, deployment())
-    assert (found.code, "role is not in this template" in found.reason) == ("not-judged", True)
+    function = properties(template, "StreamFunction")
+    for change in ({"Role": {"Fn::ImportValue": "role"}}, {"Role": None, "Policies": ["AmazonDynamoDBFullAccess"]}):
+        function.update(change)
+        (found,) = judged(template, deployment())
+        assert (found.code, "role is not in this template" in found.reason) == ("not-judged", True)
 
 
 def test_a_policy_that_is_a_resource_of_its_own_counts() -> None:
@@ -583,14 +565,6 @@ def test_a_template_without_sam_is_read_too() -> None:
     unknown = [one.reason for one in found if one.code == "not-judged"]
     assert len(unknown) == 2
     assert "ledger" in unknown[0] + unknown[1]
-
-
-def test_a_simple_table_does_not_do() -> None:
-    template = template_of(
-        PLAIN.replace("AWS::DynamoDB::Table", "AWS::Serverless::SimpleTable").replace("TableName", "X")
-    )
-    found = disagreements(template, deployment(ROOT / "tests/simulation/rules/aggregates.yaml"))
-    assert any("SimpleTable" in one.reason and one.severity == "error" for one in found)
 
 
 HOSTILE: list[Any] = [

@@ -12,8 +12,7 @@ from emulators import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.deploy.filters import MOST, Filters, Prefix, filters, key_prefixes
-from projections.deploy.needs import Deployment, entities_of
+from projections.deploy.needs import MOST, Deployment, Filters, Prefix, entities_of, filters, key_prefixes
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import Program

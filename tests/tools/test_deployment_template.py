@@ -14,9 +14,8 @@ import pytest
 from cfnlint.decode import decode_str
 from emulators import ROOT
 
-from projections.deploy.cloudformation import template_of
+from projections.deploy.cloudformation import FUNCTION, Resolution, placeholders, template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.resolution import FUNCTION, Resolution, placeholders
 from projections.deploy.template import sam_template
 from projections.engine.store import ItemKey
 from projections.errors import UsageError

@@ -13,10 +13,8 @@ import pytest
 from emulators import ROOT
 from samtranslator.translator.transform import transform
 
-from projections.deploy.agreement import disagreements
-from projections.deploy.cloudformation import Document, template_of
+from projections.deploy.cloudformation import Document, Resolution, template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.resolution import Resolution
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load, loads
@@ -125,29 +123,16 @@ def test_a_changed_property_is_another_version() -> None:
 
 
 def test_no_parameter_of_the_function_was_forgotten() -> None:
-    """Judged by the check that a user's template gets."""
-    for path, existing in ((SOCIAL, False), (SOCIAL, True), (TABLES, False), (TABLES, True)):
-        rules = Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing, True)
-        found = disagreements(Document("t", template(path, existing=existing)), rules)
-        assert {one.code for one in found} <= {"not-judged", "silent-alarms"}
-
-
-def test_the_check_names_parameters_that_would_not_reach_the_alias() -> None:
+    """Parameters that only conditions name are in CHANGES."""
     edited = template()
     function = edited["Resources"]["StreamFunction"]["Properties"]
-    edited["Parameters"]["Colour"] = edited["Parameters"]["Shade"] = {"Type": "String", "Default": "red"}
-    function["Environment"] = {"Variables": {"COLOUR": {"Fn::Sub": "${Colour}-${AWS::Region}"}}}
-    edited["Conditions"]["IsDark"] = {"Fn::Not": [{"Fn::Equals": [{"Ref": "Shade"}, "red"]}]}
-    function["Layers"] = {"Fn::If": ["IsDark", ["arn"], {"Ref": "AWS::NoValue"}]}
-    rules = Deployment("rules.yaml", Program.from_document(load(SOCIAL).canonical()))
-    _, found = disagreements(Document("t", edited), rules)
-    assert (found.severity, found.code) == ("warning", "versions")
-    assert found.reason.startswith("if only Colour, Shade change, SAM publishes no version of StreamFunction")
-    del function["VersionDescription"]
-    function["AutoPublishAliasAllProperties"] = False
-    _, alias, found = disagreements(Document("t", edited), rules)
-    assert alias.instead == "AutoPublishAliasAllProperties: true"
-    assert {"ExistingLedgerTableName", "Redact", "KmsKeyArn"} <= set(found.reason.replace(",", "").split())
+    described = json.dumps([function.pop("VersionDescription"), function.pop("Description")])
+    for name in ("Events", "DeploymentPreference", "ReservedConcurrentExecutions"):
+        function.pop(name, None)
+    used = json.dumps([edited["Globals"], function])
+    named = [name for name in edited["Parameters"] if f'{{"Ref": "{name}"}}' in used and name != "ExistingTableName"]
+    assert len(named) >= 8
+    assert [name for name in named if f'{{"Ref": "{name}"}}' not in described] == []
 
 
 def test_the_description_has_room_for_four_tables_and_more_are_refused() -> None:

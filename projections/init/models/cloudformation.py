@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from projections.deploy.cloudformation import Document, value_at
-from projections.deploy.naming import TABLE, Naming, judged
-from projections.deploy.resolution import VARIABLES, Resolution, Resource
+from projections.deploy.cloudformation import TABLE, VARIABLES, Document, Naming, Resolution, Resource, judged, value_at
 from projections.errors import UsageError
 from projections.init.models.aws import table_of
 from projections.init.models.model import Model, Unread, proposal_of

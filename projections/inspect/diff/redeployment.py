@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.deploy.filters import Prefix, key_prefixes
-from projections.deploy.needs import Deployment, TableNeeds, entities_of
+from projections.deploy.needs import Deployment, Prefix, TableNeeds, entities_of, key_prefixes
 
 __all__ = ["impossible", "new_indexes", "template_changes"]
 
