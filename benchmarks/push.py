@@ -36,12 +36,11 @@ from urllib3 import HTTPResponse
 from projections.aws.clients import client, session
 from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import THREADS
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards, Identity
 from projections.engine.records import version_of
-from projections.engine.running import at_once, one_by_one
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, at_once, one_by_one
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.language.loader import loads

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from projections.engine.attempts import Attempt
+from projections.engine.attempts import Attempt, Transaction, lanes, pack
 from projections.engine.changes import Change
-from projections.engine.packing import Transaction, lanes, pack
 from projections.engine.processor import full_collections
 from projections.engine.running import in_few_pieces, one_by_one
 from projections.errors import Transient

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, cast
 from projections.access.look import Traced
 from projections.access.sessions import MOST_TOGETHER, GroupReads, Needed, Steps, again
 from projections.engine.application import ApplicationItems
-from projections.engine.delta import WIDE, generation_of
+from projections.engine.changes import WIDE, generation_of
 from projections.engine.groups import Group
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write

@@ -35,7 +35,7 @@ from projections.access.look import (
     parents_of,
 )
 from projections.access.sessions import GroupReads, Needed, Steps, again
-from projections.engine.delta import unstamped
+from projections.engine.changes import unstamped
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.registry import FILLING, LIVE, REGISTRY, RegistrySnapshot

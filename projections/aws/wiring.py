@@ -18,11 +18,10 @@ from projections.engine.processor import Outcome, Processor
 from projections.engine.records import WHOLE_BATCH, stream_label
 from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.running import at_once
+from projections.engine.running import Pacer, at_once
 from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.pacing import Pacer
 from projections.operations.quarantine import Quarantine
 from projections.operations.tasks import Tasks
 

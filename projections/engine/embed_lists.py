@@ -38,11 +38,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from projections.engine.application import ApplicationItems, purpose_of
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
-from projections.engine.running import Run, slices
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, Run, slices
 from projections.engine.store import (
     AllOf,
     Delete,

@@ -28,12 +28,11 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems, purpose_of
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
 from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.running import Run, one_by_one, slices
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, Run, one_by_one, slices
 from projections.engine.store import (
     AllOf,
     AnyOf,

@@ -22,20 +22,16 @@ from typing import Any, TypeAlias
 
 from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, Result
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
-from projections.engine.failures import Failures
 from projections.engine.goals import DiscardedRecord, Goals
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.limits import refusal
-from projections.engine.publishing import Publisher, unpublished
-from projections.engine.recent import forget, pending_entries, relieved
+from projections.engine.publishing import Publisher, forget, pending_entries, relieved, unpublished
 from projections.engine.registry import RegistrySnapshot
-from projections.engine.rejections import internal, internal_reason, is_internal, refused
-from projections.engine.running import Run, one_by_one
+from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, refused
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Evaluated

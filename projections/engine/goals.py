@@ -17,12 +17,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from projections.engine.changes import Change, targets_of
-from projections.engine.delta import SETTLED, unmarked, without_mark
-from projections.engine.failures import Failures
+from projections.engine.changes import SETTLED, Change, targets_of, unmarked, without_mark
 from projections.engine.ledger_items import MOST_EXPIRIES, Entry
-from projections.engine.recent import TOMBSTONE_SECONDS
+from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import SHADOW, RegistrySnapshot
+from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey
 from projections.language.contribution import Contributions, Evaluated
 from projections.language.keys import encode_key

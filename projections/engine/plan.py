@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.engine.changes import Change
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
-from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, Healing, needs_healing
@@ -17,6 +16,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.rejections import Rejected, alike
 from projections.engine.releases import Release
+from projections.engine.running import UNLIMITED, Deadline
 from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated

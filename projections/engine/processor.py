@@ -3,10 +3,10 @@
     decode    records as Lambda passes them → `Decoded`: per item in the order of their versions (`records`)
     admit     the registry → `Admitted`: may these rules be applied now? Else the whole batch is delivered again (`batch`)
     plan      records → `Plan`, pure (`plan`)
-    commit    changes of contributions → `Result`s: the ledger, many source items per transaction (`aggregation`, `ledger`)
-    publish   results → `Published`: the targets show what the groups hold (`aggregation`, `publishing`)
-    forget    the entries no longer name what was published (`aggregation`, `recent`)
-    others    copies, index attributes, releases, heals, embeds: one conditional write each, in any order (`item_writes`)
+    commit    changes of contributions → `Result`s: the ledger, many source items per transaction (`batch`, `ledger`)
+    publish   results → `Published`: the targets show what the groups hold (`batch`, `publishing`)
+    forget    the entries no longer name what was published (`batch`, `publishing`)
+    others    copies, index attributes, releases, heals, embeds: one conditional write each, in any order (`batch`)
 
 Invariants:
 
@@ -27,21 +27,18 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from projections.engine.aggregation import Aggregation
-from projections.engine.batch import Admitted, Setup
+from projections.engine.batch import Admitted, Aggregation, ItemWrites, Setup
 from projections.engine.budget import Budget, Refresh
-from projections.engine.deadline import UNLIMITED, Deadline, OutOfTime
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
-from projections.engine.item_writes import ItemWrites
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import FILLING, LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.report import Outcome, Report
 from projections.engine.rivals import left_to
-from projections.engine.running import Run, in_few_pieces, one_by_one
+from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Run, in_few_pieces, one_by_one
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError
 from projections.language.program import Program

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
-from projections.engine.deadline import Deadline
-from projections.engine.delta import SETTLED
+from projections.engine.changes import SETTLED
 from projections.engine.groups import Generations, extreme_sort, parts_of, spread, successor
 from projections.engine.guards import as_read
 from projections.engine.ledger_items import (
@@ -47,6 +46,7 @@ from projections.engine.ledger_items import (
     slot_in,
     whole_key,
 )
+from projections.engine.running import Deadline
 from projections.engine.store import (
     Above,
     Action,

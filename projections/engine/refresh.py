@@ -4,12 +4,12 @@ Backfill, repair and redrive consist of refreshes. An item can be a source in th
 child, a target, and have index attributes; each role has its own protocol:
 
 - entries of sources: `engine.entry_refresh`
-- copies: `engine.copy_refresh`; copies without a source, and copies of items that are gone: `Copier.heal`
+- copies: `CopyRefresher`; copies without a source, and copies of items that are gone: `Copier.heal`
 - children: `Embedder.refresh`; children of parents that are gone: a push with a version of its own, `Embedder.renew`
 - targets: `Publisher.heal`; values on items that left their entity: `engine.releases`
 
 All of them read guards or entries before the items that these depend on. Work on one item that fails does not stop the
-others (`engine.failures`).
+others (`engine.rejections`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.attempts import Attempt
-from projections.engine.copier import Copier
+from projections.engine.copier import Copier, CopyRefresher
 from projections.engine.copies import CopyHeal, copies_of
-from projections.engine.copy_refresh import CopyRefresher
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
 from projections.engine.entry_refresh import Discarded, EntryRefresher
-from projections.engine.failures import Failures
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
@@ -37,9 +33,10 @@ from projections.engine.ledger_items import Target
 from projections.engine.plan import put_whole, release_of
 from projections.engine.records import Record
 from projections.engine.registry import RegistrySnapshot
-from projections.engine.rejections import rejected_by
+from projections.engine.rejections import Failures, rejected_by
 from projections.engine.releases import Releaser
-from projections.engine.running import Run, one_by_one
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import StoreError
 from projections.language.embeds import EmbedRule

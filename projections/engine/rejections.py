@@ -3,19 +3,24 @@
 An exception that no code raises on purpose is an internal error. It is a rejection like the others, so that the stream goes
 on, but with its own `fault`, so that no one searches the item for a mistake. The trace has only places in the code: the text
 of an exception may quote values, and is in the reason, which is redacted.
+
+DynamoDB's refusals are about requests: `refusal` names the limit that was exceeded, and what to change in the rules.
+
+Failures of a refresh of many items are noted by item, so that one item does not stop the others. An unexpected error is one
+that the content of one item causes, as a rule. To find that item, work on many is repeated on each half of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from traceback import format_tb
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from projections.engine.limits import refusal
+from projections.engine.running import Deadline
 from projections.engine.store import ItemKey
-from projections.errors import BadInput, DamagedGroup, InvalidRequest, Misconfigured, Transient
+from projections.errors import BadInput, DamagedGroup, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import encode_key
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ __all__ = [
     "INTERNAL",
     "ITEM",
     "TARGET",
+    "Failures",
     "Fault",
     "Rejected",
     "alike",
@@ -35,12 +41,53 @@ __all__ = [
     "internal_reason",
     "is_internal",
     "of_child",
+    "refusal",
     "refused",
     "rejected_by",
     "rejection",
     "sequence_order",
     "trace_of",
 ]
+
+
+_LIMITS = (
+    (
+        ("Item size",),
+        "an item can have at most 400 KB: {what} would have more; {instead}",
+    ),
+    (
+        ("38 ", "magnitude", "overflow", "underflow"),
+        "a number has 38 significant digits and a magnitude from 1E-130 to 9.99E+125: the totals of this rule would need "
+        "more; round the values, or give very large and very small ones different targets",
+    ),
+    (
+        ("Expression size", "too many operators"),
+        "an expression can have at most 4 KB and 300 operators: {what} has too many attributes for one write; list the "
+        "attributes that are needed, or keep them in one map",
+    ),
+    (
+        ("payload size", "4MB", "4 MB"),
+        "a transaction can have at most 4 MB: {what} would need more; list fewer attributes",
+    ),
+)
+"""Words in a refusal, and the limit that they report."""
+
+_ENTRY = (
+    "the item's contribution, in its ledger entry,",
+    'let "each" give fewer elements, or shorten the target\'s key',
+)
+_TARGET = "the target", 'let the rule write fewer or shorter attributes, or lower its "limit"'
+
+
+def refusal(message: str, *, entry: bool = False) -> str:
+    """Return a refusal in terms of rules, followed by DynamoDB's message. `entry`: it was of a commit to the ledger."""
+    what, instead = _ENTRY if entry else _TARGET
+    own = re.sub(r"^\w+ on .*?: \w+: ", "", message)  # without the names of tables
+    for words, limit in _LIMITS:
+        if any(word in own for word in words):
+            return f"{limit.format(what=what, instead=instead)} ({message})"
+    return message
+
 
 Fault = Literal["item", "target", "group", "internal"]
 """Where the cause of a rejection is; "internal": in this program, not in the data."""
@@ -199,3 +246,65 @@ def sequence_order(sequence: str) -> tuple[int, str]:
 
 def _table(key: str) -> str:
     return key.partition("|")[0]
+
+
+T = TypeVar("T")
+
+
+class Failures:
+    """The failures of a refresh: `failed` has the reasons by encoded key of what can be repeated, `rejected` the others."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+        self.rejected: dict[Rejected, None] = {}
+
+    def isolated(self, things: Sequence[T], work: Callable[[Sequence[T]], object], key: Callable[[T], str]) -> None:
+        """Do work on many things. Reject those that cause an unexpected error; do the work on the others."""
+        for thing, error in self.apart(things, work):
+            self.rejected[rejection(error, key(thing))] = None
+
+    def apart(self, things: Sequence[T], work: Callable[[Sequence[T]], object]) -> Iterator[tuple[T, Exception]]:
+        """Do work on many things, and on each half of them if it fails unexpectedly. Yield each that fails alone.
+
+        Raise Misconfigured and Transient.
+        """
+        if not things:
+            return
+        try:
+            work(things)
+        except (Misconfigured, Transient):
+            raise
+        except Exception as error:
+            if len(things) == 1:
+                yield things[0], error
+                return
+        else:
+            return
+        middle = len(things) // 2
+        yield from self.apart(things[:middle], work)
+        yield from self.apart(things[middle:], work)
+
+    def attempt(self, what: str, deadline: Deadline, work: Callable[[], Any], rule: str | None = None) -> Any:
+        """Return the result of a piece of work, of one rule perhaps; None if it failed, which is noted."""
+        try:
+            return deadline.retry(work)
+        except Transient as error:
+            self.failed[what] = str(error)
+        except InvalidRequest as error:
+            self.rejected[rejected_by(error, rule, what)] = None
+        return None
+
+    def note(self, rule: str, key: str, error: StoreError) -> None:
+        """Note that a rule could not write to a target."""
+        if isinstance(error, InvalidRequest):
+            self.rejected[rejected_by(error, rule, key, target=key)] = None
+        else:
+            self.failed[key] = str(error)
+
+    def reject(self, rule: str | None, reason: str, key: str) -> None:
+        """Note that an item is rejected."""
+        self.rejected[Rejected(rule, reason, key, table=key.partition("|")[0])] = None
+
+    def fail(self, keys: Iterable[ItemKey], error: StoreError) -> None:
+        """Note that these items could not be refreshed now."""
+        self.failed.update((encode_key(key), str(error)) for key in keys)

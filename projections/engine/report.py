@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from projections.engine.counters import Counters
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
 from projections.engine.rejections import (
     INTERNAL,
@@ -21,7 +21,7 @@ from projections.engine.rejections import (
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.keys import encode_key
 
-__all__ = ["Outcome", "Report"]
+__all__ = ["COUNTS", "Counters", "Outcome", "Report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +152,44 @@ class Report:
 
     def _first_failure(self) -> str | None:
         return min(self._failures, key=sequence_order, default=None)
+
+
+COUNTS = (
+    "records",
+    "ignored",
+    "applied",
+    "duplicates",
+    "deferred",
+    "failed",
+    "transactions",
+    "published",
+    "copies",
+    "indexed",
+    "healed",
+    "rival",
+    "released",
+    "embedded",
+    "pulled",
+    "rejected",
+    "repeated",
+    "filling",
+    "cut",
+    "internal",
+)
+"""What an invocation counts. docs/metrics.md describes each."""
+
+
+class Counters:
+    """Counts by the names in COUNTS, all of them from the start."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += number
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return dict(self._counts)

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.engine.application import ApplicationItems, occupied
-from projections.engine.counters import Counters
 from projections.engine.groups import Group
 from projections.engine.guards import Guard
 from projections.engine.releases import Release, Releaser
+from projections.engine.report import Counters
 from projections.engine.store import Image, ItemKey, Purpose, Store, Update, Value
 from projections.errors import ConditionFailed
 from projections.language.entity import Entity

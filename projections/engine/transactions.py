@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Literal
 
 from projections.engine.attempts import Attempt
-from projections.engine.counters import Counters
-from projections.engine.delta import WIDE, Piece
+from projections.engine.changes import WIDE, Piece
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
@@ -25,6 +24,7 @@ from projections.engine.ledger_items import (
     member_key,
     whole_key,
 )
+from projections.engine.report import Counters
 from projections.engine.store import (
     Above,
     AllOf,

@@ -15,10 +15,9 @@ from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Outcome, Processor
 from projections.engine.registry import LIVE, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Pacer, Run, one_by_one
 from projections.engine.store import Store
 from projections.language.program import Program
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 

@@ -19,8 +19,6 @@ from projections.engine.attempts import Attempt
 from projections.engine.budget import Refresh, writes_of
 from projections.engine.copier import Copier
 from projections.engine.copies import units_of
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.leases import name_of_lease
@@ -28,13 +26,13 @@ from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import INTERNAL, Rejected, of_child, rejected_by
-from projections.engine.running import Run, one_by_one
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, OutOfTime, Pacer, Run, one_by_one
 from projections.engine.store import Image, Store
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations import tasks
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import BackfillTask, Task, Tasks
 
 if TYPE_CHECKING:

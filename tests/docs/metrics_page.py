@@ -15,10 +15,10 @@ from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
+from projections.engine.running import Pacer
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.audit import AuditHandler
-from projections.operations.pacing import Pacer
 from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import Push
 from projections.engine.refresh import Refresher
+from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey
 from projections.testing.oracle import Oracle
 from projections.testing.oracle.oracle import Difference

@@ -12,12 +12,12 @@ import pytest
 
 from projections.engine.budget import Budget, Refresh
 from projections.engine.rejections import Rejected
+from projections.engine.running import Pacer
 from projections.engine.store import ItemKey, Update, Write, all_items
 from projections.errors import BadInput, Transient
 from projections.local.functions import LocalQueue
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import Work, WorkerHandler
 from projections.stores.capacity import write_units

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from projections.engine.deadline import Deadline, OutOfTime
-from projections.engine.running import one_by_one, write_all
+from projections.engine.running import Deadline, OutOfTime, one_by_one, write_all
 from projections.engine.store import ItemKey, Update
 from projections.errors import StoreError, Transient
 from projections.stores.memory import MemoryStore

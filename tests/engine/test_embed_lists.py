@@ -10,10 +10,10 @@ from unittest.mock import patch
 import pytest
 
 from projections.engine import embed_lists, plan
-from projections.engine.deadline import Deadline
 from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.embeds import Embedder
 from projections.engine.refresh import Refresher
+from projections.engine.running import Deadline
 from projections.engine.store import AllOf, Image, ItemKey, Update, Write
 from projections.errors import StoreError
 from projections.language.embeds import MOST_REFERENCES, ListEmbedRule

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
+from projections.engine.running import Deadline
 from projections.engine.store import Page
 from projections.errors import RulesError, Transient
 from tests.engine.world import World

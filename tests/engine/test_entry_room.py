@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.delta import Load, steps
+from projections.engine.changes import Load, intermediate_goals
 from projections.engine.store import ItemKey
 from projections.errors import Transient
 from projections.language import contribution
@@ -113,7 +113,7 @@ def test_no_step_needs_more_room_than_the_larger_end(seed: int) -> None:
     rng = random.Random(seed)
     before, after = drawn(rng), drawn(rng)
     most = max(len(canonical_text(before)), len(canonical_text(after)))
-    some = list(steps(before, after, Load(20, 10_000, lambda target, member: 1)))
+    some = list(intermediate_goals(before, after, Load(20, 10_000, lambda target, member: 1)))
     assert some[-1][0] == after
     assert max(len(canonical_text(step)) for step, _ in some) <= most + 60
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.delta import SETTLED
+from projections.engine.changes import SETTLED
 from projections.engine.registry import FILLING, LIVE, PROVISIONAL, SHADOW, Registered, RegistrySnapshot
 from projections.engine.store import ItemKey
 from tests.engine.scene import Scene, deadline

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.engine.kinds import kind_as_read, kind_condition
+from projections.engine.application import kind_as_read, kind_condition
 from projections.engine.store import AllOf, ItemKey
 from projections.language.entity import Entity
 from projections.language.loader import loads

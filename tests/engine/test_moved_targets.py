@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections.engine.deadline import Deadline
 from projections.engine.refresh import Refresher
+from projections.engine.running import Deadline
 from projections.engine.store import ItemKey
 from tests.engine.world import World
 

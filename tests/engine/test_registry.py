@@ -26,11 +26,11 @@ from projections.engine.registry import (
     former,
     rule_key,
 )
+from projections.engine.running import Pacer
 from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, Reason, TransactionCancelled, Transient
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, write
 from projections.operations.worker import Work, WorkerHandler
 from projections.stores.dynamodb import DynamoDBStore

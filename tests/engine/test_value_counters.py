@@ -14,10 +14,10 @@ import pytest
 from projections.aws.clients import client
 from projections.aws.tables import create_table
 from projections.engine.changes import Change
-from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import LEDGER
+from projections.engine.running import Deadline
 from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value
 from projections.language.contribution import Evaluated
 from projections.language.keys import encode_key

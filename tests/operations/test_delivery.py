@@ -17,10 +17,10 @@ import pytest
 from cfnlint.decode import decode
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.counters import COUNTS
 from projections.engine.processor import Outcome
 from projections.engine.registry import REGISTRY
 from projections.engine.rejections import Rejected
+from projections.engine.report import COUNTS
 from projections.engine.running import at_once
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (

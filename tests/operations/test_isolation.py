@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine import copier, copies, copy_refresh, embeds, indexes, refresh
+from projections.engine import copier, copies, embeds, indexes, refresh
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.language.program import Program
@@ -47,7 +47,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))
         case "copies":
-            for module in (copies, copier, copy_refresh, refresh, examine_kinds, reading, scope):
+            for module in (copies, copier, refresh, examine_kinds, reading, scope):
                 monkeypatch.setattr(module, "copies_of", _breaking(copies.copies_of, second))
         case "indexes":
             original = indexes.index_attributes

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from projections.engine import rebuild
-from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards, Identity
+from projections.engine.running import Deadline
 from projections.engine.store import ItemKey
 from projections.operations.verify.repair import Repair
 from tests.engine.world import World

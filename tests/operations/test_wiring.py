@@ -23,9 +23,9 @@ from projections.aws.wiring import (
 )
 from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
+from projections.engine.running import Pacer
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import load
-from projections.operations.pacing import Pacer
 
 RULES = Path(__file__).parents[2] / "projections/rules/social.yaml"
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"

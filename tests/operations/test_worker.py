@@ -11,14 +11,13 @@ import pytest
 from moto import mock_aws
 
 from projections.aws.queues import Queue
-from projections.engine.deadline import OutOfTime
 from projections.engine.embeds import Embedder, Push
 from projections.engine.records import stream_label, version_of
 from projections.engine.rejections import Rejected
+from projections.engine.running import OutOfTime, Pacer
 from projections.engine.store import Update, Write
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.operations import tasks
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
 from tests.engine.world import World

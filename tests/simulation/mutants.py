@@ -18,10 +18,11 @@ import projections
 from projections.access import ranks
 from projections.engine import (
     application,
+    attempts,
+    batch,
     budget,
     copier,
     copies,
-    copy_refresh,
     embed_lists,
     embeds,
     entry_refresh,
@@ -29,25 +30,21 @@ from projections.engine import (
     groups,
     guards,
     indexes,
-    item_writes,
-    kinds,
+    ledger,
     ledger_items,
     plan,
-    prediction,
     publishing,
     rebuild,
     records,
     refresh,
     registry,
     releases,
-    steps,
     targets,
     transactions,
     value_counters,
 )
-from projections.engine.aggregation import Aggregation
 from projections.engine.attempts import Attempt
-from projections.engine.batch import Admitted
+from projections.engine.batch import Admitted, Aggregation
 from projections.engine.changes import Change, targets_of
 from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
@@ -468,8 +465,8 @@ def intermediate_targets_of_a_batch_are_not_published() -> Iterator[None]:
 
     with (
         planned(only),
-        patch.object(prediction, "retracted", nothing),
-        patch.object(steps, "retracted", nothing),
+        patch.object(attempts, "retracted", nothing),
+        patch.object(ledger, "retracted", nothing),
         learning(learn),
     ):
         yield
@@ -893,7 +890,7 @@ def links_of_removed_rules_stay() -> Iterator[None]:
 
 @mutant("copies", base=GUARDED, change=True, seed=4)
 def copies_without_a_source_stay() -> Iterator[None]:
-    with patch.object(copy_refresh.CopyRefresher, "orphans", lambda *_: []):
+    with patch.object(copier.CopyRefresher, "orphans", lambda *_: []):
         yield
 
 
@@ -919,11 +916,11 @@ def kindless(owner: Any, name: str) -> Iterator[None]:
 @contextmanager
 def uncached() -> Iterator[None]:
     """Conditions are compiled anew."""
-    kinds._static.cache_clear()
+    application._static.cache_clear()
     try:
         yield
     finally:
-        kinds._static.cache_clear()
+        application._static.cache_clear()
 
 
 @mutant("kinds", change_kind=True, race=0.2, seed=11)
@@ -940,54 +937,54 @@ def writes_to_read_items_do_not_check_the_kind() -> Iterator[None]:
 
 @mutant("kinds", change_kind=True, seed=72)
 def alternatives_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_either", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_either", lambda *_: ALWAYS):
         yield
 
 
 @mutant("kinds", change_kind=True, seed=67)
 def ranges_of_numbers_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_bound", lambda *_: ALWAYS):
         yield
 
 
 @mutant("conditions", change_kind=True, race=0.2, seed=220)
 def comparisons_with_text_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_bound", lambda *_: ALWAYS):
         yield
 
 
 @mutant("conditions", change_kind=True, race=0.5, seed=21)
 def values_that_match_compares_with_may_change_before_the_write() -> Iterator[None]:
-    original = kinds.as_read
+    original = application.as_read
 
     def forgets(name: str, value: Value | None) -> Condition:
         return ALWAYS if name == "least" else original(name, value)
 
-    with patch.object(kinds, "as_read", forgets):
+    with patch.object(application, "as_read", forgets):
         yield
 
 
 @mutant("kinds", change_kind=True, seed=187)
 def existence_in_match_is_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_presence", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_presence", lambda *_: ALWAYS):
         yield
 
 
 @mutant("kinds", change_kind=True, race=0.2, seed=11)
 def lists_of_values_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_one_of", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_one_of", lambda *_: ALWAYS):
         yield
 
 
 @mutant("kinds", change_kind=True, seed=20)
 def prefixes_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_beginning", lambda *_: ALWAYS):
+    with uncached(), patch.object(application, "_beginning", lambda *_: ALWAYS):
         yield
 
 
 @mutant("kinds", defer_copies=0.0, change_kind=True, race=0.5, seed=73)
 def excluded_values_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(kinds, "_anything_but", lambda *_: [ALWAYS]):
+    with uncached(), patch.object(application, "_anything_but", lambda *_: [ALWAYS]):
         yield
 
 
@@ -1310,7 +1307,7 @@ def a_mark_is_valid_on_every_item() -> Iterator[None]:
 
 @mutant("adoption", adversary=0.5, adopt=True, seed=20)
 def marks_that_others_write_stay() -> Iterator[None]:
-    with patch.object(item_writes.ItemWrites, "_unmark", lambda *_: None):
+    with patch.object(batch.ItemWrites, "_unmark", lambda *_: None):
         yield
 
 

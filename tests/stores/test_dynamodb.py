@@ -16,7 +16,7 @@ from emulators import free_port
 from projections.aws import clients as aws
 from projections.aws import tables
 from projections.aws.wiring import Tally
-from projections.engine.limits import refusal
+from projections.engine.rejections import refusal
 from projections.engine.store import Check, ItemKey, Missing, Purpose, Update
 from projections.errors import (
     ConditionFailed,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from table import each
 from test_contract import attribute, key, n, s, stored
 
+from projections.engine.application import kind_as_read, kind_condition
 from projections.engine.guards import Guards, Identity
-from projections.engine.kinds import kind_as_read, kind_condition
 from projections.engine.store import AllOf, Condition, Delete, Equal, Exists, Store, Update, Value
 from projections.errors import ConditionFailed
 from projections.stores.conditions import holds

@@ -91,7 +91,7 @@ def graphviz() -> str:
 def indexes_without_lag() -> Iterator[None]:
     """Emulators update indexes with their tables: otherwise a test waits 5 s for each batch that pushes to children."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("projections.engine.item_writes.SETTLE_SECONDS", 0.0)
+        patch.setattr("projections.engine.batch.SETTLE_SECONDS", 0.0)
         yield
 
 

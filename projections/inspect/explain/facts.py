@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.engine.changes import unmarked
 from projections.engine.copies import copies_of
-from projections.engine.delta import unmarked
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Entry, Target

@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import chain
 from typing import Any
 
-from projections.engine.delta import SETTLED
+from projections.engine.changes import SETTLED
 from projections.engine.ledger_items import COUNT, KEPT
 from projections.engine.store import Delete, Image, Purpose, Update, Value
 from projections.inspect.explain.sources import difference_words

@@ -8,8 +8,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from projections.engine.changes import SETTLED
 from projections.engine.copies import copies_of
-from projections.engine.delta import SETTLED
 from projections.engine.indexes import index_write
 from projections.engine.plan import PushReason, offered, push_reason
 from projections.engine.records import Record

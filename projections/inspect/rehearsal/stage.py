@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 
-from projections.engine.changes import Change, targets_of
+from projections.engine.changes import WIDE, Change, targets_of
 from projections.engine.copies import copies_of
-from projections.engine.deadline import Deadline
-from projections.engine.delta import WIDE
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
@@ -20,6 +18,7 @@ from projections.engine.plan import Plan
 from projections.engine.processor import Processor
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode
+from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest

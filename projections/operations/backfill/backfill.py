@@ -19,14 +19,13 @@ from datetime import datetime
 from typing import Any
 
 from projections.engine import rebuild, rivals
-from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import FILLING, RETIRING, Registry, RegistrySnapshot, Replaced
 from projections.engine.rejections import Rejected
+from projections.engine.running import Deadline, one_by_one
 from projections.engine.running import Run as RunPieces
-from projections.engine.running import one_by_one
 from projections.engine.store import Store
 from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program

@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any
 
 from projections.engine import rebuild
-from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations, is_amount, parts_of, summed
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, LEDGER, Target, group_key, rule_of_link
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
+from projections.engine.running import Deadline
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Delete, Equal, Image, ItemKey, Purpose, Store, Update
 from projections.errors import Misconfigured, TransactionCancelled, Transient

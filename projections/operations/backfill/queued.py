@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.registry import Replaced
+from projections.engine.running import Deadline, OutOfTime
 from projections.errors import Transient
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run, Segment

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from projections.engine.deadline import Deadline
 from projections.engine.rejections import Rejected
-from projections.engine.running import at_once
+from projections.engine.running import Deadline, Pacer, at_once
 from projections.engine.store import Store
 from projections.errors import Transient
 from projections.language.program import Program
@@ -22,7 +21,6 @@ from projections.operations.backfill.backfill import Backfill, Done
 from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.caution import MOST_EXAMPLES
-from projections.operations.pacing import Pacer
 from projections.operations.redrive.dismissal import among
 
 __all__ = ["Runner", "backfill_with_threads"]

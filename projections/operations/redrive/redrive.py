@@ -13,15 +13,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from projections.engine.budget import Refresh
-from projections.engine.counters import Counters
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import SETTLE_SECONDS, Push
 from projections.engine.goals import DiscardedRecord
 from projections.engine.groups import Generations
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason
-from projections.engine.running import Run, one_by_one
+from projections.engine.report import Counters
+from projections.engine.running import Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from projections.engine.application import ApplicationItems
-from projections.engine.delta import unmarked
+from projections.engine.changes import unmarked
 from projections.engine.goals import goal_of
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key

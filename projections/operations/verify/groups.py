@@ -19,7 +19,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
-from projections.engine.delta import GENERATION, SETTLED, WIDE
+from projections.engine.changes import GENERATION, SETTLED, WIDE
 from projections.engine.groups import Generations, Group, first_members, read_groups
 from projections.engine.ledger_items import (
     COUNT,

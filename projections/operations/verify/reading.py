@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from projections.engine.application import ApplicationItems
+from projections.engine.changes import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.copies import copies_of
-from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import is_amount
 from projections.engine.indexes import index_attributes

@@ -24,7 +24,6 @@ from projections.engine import rebuild
 from projections.engine.application import ApplicationItems
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal
-from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.leases import name_of_lease
@@ -33,7 +32,7 @@ from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import GROUP as IN_GROUP
 from projections.engine.rejections import Rejected, internal_reason
-from projections.engine.running import Run, at_once, one_by_one, slices
+from projections.engine.running import Deadline, Run, at_once, one_by_one, slices
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from projections.engine.deadline import Deadline
+from projections.engine.running import Deadline
 from projections.engine.store import Image, Store
 
 __all__ = ["PAGE", "Scanner", "Segment", "patiently"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Literal
 
-from projections.engine.delta import GENERATION, SETTLED
+from projections.engine.changes import GENERATION, SETTLED
 from projections.engine.guards import Guard
 from projections.engine.store import Value
 from projections.language.contribution import Contributed

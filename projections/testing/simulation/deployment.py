@@ -16,10 +16,9 @@ from projections.engine.copies import CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Pacer, Run, one_by_one
 from projections.local.event_source import Batch
 from projections.local.functions import LONGEST_CHAIN
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 from projections.testing.simulation.database import Database

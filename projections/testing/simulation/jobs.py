@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.engine import rebuild
-from projections.engine.deadline import Deadline
 from projections.engine.embeds import SETTLE_SECONDS, Push
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.running import Run
+from projections.engine.running import Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
 from projections.language.keys import decode_key

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from projections.engine.delta import GENERATION, SETTLED, generation_of
+from projections.engine.changes import GENERATION, SETTLED, generation_of
 from projections.engine.guards import at_of
 from projections.engine.ledger_items import (
     CLOSED,

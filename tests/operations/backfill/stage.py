@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.engine.deadline import Deadline
 from projections.engine.registry import Registry, RegistrySnapshot
+from projections.engine.running import Deadline
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run
 from projections.operations.backfill.runner import Runner

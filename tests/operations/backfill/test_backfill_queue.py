@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import Push
 from projections.engine.registry import FILLING, LIVE
 from projections.engine.rejections import Rejected
+from projections.engine.running import Deadline, OutOfTime, Pacer
 from projections.errors import BadInput, Transient
 from projections.operations.backfill import queued
 from projections.operations.backfill.progress import Run
-from projections.operations.pacing import Pacer
 from projections.operations.tasks import BackfillTask, Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
 from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, deadline

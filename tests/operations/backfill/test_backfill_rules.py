@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from projections.access.ranks import ranking_of
-from projections.engine.deadline import Deadline
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
+from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey, Write
 from projections.errors import Misconfigured, UsageError
 from tests.engine.world import throttled

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.engine.ledger_items import MOST_EXPIRIES, entry_key
-from projections.engine.recent import TOMBSTONE_SECONDS
+from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
