@@ -102,9 +102,13 @@ class Past:
         """Return the attributes on an item that the rule wrote and that no current rule owns.
 
         There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
-        of all attributes if its guard does not show that the rule wrote them all.
+        of all attributes if its guard does not show that the rule wrote them all, except its `values` on an item from which
+        the current version has removed its copy.
         """
         owned = _owned(item, self._today)
+        if owned is None and item is not None and self._copy is not None and self._is_removed(key, image, guards):
+            owned = self._today.derived_attributes(item.entity.name) | item.entity.constants.keys()
+            return frozenset(image.keys() & self._copy.owned()) - owned
         if owned is None or not self._is_its(key, image):
             return frozenset()
         others = {name: value for name, value in image.items() if name not in owned}
@@ -112,6 +116,11 @@ class Past:
             return frozenset()
         wrote = self.attributes if self.attributes is not None else _unguarded(image, self._today)
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
+
+    def _is_removed(self, key: ItemKey, image: Image, guards: Guards) -> bool:
+        """Whether the current version has removed its copy from an item, which stays because it has other attributes."""
+        guard = guards.read(self.rule, key, image)
+        return guard is not None and guard.n == 0
 
 
 def retire(

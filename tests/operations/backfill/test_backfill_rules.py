@@ -13,7 +13,7 @@ from projections.access.ranks import ranking_of
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
 from projections.engine.running import Deadline
-from projections.engine.store import Image, ItemKey, Write
+from projections.engine.store import Image, ItemKey, Update, Write
 from projections.errors import Misconfigured, UsageError
 from tests.engine.world import throttled
 from tests.operations.backfill.stage import (
@@ -586,6 +586,19 @@ def test_what_a_rule_set_goes_though_its_items_are_of_another_kind_by_now() -> N
     after.filled(occupied=["main|TAG#x|STATS"])
     assert after.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "type": "New", "count": 1, "again": 0}
     after.right()
+
+
+def test_a_constant_of_a_rolled_back_copy_of_all_attributes_goes_where_the_application_added_to_the_copy() -> None:
+    whole = SIGHT.replace("attributes: [stars]", "attributes: all")
+    stage = Stage(whole.replace("all}", "all, values: {seenFrom: app}}"))
+    stage.like(1, 1, stars=3)
+    stage.settle()
+    stage.store.write(Update(ItemKey("main", "SEEN#1#1", "X"), set={"remark": {"S": "mine"}}))
+    back = stage.under(whole)
+    back.remove("USER#1", "LIKE#1")
+    back.settle()
+    back.filled()
+    assert back.item("SEEN#1#1", "X") == {"PK": "SEEN#1#1", "SK": "X", "remark": "mine"}
 
 
 def test_a_copy_goes_with_its_rule_and_whatever_others_wrote_on_it() -> None:
