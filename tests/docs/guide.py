@@ -1,6 +1,6 @@
 """The guides in docs/: their headings and blocks, in order.
 
-    python tests/docs/guide.py      # write into docs/rules.md what `check` says of the mistakes it shows
+    python tests/docs/guide.py      # write into tests/docs/examples.md what `check` says of the mistakes it shows
 
 A block of YAML with `entities:` and a table is a rule file. One without a table is added to the rule file above it. One with
 `given`, `when` or `then` is a case under the rules above it. A block of text is what `check` says of the rules above it.
@@ -108,7 +108,7 @@ def said(rules: str) -> list[str]:
 
 
 def main() -> None:
-    path = DOCS / "rules.md"
+    path = ROOT / "tests/docs/examples.md"
     lines = path.read_text().splitlines()
     for example in reversed(list(examples(path.read_text()))):
         if example.findings is not None:

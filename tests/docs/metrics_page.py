@@ -60,7 +60,7 @@ GRAPHS"""
 COMMANDS = """
 ## Alarms
 
-[Operations](operations.md#alarms) lists the alarms, and what to do. A rule with [`within`](rules.md#describing-and-disabling-rules) has an alarm `Freshness<rule>Alarm` on its metric
+[Operations](operations.md#alarms) lists the alarms, and what to do. A rule with [`within`](rules-reference.md#rules) has an alarm `Freshness<rule>Alarm` on its metric
 `freshness.<rule>`: a maximum above `within` in 2 of 5 minutes.
 
 ## Metrics that commands read
@@ -185,6 +185,6 @@ def metrics_page() -> str:
 
 def _alarm(name: str) -> str:
     link = (
-        "rules.md#describing-and-disabling-rules" if name.startswith("Freshness") else f"operations.md#{name.lower()}"
+        "rules-reference.md#rules" if name.startswith("Freshness") else f"operations.md#{name.lower()}"
     )
     return f"[{re.sub('^Freshness.*Alarm', '`Freshness<rule>Alarm`', name)}]({link})"

@@ -19,7 +19,7 @@ from ledger_page import ledger_page
 from metrics_page import metrics_page
 from python_page import python_page
 from ruamel.yaml import YAML
-from rule_keys_page import rule_keys_page
+from rules_reference_page import rules_reference_page
 
 from projections.cli.main import COMMANDS, GROUPS, cli
 from projections.deploy import finding as template_kinds
@@ -373,7 +373,7 @@ PAGES = {
     "metrics.md": metrics_page,
     "ledger.md": ledger_page,
     "python.md": python_page,
-    "rule-keys.md": rule_keys_page,
+    "rules-reference.md": rules_reference_page,
 }
 """Pages in docs/, and what they must be."""
 

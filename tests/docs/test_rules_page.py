@@ -1,4 +1,4 @@
-"""docs/rules.md: its examples are rules without mistakes, and make of items what it shows."""
+"""docs/rules.md and docs/rules-reference.md: their tables and examples show what rules do, and nothing is left out."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from guide import DOCS, Example, examples, headings, said
+from guide import DOCS, ROOT, Example, examples, headings, said
 from ruamel.yaml import YAML
+from rules_reference_page import MARKED
 
 import projections
 from projections.language.findings import CODES
 from projections.language.measures import FUNCTIONS
-from projections.language.models import KINDS, Entity, Projection, Rules, Table
+from projections.language.models import KINDS, Projection
 from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES
-from projections.language.questions import Expect, Query, WritePattern, WriteStep
+from projections.language.schema import json_schema
 from projections.language.templates import Template
 from projections.language.values import lookup, plain_item, wire
 from projections.local.items import value_of, wire_item
@@ -24,8 +25,9 @@ from projections.testing.cases import Case
 from projections.testing.scenario import Scenario
 from tests.operations.backfill.stage import Stage
 
-PAGE = (DOCS / "rules.md").read_text()
-EXAMPLES = list(examples(PAGE))
+GUIDE = (DOCS / "rules.md").read_text()
+REFERENCE = (DOCS / "rules-reference.md").read_text()
+EXAMPLES = [*examples(GUIDE), *examples((ROOT / "tests/docs/examples.md").read_text())]
 
 of_examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.heading}-{one.line}")
 
@@ -87,7 +89,7 @@ def sorted_items(stage: Stage) -> list[dict[str, Any]]:
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table below a heading, without its head."""
-    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", REFERENCE, re.DOTALL | re.MULTILINE)
     assert section is not None
     table = re.search(r"^\|.*?\n\n", section[1], re.DOTALL | re.MULTILINE)
     assert table is not None
@@ -95,7 +97,7 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`").replace("\\|", "|") for cell in row] for row in cells[2:]]
 
 
-@pytest.mark.parametrize(("pattern", "fits", "not_"), rows("where"), ids=lambda text: str(text))
+@pytest.mark.parametrize(("pattern", "fits", "not_"), rows("Patterns"), ids=lambda text: str(text))
 def test_a_pattern_fits_what_the_page_says(pattern: str, fits: str, not_: str) -> None:
     matches = Pattern.parse(plain(pattern)).matches
 
@@ -117,16 +119,13 @@ def test_a_template_makes_the_text_that_the_page_shows(template: str, value: str
 # --- nothing is left out ---
 
 
-MODELS = (Rules, Table, Entity, Projection, Query, Expect, WritePattern, WriteStep)
-
-
 def fields(model: type[Any]) -> list[str]:
     return [name.removesuffix("_") for name in model.model_fields]
 
 
-@pytest.mark.parametrize("name", sorted({name for model in MODELS for name in fields(model)}))
-def test_every_construct_is_on_the_page(name: str) -> None:
-    assert re.search(rf"(?<!\w){name}(?!\w)", PAGE)
+def test_every_mapping_of_a_rule_file_has_its_table_of_keys() -> None:
+    mappings = {name for name, one in json_schema()["$defs"].items() if "title" in one}
+    assert set(MARKED.findall(REFERENCE)) == mappings | {"Rules"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,18 +147,19 @@ def used() -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_pipe_is_in_the_table_of_templates() -> None:
     templates = " ".join(row[0] for row in rows("Templates and pipes"))
     missing = [pipe for pipe in PIPES if not re.search(rf"\|{pipe}\b", templates)]
-    assert missing == [], "add a row to the table under 'Templates and pipes' in docs/rules.md"
+    assert missing == [], "add a row to the table under 'Templates and pipes' in docs/rules-reference.md"
 
 
 def test_every_measure_is_in_an_example() -> None:
     measures = str([rule["aggregate"]["set"] for _, rule in used() if "aggregate" in rule])
     missing = [name for name in ("count", *(f"{name}(" for name in FUNCTIONS[1:]), "'where'") if name not in measures]
-    assert missing == [], "add a measure to an example under 'aggregate' in docs/rules.md"
+    assert missing == [], "add a measure to an example under 'aggregate' in tests/docs/examples.md"
 
 
-def test_the_list_at_the_top_links_what_is_there() -> None:
-    anchors = [(level, re.sub(r"[^\w -]", "", text).lower().replace(" ", "-")) for level, text in headings(PAGE)]
-    linked = set(re.findall(r"\]\(#([\w-]+)\)", PAGE))
+@pytest.mark.parametrize("page", [GUIDE, REFERENCE], ids=["guide", "reference"])
+def test_the_list_at_the_top_links_what_is_there(page: str) -> None:
+    anchors = [(level, re.sub(r"[^\w -]", "", text).lower().replace(" ", "-")) for level, text in headings(page)]
+    linked = set(re.findall(r"\]\(#([\w-]+)\)", page))
     assert linked >= {anchor for level, anchor in anchors if level == 2}
     assert linked <= {anchor for _, anchor in anchors}
 

@@ -58,8 +58,8 @@ def test_histories_end_as_the_source_items_say(rules: str, first: int, histories
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
 
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
-BLOCKS = re.findall(r"```yaml[^\n]*\n(.*?)```", GUIDE, re.DOTALL)
+PAGES = [(Path(__file__).parents[2] / page).read_text() for page in ("docs/rules.md", "tests/docs/examples.md")]
+BLOCKS = re.findall(r"```yaml[^\n]*\n(.*?)```", "\n".join(PAGES), re.DOTALL)
 ODD = {
     "a target without variables": """
         table: { key: [PK, SK] }
