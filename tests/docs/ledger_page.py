@@ -91,7 +91,7 @@ INTRODUCTION = """\
 
 This page lists everything that this package stores: the items of the ledger, and the attributes that rules add to your items
 besides the derived values. [How it works](how-it-works.md#what-is-stored) explains them with an example, and why they exist.
-[Personal data](operations.md#personal-data) lists where they, queues and logs can contain data of a person.
+[Personal data](deployment.md#personal-data) lists where they, queues and logs can contain data of a person.
 
 The ledger is a table with the string keys `pk` and `sk`. Its TTL attribute is `ttl`. Do not write to it: use the commands.
 Do not delete items of it either, unless this page says so. Parts of a key are separated by `|`. `<source>`, `<target>`,

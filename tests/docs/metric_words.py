@@ -38,11 +38,11 @@ METRICS: dict[str, Metric] = {
     ),
     "deferred": Metric(
         "source items whose change exceeds the budget of a rule, and which the worker refreshes later",
-        "see [large items](operations.md#large-items)",
+        "see [large items](deployment.md#large-items)",
     ),
     "failed": Metric(
         "source items that could not be applied; Lambda delivers their records again",
-        "see [IteratorAgeAlarm](operations.md#iteratoragealarm)",
+        "see [IteratorAgeAlarm](alarms.md#iteratoragealarm)",
     ),
     "transactions": Metric(
         "transactions on the ledger, including cancelled ones",
@@ -54,12 +54,11 @@ METRICS: dict[str, Metric] = {
     "released": Metric("items that left their entity and lost the values that rules had set on them"),
     "healed": Metric(
         "targets corrected after another process wrote them",
-        "does not return to 0: another process writes attributes that a rule owns. See "
-        "[HealedAlarm](operations.md#healedalarm)",
+        "does not return to 0: another process writes attributes that a rule owns",
     ),
     "rival": Metric(
         "guards that another ledger replaced by its own",
-        "above 0: two stacks maintain this table. See [RivalAlarm](operations.md#rivalalarm)",
+        "above 0: two stacks maintain this table",
     ),
     "embedded": Metric("children updated by a push"),
     "pulled": Metric("children that fetched their parent's attributes"),
@@ -81,7 +80,7 @@ METRICS: dict[str, Metric] = {
     ),
     "internal": Metric(
         "internal errors of this package; the log has a line `internal error` with the `trace` of each",
-        "[report the trace](operations.md#internalalarm)",
+        "report the trace",
     ),
     "failures": Metric(
         "stream function: invocations with records to be retried; worker: tasks to be retried",
@@ -89,7 +88,6 @@ METRICS: dict[str, Metric] = {
     ),
     "writesPerRecord": Metric(
         "`published`, `healed` and `copies`, divided by `records` (at least 20)",
-        "[WritesPerRecordAlarm](operations.md#writesperrecordalarm)",
     ),
     "throttled": Metric(
         "requests that DynamoDB throttled after four attempts; the log has the limit and the table or index",

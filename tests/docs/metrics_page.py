@@ -33,11 +33,8 @@ INTRODUCTION = """\
 <!-- Written by tests/docs/reference.py from tests/docs/metric_words.py and the template. -->
 
 The functions write these metrics to CloudWatch in the namespace `Projections`, with one dimension: `service`, the name of
-the stack. They are part of the functions' logs (embedded metric format), so they need no permission and no request.
-CloudWatch charges one custom metric for each name in the first table, and one for each rule.
-
-- [Metrics of the functions](#metrics-of-the-functions) · [Dashboard](#dashboard) · [Alarms](#alarms)
-- [Metrics that commands read](#metrics-that-commands-read)
+the stack. They are part of the functions' logs (embedded metric format). CloudWatch charges one custom metric for each name
+in the first table, and one for each rule. [Alarms](alarms.md) lists the alarms on them.
 
 ## Metrics of the functions
 
@@ -55,14 +52,10 @@ lag, invocations, queues and tasks:
 
 | graph | metrics |
 | --- | --- |
-GRAPHS"""
+GRAPHS
+"""
 
 COMMANDS = """
-## Alarms
-
-[Operations](operations.md#alarms) lists the alarms, and what to do. A rule with [`within`](rules-reference.md#rules) has an alarm `Freshness<rule>Alarm` on its metric
-`freshness.<rule>`: a maximum above `within` in 2 of 5 minutes.
-
 ## Metrics that commands read
 
 `projections status` and the console read `freshness.<rule>`, and metrics of AWS:
@@ -177,14 +170,12 @@ def metrics_page() -> str:
     for name, metric in METRICS.items():
         action = metric.action
         if alarm := by_metric.get(name):
-            action = f"{_alarm(alarm)}: {action}"
+            action = f"{_alarm(alarm)}: {action}" if action else _alarm(alarm)
         lines.append(f"| `{name}` | {metric.unit} | {', '.join(functions[name])} | {metric.meaning} | {action} |")
     graph = "".join(f"| {title} | {', '.join(f'`{one}`' for one in names)} |\n" for title, names in graphs())
     return INTRODUCTION + "\n".join(lines) + "\n" + DASHBOARD.replace("GRAPHS\n", graph) + COMMANDS
 
 
 def _alarm(name: str) -> str:
-    link = (
-        "rules-reference.md#rules" if name.startswith("Freshness") else f"operations.md#{name.lower()}"
-    )
+    link = "rules-reference.md#rules" if name.startswith("Freshness") else f"alarms.md#{name.lower()}"
     return f"[{re.sub('^Freshness.*Alarm', '`Freshness<rule>Alarm`', name)}]({link})"

@@ -17,7 +17,7 @@ sys.path.append(str(ROOT / "tests/deploy"))
 
 from runbook import page_blocks
 
-PAGE = (DOCS / "operations.md").read_text()
+PAGE = (DOCS / "deployment.md").read_text()
 STEPS = (DOCS / "how-to/erase-a-person.md").read_text()
 ANN = "ann@example.org"
 RULES = """

@@ -1,4 +1,4 @@
-"""docs/operations.md: its commands run, it knows every alarm and parameter, and what it advises works."""
+"""docs/operations.md, alarms.md, deployment.md: commands run, every alarm and parameter is there, and advice works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
-PAGE = (DOCS / "operations.md").read_text()
+PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("operations", "alarms", "deployment")}
+PAGE = "\n".join(PAGES.values())
 TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
 GRADUAL = Deployment("rules.yaml", Program.from_document(loads(RULES).canonical()), gradual=True)
 PARAMETERS: Mapping[str, Any] = template_of(sam_template(GRADUAL)).data["Parameters"]
@@ -64,7 +65,7 @@ def resources(kind: str) -> dict[str, Any]:
 
 
 def test_every_alarm_has_its_section() -> None:
-    titles = re.findall(r"^### (.*)$", section("Alarms"), re.MULTILINE)
+    titles = [text for level, text in headings(PAGES["alarms"]) if level == 2]
     assert sorted(titles) == sorted(resources("AWS::CloudWatch::Alarm"))
 
 
@@ -101,12 +102,11 @@ def test_every_command_is_explained_that_keeps_live_tables_right() -> None:
     assert {"status", "verify", "backfill", "redrive", "explain"} <= set(re.findall(r"^\*\*(\w+)", PAGE, re.MULTILINE))
 
 
-def test_links_lead_to_headings() -> None:
-    there = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for _, text in headings(PAGE)}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= there
-    assert {
-        re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for level, text in headings(PAGE) if level == 2
-    } <= set(re.findall(r"\]\(#([\w-]+)\)", PAGE))
+@pytest.mark.parametrize("page", ["operations", "deployment"])
+def test_the_list_at_the_top_links_the_headings(page: str) -> None:
+    text = PAGES[page]
+    titles = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for level, one in headings(text) if level == 2}
+    assert titles <= set(re.findall(r"\]\(#([\w-]+)\)", text))
 
 
 def test_what_it_quotes_of_a_log_is_what_is_logged() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from guide import DOCS, ROOT, headings
+from test_operations_page import PAGES as OPERATIONS
 from test_operations_page import TEMPLATE, operation
 
 sys.path.append(str(ROOT / "tests/deploy"))
@@ -63,7 +64,7 @@ def test_links_lead_to_headings_and_pages() -> None:
     def anchors(page: Path) -> set[str]:
         return {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for _, text in headings(page.read_text())}
 
-    for page in [*PAGES, DOCS / "operations.md"]:
+    for page in [*PAGES, *(DOCS / f"{name}.md" for name in OPERATIONS)]:
         for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", page.read_text())):
             if target.startswith("http"):
                 continue
