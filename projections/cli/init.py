@@ -14,9 +14,9 @@ from projections.terminal import console, count, json_text, print_line, print_te
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from projections.init.inference.proposal import Proposal, Rule
-    from projections.init.models.model import Model
+    from projections.init.model import Model
     from projections.init.project import File
+    from projections.init.proposal import Proposal, Rule
     from projections.init.reading import Reading
 
 __all__ = ["command"]
@@ -116,9 +116,8 @@ def _proposed(
 
     from projections.aws.clients import client
     from projections.errors import UsageError
-    from projections.init.inference.infer import infer
+    from projections.init.infer import infer, proven
     from projections.init.project import PROPOSED, Existing, proposed, refuse_existing
-    from projections.init.prove import proven
     from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
@@ -148,8 +147,8 @@ def _proposed(
 def _modelled(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
-    from projections.init.models.read import read_model
     from projections.init.project import PROPOSED, modelled, refuse_existing
+    from projections.init.read import read_model
 
     refuse_existing(directory, PROPOSED, force=force)
     model = read_model(source)
@@ -166,7 +165,6 @@ def _model_document(model: Model) -> dict[str, Any]:
         "format": model.form,
         "tables": model.tables,
         "entities": [asdict(entity) for one in model.proposals for entity in one.entities],
-        "queries": [asdict(query) for query in model.queries],
         "unread": [asdict(one) for one in model.unread],
     }
 
@@ -228,6 +226,8 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
             styled("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
         )
     _print_entities(proposal)
+    if proposal.deployed:
+        out.print(styled("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
     out.print()
     marks = {"shadow": styled("[green]shadow[/]  "), "possible": styled("[yellow]possible[/]")}
     certain = [rule for rule in proposal.rules if rule.state != "uncertain"]
@@ -272,8 +272,6 @@ def _print_entities(proposal: Proposal) -> None:
                 count(entity.items, "item") if entity.items else "",
             )
         )
-        if entity.rules:
-            out.print(styled("  [yellow]maintained by deployed rules[/]: {}", ", ".join(entity.rules)))
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
         out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))

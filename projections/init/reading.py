@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from projections.errors import UsageError
-from projections.init.models.aws import table_of
-from projections.init.models.parts import Part
-from projections.init.table import Sample, Table
+from projections.init.model import Part, table_of
+from projections.init.proposal import Sample, Table
 
 __all__ = ["Reading", "describe", "estimated_units", "read_sample", "stream_arn"]
 

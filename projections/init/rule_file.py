@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
-from projections.init.table import Pairs, Table
+from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Rule, Table, Unknown
 from projections.language.syntax import an
 from projections.language.yaml_text import flow, name, text
 from projections.printable import printable
@@ -91,6 +90,12 @@ def _head(proposal: Proposal) -> Iterator[str]:
         "`projections verify` compares the values of the rules with those that your application wrote. When you trust a "
         "rule, stop writing the attribute yourself and remove its line `mode: shadow`."
     )
+    if proposal.deployed:
+        yield "#"
+        yield from _comment(
+            f"Rules that are deployed already maintain attributes of this table: {', '.join(proposal.deployed)} (by their "
+            "guards). Compare the rules below with the deployed rule file: an attribute has one writer."
+        )
     yield "#"
     yield "#   projections check                   # each rule with its keys and cost"
     yield "#   python -m pytest                    # the rules as if they were live"

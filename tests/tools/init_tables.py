@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any
 
-from projections.init.table import Table
+from projections.init.proposal import Table
 
 Item = dict[str, dict[str, Any]]
 
@@ -118,7 +118,7 @@ def shop() -> tuple[Table, list[Item]]:
                     quantity=quantity,
                 )
             )
-        total = sum(price * quantity for price, quantity in lines)
+        total = sum(price for price, _ in lines)
         found.append(
             item(
                 hash=f"ORDER|{1000 + number}",
@@ -175,14 +175,6 @@ def readings() -> tuple[Table, list[Item]]:
     """Numbers as sort keys, one kind of item, and the device's name in all of its readings."""
     table = Table("readings", (("device", "S"), ("at", "N")))
     return table, [item(device=f"d{d}", at=1_700_000_000 + 60 * n, degrees=n) for d in range(5) for n in range(9)]
-
-
-def prefixes() -> tuple[Table, list[Item]]:
-    """`user_1` and `order_2`: other signs than #, and the same key twice for the item itself."""
-    table = Table("things", (("pk", "S"), ("sk", "S")))
-    users = [item(pk=f"user_{n}", sk=f"user_{n}", email=f"{n}@x.test", orders=2) for n in range(8)]
-    orders = [item(pk=f"user_{n}", sk=f"order_{n}{m}", total=m) for n in range(8) for m in range(2)]
-    return table, [*users, *orders]
 
 
 def junk() -> tuple[Table, list[Item]]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from projections.init.table import Table
+from projections.init.proposal import Table
 from projections.language.keys import ItemKey
 from projections.language.loader import load
 from projections.language.program import Program

@@ -25,8 +25,8 @@ from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.init.project import PROPOSED, example, write
+from projections.init.proposal import Table
 from projections.init.reading import Reading, describe, estimated_units, read_sample
-from projections.init.table import Table
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -56,19 +56,9 @@ def projections(directory: Path, *arguments: str) -> subprocess.CompletedProcess
     return run(directory, sys.executable, "-m", "projections", *arguments)
 
 
-HOSTILE_NAMES = [
-    '"; touch owned; ".yaml',
-    "'; touch owned; '.yaml",
-    "`touch owned`.yaml",
-    "$(shell touch owned).yaml",
-    "$(touch owned) and spaces.yaml",
-    "--help",
-]
-
-
 @pytest.mark.parametrize(
     ("name", "given"),
-    [*((name, "environment") for name in HOSTILE_NAMES), ("$(shell touch owned).yaml", "arguments")],
+    [('"; touch owned; " $(touch owned).yaml', "environment"), ("'; $(shell touch owned); '.yaml", "arguments")],
 )
 def test_the_name_of_a_file_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str

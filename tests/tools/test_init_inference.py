@@ -16,13 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
-from projections.init.inference.infer import infer
-from projections.init.inference.measures import measured
-from projections.init.inference.proposal import Entity, Proposal, Rule
+from projections.init.infer import infer, proven
+from projections.init.measures import measured
 from projections.init.project import Existing, proposed
-from projections.init.prove import proven
+from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
-from projections.init.table import Sample, Table
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.review import reviewed
@@ -35,7 +33,6 @@ TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
     "typed": init_tables.typed,
     "copies": init_tables.copies,
     "readings": init_tables.readings,
-    "prefixes": init_tables.prefixes,
     "junk": init_tables.junk,
 }
 
@@ -139,13 +136,6 @@ def test_a_table_of_one_kind_of_item_is_named_after_itself() -> None:
     assert found.entities[0].variables == ("device", "at")
 
 
-def test_prefixes_without_a_common_separator_and_one_id_in_both_keys() -> None:
-    assert keys(proposal("prefixes")) == {
-        "User": ("user_{userId}", "user_{userId}"),
-        "Order": ("user_{userId}", "order_{orderId}"),
-    }
-
-
 @pytest.mark.parametrize("prefix", ["PROFILE#", "#METADATA#"])
 def test_the_id_of_the_partition_key_is_recognised_after_another_prefix(prefix: str) -> None:
     items = [item(PK=f"USER#u{n}", SK=f"{prefix}u{n}", orders=n % 4 + 1) for n in range(8)]
@@ -224,20 +214,9 @@ def test_evidence_from_a_part_of_a_table_has_no_exact_counts() -> None:
     assert "has the name of a counter, and is not less than the number of Like items in the sample" in evidence
 
 
-def test_sums_of_products_are_found_by_their_values() -> None:
+def test_sums_are_found_by_their_values() -> None:
     measures = rule(proposal("shop"), "linesOfOrder").body["aggregate"]["set"]
-    assert measures == {"num_lines": "count", "total": "sum(price * quantity)"}
-
-
-def test_the_time_of_the_last_child_is_found_by_its_value() -> None:
-    items = init_tables.social()
-    for post in [one for one in items if one["SK"]["S"] == "METADATA"]:
-        times = [
-            one["createdAt"]["S"] for one in items if one["PK"] == post["PK"] and one["SK"]["S"].startswith("COMMENT")
-        ]
-        post |= {"lastCommentAt": {"S": max(times)}} if times else {}
-    measures = rule(proven(infer(INDEXED, Sample(items, True))), "commentsOfPost").body["aggregate"]["set"]
-    assert measures == {"commentCount": "count", "lastCommentAt": "max(text(createdAt))"}
+    assert measures == {"num_lines": "count", "total": "sum(price)"}
 
 
 def test_repeated_attributes_of_a_parent_become_an_embed_rule() -> None:
@@ -279,20 +258,16 @@ def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measure", "values", "expected"),
+    ("name", "values", "expected"),
     [
-        ("count", [{"N": "1"}, {"S": "x"}], {"N": "2"}),
-        ("sum(n)", [], {"N": "0"}),
-        ("sum(n)", [{"N": "1.5"}, {"N": "2.50"}], {"N": "4"}),
-        ("sum(n * n)", [{"N": "1234567890123456789"}], {"N": "1524157875323883675019051998750190521"}),
-        ("sum(n)", [{"N": "1"}, {"S": "x"}, None], {"N": "1"}),
-        ("max(number(n))", [{"N": "9"}, {"N": "10"}], {"N": "10"}),
-        ("min(text(n))", [{"S": "9"}, {"S": "10"}], {"S": "10"}),
-        ("min(text(n))", [], None),
+        ("", [{"N": "1"}, {"S": "x"}], "2"),
+        ("n", [], "0"),
+        ("n", [{"N": "1.5"}, {"N": "2.50"}], "4"),
+        ("n", [{"N": "1"}, {"S": "x"}, None], "1"),
     ],
 )
-def test_measures_of_a_sample_are_those_of_rules(measure: str, values: list[Any], expected: Any) -> None:
-    assert measured(measure, [{"n": value} if value else {} for value in values]) == expected
+def test_measures_of_a_sample_are_those_of_rules(name: str, values: list[Any], expected: str) -> None:
+    assert measured(name, [{"n": value} if value else {} for value in values]) == {"N": expected}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -421,7 +396,7 @@ def test_names_with_a_dash_are_quoted_in_expressions() -> None:
     dashed = [{"unit-price" if name == "price" else name: value for name, value in one.items()} for one in items]
     found = infer(table, Sample(dashed, complete=True))
     sums = [one.body["aggregate"]["set"].get("total") for one in found.rules if "aggregate" in one.body]
-    assert "sum(quantity * 'unit-price')" in sums or "sum('unit-price' * quantity)" in sums, sums
+    assert "sum('unit-price')" in sums, sums
 
 
 def accepted(found: Proposal) -> None:
@@ -429,7 +404,7 @@ def accepted(found: Proposal) -> None:
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
 
 
-def test_guards_are_no_attributes_and_rules_into_items_with_guards_are_comments() -> None:
+def test_guards_are_no_attributes_and_their_rules_are_named() -> None:
     guard = {"M": {name: {"S": "x"} for name in ("d", "at", "s")} | {"n": {"N": "2"}}}
     items = [
         {**one, "~likes": guard, "~": {"S": "abcdefgh"}} if one["SK"] == {"S": "METADATA"} else one
@@ -439,17 +414,5 @@ def test_guards_are_no_attributes_and_rules_into_items_with_guards_are_comments(
     found = proven(infer(INDEXED, Sample(items, complete=True)))
     names = {one.name for each in found.entities for one in each.attributes}
     assert {name for name in names if name.startswith("~")} == {"~own"}
-    assert {each.name: each.rules for each in found.entities if each.rules} == {"Post": ("likes",)}
-    before = proposal("social")
-    (count,) = [one for one in before.rules if (one.into, one.attributes) == ("Post", ["likeCount"])]
-    assert count.state == "shadow"
-    (doubted,) = [one for one in found.rules if (one.into, one.attributes) == ("Post", ["likeCount"])]
-    assert doubted.state == "possible"
-    assert doubted.doubt.startswith(
-        "A deployed rule may maintain likeCount already: items of Post have guards of likes."
-    )
     text = " ".join(rule_file(found).replace("#", "").split())
-    assert "Rules that are deployed already maintain attributes of these items: likes (by their guards)." in text
-    for one, other in ((before, True), (found, False)):
-        shadows = {rule.into for rule in one.rules if rule.state == "shadow" and rule.kind != "index"}
-        assert ("Post" in shadows) is other
+    assert "Rules that are deployed already maintain attributes of this table: likes (by their guards)." in text

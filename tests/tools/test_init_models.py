@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
+from projections.deploy.cloudformation import template_of
 from projections.errors import UsageError
-from projections.init.models.file import model_file
-from projections.init.models.model import Model
-from projections.init.models.read import FORMATS, read_model
+from projections.init.model import Model
 from projections.init.project import PROPOSED
-from projections.language.access.planner import plan
-from projections.language.access.questions import queries_of
+from projections.init.read import FORMATS, model_file, read_model
 from projections.language.loader import loads
 from projections.language.models import Rules
 from projections.language.program import Program
@@ -141,15 +139,12 @@ def test_cloudformation_table() -> None:
     assert "The stream of shop is off" in model_file(model)
 
 
-def test_cloudformation_as_json_and_simple_tables(tmp_path: Path) -> None:
-    key = {"PrimaryKey": {"Name": "code", "Type": "Number"}}
-    resources = {"Codes": {"Type": "AWS::Serverless::SimpleTable", "Properties": key}}
-    resources["Plain"] = {"Type": "AWS::Serverless::SimpleTable", "Properties": {}}
-    resources["Odd"] = {"Type": "AWS::DynamoDB::Table", "Properties": {"KeySchema": []}}
-    (tmp_path / "t.json").write_text(json.dumps({"Resources": resources}))
+def test_a_table_of_a_template_that_cannot_be_read_is_listed(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(template_of((MODELS / "template.yaml").read_text()).data))
+    document["Resources"]["Odd"] = {"Type": "AWS::DynamoDB::Table", "Properties": {"KeySchema": []}}
+    (tmp_path / "t.json").write_text(json.dumps(document))
     model = read_model(tmp_path / "t.json")
-    tables = rules_of(model).typed().tables
-    assert {name: table.partition for name, table in tables.items()} == {"Codes": ("code", "N"), "Plain": ("id", "S")}
+    assert model.tables == ["shop"]
     assert unread(model) == {"Resources.Odd.Properties": "AttributeDefinitions is missing"}
 
 
@@ -242,52 +237,6 @@ def test_electrodb_key_that_cannot_be_read(tmp_path: Path, pk: dict[str, Any], p
         with pytest.raises(UsageError) as raised:
             read_model(path)
         assert str(raised.value).startswith(f"{path}: {place}: {reason}")
-
-
-# --- queries ---
-
-
-def test_queries_that_models_imply_are_answered_by_one_request() -> None:
-    """ElectroDB composes keys in its own case, and an index has only the items with all attributes of its key."""
-    _, workbench = read("workbench.json")
-    assert {name: (query.find, query.by) for name, query in workbench.queries.items()} == {
-        "reader": ("Reader", ["readerId"]),
-        "loan": ("Loan", ["readerId"]),
-        "fine": ("Fine", ["readerId"]),
-        "shelves": ("shelves", ["shelfId"]),
-        "wrong": ("Wrong", ["tableId"]),
-    }
-    model, electrodb = read("electrodb.json")
-    by_use = electrodb.queries["buildingByUse"]
-    assert (by_use.by, by_use.using) == (["use|upper"], "gsi1")
-    assert electrodb.entities["Building"].required == ["cityId", "buildingId", "rooms"]
-    assert by_use.where == {"built_on": [{"exists": True}]}
-    for rules in (workbench, electrodb):
-        plans = [plan(rules.typed(), query) for query in queries_of(rules).values()]
-        assert {one.verdict for one in plans} == {"one"}
-    found = unread(model)
-    assert "lsi1 " in found["query buildingByListing"]
-    assert "gsi1 does not hold items without built_on" in found["query market"]
-    assert not electrodb.queries.keys() & {"buildingByListing", "market"}
-
-
-def test_query_of_a_whole_collection_is_answered_where_all_items_are_in_it(tmp_path: Path) -> None:
-    def one(entity: str) -> dict[str, Any]:
-        index = {
-            "collection": "docs",
-            "pk": {"field": "pk", "composite": ["id"]},
-            "sk": {"field": "sk", "composite": []},
-        }
-        return schema(model={"service": "s", "entity": entity, "version": "1"}, indexes={"all": index})
-
-    (tmp_path / "schemas.json").write_text(json.dumps([one("A"), one("B")]))
-    rules = rules_of(read_model(tmp_path / "schemas.json"))
-    assert (rules.queries["docs"].find, rules.queries["docs"].by) == (["A", "B"], ["idLower"])
-    alone = schema(
-        indexes={"all": {"pk": {"field": "pk", "composite": []}, "sk": {"field": "sk", "composite": ["id"]}}}
-    )
-    (tmp_path / "schemas.json").write_text(json.dumps(alone))
-    assert "needs `by`" in unread(read_model(tmp_path / "schemas.json"))["query eAll"]
 
 
 # --- files that are no model ---

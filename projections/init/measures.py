@@ -5,28 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cache, partial, reduce
-from itertools import combinations
-from typing import Any
+from functools import reduce
 
-from projections.errors import BadInput
-from projections.init.inference.contradictions import Case, Verdict, contradiction, identity, judged, others
-from projections.init.inference.proposal import Attribute, Relation, Rule
-from projections.init.inference.relations import Link, named_by, related_twice, rule_body
-from projections.init.inference.words import ORDERED, lower_camel, normal, plural, singular, words
-from projections.init.table import Sample, Table
-from projections.language.measures import Measure
+from projections.init.contradictions import Case, Verdict, contradiction, identity, judged, others
+from projections.init.proposal import Attribute, Relation, Rule, Sample, Table
+from projections.init.relations import Link, named_by, related_twice, rule_body
+from projections.init.rows import lower_camel, normal, plural, singular, words
 from projections.language.one_form import path_text
 from projections.language.syntax import PATH, an
-from projections.language.values import CONTEXT, Image, Value, lookup, number_text
+from projections.language.values import CONTEXT, Image, Value, number_text
 
 __all__ = ["Family", "contradicted_rules", "count_rules", "measured"]
+
 
 _LEAST_PARENTS = 3
 _MOST_NUMBERS = 6
 _DIFFERING = 0.2
-_BY_CHANCE = 0.05
-"""The greatest probability of agreement by chance of products that hold on all items: there are many of them."""
 
 
 class Family:
@@ -43,11 +37,11 @@ class Family:
             for row in self.parents
         ]
         """For each parent, whether all its children are in the sample."""
-        self._published: dict[str, list[Value | None]] = {}
+        self._published: dict[str, list[Value]] = {}
         self._verdicts: dict[str, list[tuple[str, Verdict]]] = {}
 
-    def published(self, measure: str) -> list[Value | None]:
-        """Return the value of a measure for each parent; None where it is absent."""
+    def published(self, measure: str) -> list[Value]:
+        """Return the value of a measure for each parent."""
         if measure not in self._published:
             self._published[measure] = [measured(measure, children) for children in self.children]
         return self._published[measure]
@@ -57,7 +51,7 @@ class Family:
         return [
             Case(row, row.item.get(attribute), value)
             for row, value, seen in zip(self.parents, self.published(measure), self.seen, strict=True)
-            if seen or (measure == "count" and attribute in row.item and _less(row.item[attribute], value))
+            if seen or (not measure and attribute in row.item and _less(row.item[attribute], value))
         ]
 
     def verdicts(self, attribute: Attribute, tries: int) -> list[tuple[str, Verdict]]:
@@ -67,35 +61,21 @@ class Family:
         return self._verdicts[attribute.name]
 
     def _compared(self, attribute: Attribute, tries: int) -> Iterator[tuple[str, Verdict]]:
-        """Compare the parents with a value. An extreme without children has none; applications store many things then."""
         if not any(self.seen):
             return
         for measure in self.measures(attribute):
-            cases = [case for case in self.cases(attribute.name, measure) if None not in (case.stored, case.computed)]
+            cases = [case for case in self.cases(attribute.name, measure) if case.stored is not None]
             if not cases or 2 * sum(case.agrees for case in cases) < len(cases):
                 continue
-            if measure == "count" or self._needs_all(measure):
-                yield measure, judged(cases, tries, named=measure == "count" and is_counter(attribute, self.link))
+            if not measure or self._needs_all(measure):
+                yield measure, judged(cases, tries, named=not measure and is_counter(attribute, self.link))
 
     def measures(self, attribute: Attribute) -> Iterator[str]:
-        """Yield the measures that an attribute of parents may have."""
-        kind = attribute.type
-        if (
-            not _plain(attribute)
-            or attribute.name in self.link.parent.entity.variables
-            or kind not in ("N", "S")
-            or attribute.form == "ttl"
-        ):
+        """Yield the measures that an attribute of parents may have: "" for the count, or the name of a summed attribute."""
+        if not _is_number(attribute) or attribute.name in self.link.parent.entity.variables:
             return
-        alike = [one for one in self.link.child.entity.attributes if _plain(one) and one.type == kind]
-        if kind == "N":
-            numbers = [path_text(one.name) for one in alike if one.form != "ttl"][:_MOST_NUMBERS]
-            yield "count"
-            yield from (f"sum({name})" for name in numbers)
-            yield from (f"sum({one} * {other})" for one, other in combinations(numbers, 2))
-        typed = "number" if kind == "N" else "text"
-        ordered = [path_text(one.name) for one in alike if kind == "N" or one.form in ORDERED][:_MOST_NUMBERS]
-        yield from (f"{function}({typed}({name}))" for name in ordered for function in ("max", "min"))
+        yield ""
+        yield from [one.name for one in self.link.child.entity.attributes if _is_number(one)][:_MOST_NUMBERS]
 
     def _needs_all(self, measure: str) -> bool:
         """Return whether a measure of several children differs from that of the first or last one alone."""
@@ -107,30 +87,12 @@ class Family:
         return differing >= max(2, _DIFFERING * len(several))
 
 
-def measured(measure: str, items: Sequence[Image]) -> Value | None:
-    """Return a measure of items as a rule publishes it. Values of other types do not count."""
-    parsed = _parsed(measure)
-    if parsed.expression is None:
+def measured(name: str, items: Sequence[Image]) -> Value:
+    """Return the number of items, or the sum of an attribute as a rule publishes it. Other types do not count."""
+    if not name:
         return {"N": str(len(items))}
-    found: list[Any] = []
-    for item in items:
-        try:
-            value = parsed.expression.evaluate(partial(lookup, item))
-        except BadInput:
-            continue
-        if value is not None:
-            found.append(value)
-    if parsed.function == "sum":
-        return {"N": number_text(reduce(CONTEXT.add, found, Decimal(0)))}
-    if not found:
-        return None
-    best = max(found) if parsed.function == "max" else min(found)
-    return {"S": best} if isinstance(best, str) else {"N": number_text(best)}
-
-
-@cache
-def _parsed(measure: str) -> Measure:
-    return Measure.parse("it", measure)
+    numbers = [Decimal(item[name]["N"]) for item in items if "N" in item.get(name, {})]
+    return {"N": number_text(reduce(CONTEXT.add, numbers, Decimal(0)))}
 
 
 def _with_its_parent(link: Link, partition: str) -> bool:
@@ -155,7 +117,7 @@ def count_rules(families: Sequence[Family], skipped: set[tuple[str, str]]) -> It
             if place in skipped:
                 continue
             counter = is_counter(attribute, family.link) and _counted(family, attribute.name)
-            certain = ("count", counter) if counter else _certain(family, attribute, tries)
+            certain = ("", counter) if counter else _certain(family, attribute, tries)
             if certain:
                 skipped.add(place)
                 found[attribute.name] = certain
@@ -165,7 +127,7 @@ def count_rules(families: Sequence[Family], skipped: set[tuple[str, str]]) -> It
 
 def contradicted_rules(families: Sequence[Family], table: Table, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
     """Yield a rule for each attribute of parents that is an aggregate of their children in most items, as a comment with the
-    items that contradict it; and the counters by name that too many items contradict. `skipped` is as in `count_rules`.
+    items that contradict it. `skipped` is as in `count_rules`.
     """
     several, tries = related_twice([family.link for family in families]), _tries(families)
     best: dict[tuple[str, str], tuple[Family, str, Verdict]] = {}
@@ -187,28 +149,6 @@ def contradicted_rules(families: Sequence[Family], table: Table, skipped: set[tu
             family.link, {name: (measure, f"{name} is {_said(measure, family.link.relation)} in {of}")}, several
         )
         yield replace(rule, doubt=found.doubt, contradiction=found)
-    for family in _in_order(families):
-        for attribute in family.link.parent.entity.attributes:
-            place = (family.link.relation.parent, attribute.name)
-            if place not in skipped and is_counter(attribute, family.link):
-                skipped.add(place)
-                rule = _rule(family.link, {attribute.name: ("count", _relation_evidence(family.link))}, several)
-                yield replace(rule, doubt=_misnamed(family, attribute.name))
-
-
-def _misnamed(family: Family, attribute: str) -> str:
-    """Return how many items contradict a counter by name."""
-    child, parent = family.link.relation.child, family.link.relation.parent
-    with_it = [n for n, row in enumerate(family.parents) if attribute in row.item]
-    counts = family.published("count")
-    exact = [n for n in with_it if family.seen[n]]
-    if exact:
-        right = sum(identity(family.parents[n].item[attribute]) == identity(counts[n]) for n in exact)
-        known = f"equals the number of {child} items in only {right} of {len(exact)}"
-    else:
-        less = sum(_less(family.parents[n].item[attribute], counts[n]) for n in with_it)
-        known = f"is less than the number of {child} items in the sample in {less} of {len(with_it)}"
-    return f"{attribute} has the name of a counter, but {known} {parent} items"
 
 
 def _tries(families: Sequence[Family]) -> int:
@@ -220,13 +160,10 @@ def _rule(link: Link, found: Mapping[str, tuple[str, str]], several: set[tuple[s
     relation = link.relation
     by = "" if (relation.child, relation.parent) not in several else named_by(relation)
     name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
-    body = rule_body(link, "aggregate", {"into": relation.parent, "set": {a: how for a, (how, _) in found.items()}})
+    body = rule_body(
+        link, "aggregate", {"into": relation.parent, "set": {a: _measure(m) for a, (m, _) in found.items()}}
+    )
     return Rule(name, body, "; ".join(dict.fromkeys(evidence for _, evidence in found.values())))
-
-
-def _relation_evidence(link: Link) -> str:
-    relation = link.relation
-    return f"{relation.seen} of {relation.of} {relation.child} items belong to {an(relation.parent)} in the sample"
 
 
 def is_counter(attribute: Attribute, link: Link) -> bool:
@@ -246,7 +183,7 @@ def is_counter(attribute: Attribute, link: Link) -> bool:
 
 def _counted(family: Family, attribute: str) -> str:
     """Return why an attribute named as a counter may be one, empty if an item contradicts it."""
-    relation, counts = family.link.relation, family.published("count")
+    relation, counts = family.link.relation, family.published("")
     with_it = [(row, n) for n, row in enumerate(family.parents) if attribute in row.item]
     exact = [Case(row, row.item[attribute], counts[n]) for row, n in with_it if family.seen[n]]
     if not all(case.agrees for case in exact) or any(_less(row.item[attribute], counts[n]) for row, n in with_it):
@@ -255,10 +192,11 @@ def _counted(family: Family, attribute: str) -> str:
         rest = len(with_it) - len(exact)
         more = f"; {rest} more could not be compared" if rest else ""
         every = f"{len(exact)} of {len(exact)} {relation.parent} items"
-        return f"{attribute} is {_said('count', relation)} in {every}{more}{_others(family, attribute, 'count')}"
+        return f"{attribute} is {_said('', relation)} in {every}{more}{_others(family, attribute, '')}"
     return (
         f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the sample in "
-        f"{len(with_it)} of {len(with_it)} {relation.parent} items; {_relation_evidence(family.link)}"
+        f"{len(with_it)} of {len(with_it)} {relation.parent} items; {relation.seen} of {relation.of} {relation.child} items "
+        f"belong to {an(relation.parent)} in the sample"
     )
 
 
@@ -267,10 +205,10 @@ def _others(family: Family, attribute: str, measure: str) -> str:
     return others(every, family.link.relation.parent, attribute, least=not all(family.seen))
 
 
-def _less(stored: Value, counted: Value | None) -> bool:
+def _less(stored: Value, counted: Value) -> bool:
     """Return whether a stored number is less than a count, or is no number."""
     try:
-        return counted is None or Decimal(stored.get("N", "-1")) < Decimal(counted["N"])
+        return Decimal(stored.get("N", "-1")) < Decimal(counted["N"])
     except ArithmeticError:
         return True
 
@@ -285,8 +223,9 @@ def _in_order(families: Sequence[Family]) -> list[Family]:
     return sorted(usable, key=lambda family: (bool(family.link.relation.bind), -family.link.relation.seen))
 
 
-def _plain(attribute: Attribute) -> bool:
-    return PATH.fullmatch(attribute.name) is not None and "." not in attribute.name
+def _is_number(attribute: Attribute) -> bool:
+    named = PATH.fullmatch(attribute.name) is not None and "." not in attribute.name
+    return named and attribute.type == "N" and attribute.form != "ttl"
 
 
 def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str] | None:
@@ -295,8 +234,7 @@ def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str
     with_children = {id(row) for row, children in zip(family.parents, family.children, strict=True) if children}
     for measure, verdict in family.verdicts(attribute, tries):
         stored = [identity(case.stored) for case in verdict.cases if id(case.row) in with_children]
-        enough = len(set(stored)) >= _LEAST_PARENTS and (" * " not in measure or verdict.by_chance <= _BY_CHANCE)
-        if verdict.all_right and enough:
+        if verdict.all_right and len(set(stored)) >= _LEAST_PARENTS:
             of = f"{verdict.right} of {verdict.right} {relation.parent} items"
             evidence = f"{attribute.name} is {_said(measure, relation)} in {of}"
             return measure, evidence + _others(family, attribute.name, measure)
@@ -304,4 +242,8 @@ def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str
 
 
 def _said(measure: str, relation: Relation) -> str:
-    return f"the number of {relation.child} items" if measure == "count" else f"{measure} of the {relation.child} items"
+    return f"{_measure(measure)} of the {relation.child} items" if measure else f"the number of {relation.child} items"
+
+
+def _measure(name: str) -> str:
+    return f"sum({path_text(name)})" if name else "count"

@@ -1,9 +1,4 @@
-"""Entities from the facets and sample items of a NoSQL Workbench table.
-
-A facet shows the items of one access pattern, with an alias for each key attribute. An alias with a placeholder, such as
-`USER#<userId>`, is read as the template of an entity's key, if it fits the sample items of the facet. Any other alias is
-only a name: then entities are inferred from all sample items of the table, and those of one facet get its name.
-"""
+"""Data models of NoSQL Workbench for Amazon DynamoDB: tables, facets and sample items."""
 
 from __future__ import annotations
 
@@ -12,20 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations
+from typing import Any
 
-from projections.init.inference.entities import group_of
-from projections.init.inference.infer import infer
-from projections.init.inference.proposal import Attribute, Entity, Proposal
-from projections.init.inference.rows import SEPARATORS, common_separator, rows_of
-from projections.init.inference.words import is_shouting, lower_camel
-from projections.init.models.model import Query, Unread, distinguished, entity_name, key_variables
-from projections.init.table import Sample, Table
+from projections.init.entities import group_of
+from projections.init.infer import infer
+from projections.init.model import (
+    KEY_TYPES,
+    Model,
+    Part,
+    Unread,
+    distinguished,
+    entity_name,
+    key_variables,
+    projection,
+)
+from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Sample, Table
+from projections.init.rows import SEPARATORS, common_separator, is_shouting, lower_camel, rows_of
 from projections.language.keys import key_text
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern
 from projections.language.values import Image
 
-__all__ = ["Facet", "FacetTable"]
+__all__ = ["SERVICE", "Facet", "FacetTable", "is_workbench", "read"]
+
 
 _PLACEHOLDER = re.compile(r"\$?\{\{?([^{}]+)\}?\}|<([^<>]+)>")
 
@@ -172,16 +176,6 @@ class FacetTable:
             and (match is None or item.get(match[0], {}).get("S") == match[1])
         }
 
-    def queries(self, proposal: Proposal) -> Iterator[Query]:
-        """Yield a query for each facet of an entity: all its items in a partition."""
-        names = {entity.name: entity for entity in proposal.entities}
-        partition = self.table.key_names[0]
-        for facet in self.facets:
-            entity = names.get(entity_name(facet.name, ()))
-            if entity is not None:
-                by = KeyPattern.parse(entity.key[partition], self.separator).names
-                yield Query(lower_camel(facet.name), (entity.name,), tuple(by))
-
 
 def _template(alias: str) -> str:
     """Return an alias such as `USER#<userId>` with its placeholders as variables; empty if there is none."""
@@ -238,3 +232,128 @@ def _renamed(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
         relations=[replace(one, child=names[one.child], parent=names[one.parent]) for one in proposal.relations],
         rules=rules,
     )
+
+
+SERVICE = "Amazon DynamoDB"
+
+
+def is_workbench(document: Mapping[str, Any]) -> bool:
+    """Return whether a JSON document is a model of NoSQL Workbench."""
+    return "DataModel" in document
+
+
+def read(document: Part) -> Model:
+    """Return the tables of a model, with entities from facets and sample items. Raises UsageError."""
+    metadata = document.get("ModelMetadata")
+    service = metadata.get("AWSService") if metadata is not None else None
+    if service is not None and service.value != SERVICE:
+        raise service.wrong(f"a model of {service.value}: this command reads models of {SERVICE}")
+    parts = document.need("DataModel").elements()
+    if not parts:
+        raise document.need("DataModel").wrong(
+            "the model has no table: add one in NoSQL Workbench, and export it again"
+        )
+    model = Model("NoSQL Workbench model", document.file, [])
+    taken: list[str] = []
+    for part in parts:
+        facets = _facets(part, _table(part), model)
+        proposal = facets.proposal(taken)
+        taken += [entity.name for entity in proposal.entities]
+        model.proposals.append(proposal)
+    model.unread.append(
+        Unread("(top)", "a model does not have the TTL of its tables: if items expire, add `ttl` to the table")
+    )
+    return model
+
+
+def _table(part: Part) -> Table:
+    partition, sort = _key(part)
+    if len(partition) != 1:
+        raise part.wrong("KeyAttributes.PartitionKey is missing")
+    indexes: dict[str, tuple[Pairs, Pairs]] = {}
+    projected: dict[str, str | tuple[str, ...]] = {}
+    local = set()
+    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+        for index in part.all(kind):
+            called = index.need("IndexName").text()
+            indexes[called] = _key(index)
+            if kind == "LocalSecondaryIndexes":
+                local.add(called)
+                indexes[called] = (partition, indexes[called][1])
+            if not all(indexes[called][: 1 + (called in local)]):
+                raise index.wrong("KeyAttributes lacks a key attribute")
+            shown = projection(index)
+            if shown != "all":
+                projected[called] = shown
+    return Table(
+        part.need("TableName").text(),
+        (*partition, *sort),
+        indexes,
+        stream="NEW_AND_OLD_IMAGES",
+        projected=projected,
+        local=frozenset(local),
+    )
+
+
+def _key(part: Part) -> tuple[Pairs, Pairs]:
+    keys = part.need("KeyAttributes")
+
+    def pairs(name: str) -> Pairs:
+        one = keys.get(name)
+        if one is None:
+            return ()
+        return ((one.need("AttributeName").text(), one.need("AttributeType").one_of(*KEY_TYPES)),)
+
+    return pairs("PartitionKey"), pairs("SortKey")
+
+
+def _facets(part: Part, table: Table, model: Model) -> FacetTable:
+    """Return the facets and sample items of a table."""
+    capacity = part.get("ProvisionedCapacitySettings")
+    if capacity is not None and (mode := part.get("BillingMode")) is not None and mode.value == "PROVISIONED":
+        model.unread.append(Unread(capacity.place, "capacity is not part of a rule file: the template is on-demand"))
+    types = {
+        one.need("AttributeName").text(): str(one.need("AttributeType").value) for one in part.all("NonKeyAttributes")
+    }
+    facets = [_facet(one, table, model) for one in part.all("TableFacets")]
+    return FacetTable(table, types, facets, list(_items(part, table, model)), model.unread)
+
+
+def _facet(part: Part, table: Table, model: Model) -> Facet:
+    alias, aliases = part.need("KeyAttributeAlias"), {}
+    for (name, _), called in zip(table.key, ("PartitionKeyAlias", "SortKeyAlias"), strict=False):
+        given = alias.get(called)
+        aliases[name] = given.text() if given is not None and given.value else name
+    attributes = [one.text() for one in part.all("NonKeyAttributes")]
+    items = list(_items(part, table, model))
+    return Facet(part.need("FacetName").text(), alias.place, aliases, attributes, items)
+
+
+def _items(part: Part, table: Table, model: Model) -> Iterator[Image]:
+    """Yield the valid sample items of a table or facet."""
+    for one in part.all("TableData"):
+        if not isinstance(one.value, dict) or not all(map(_is_value, one.value.values())):
+            model.unread.append(Unread(one.place, "a sample item with values that are not DynamoDB's JSON"))
+            continue
+        lacking = [name for name, kind in table.key if kind not in one.value.get(name, {})]
+        if lacking:
+            model.unread.append(Unread(one.place, f"a sample item without the key attribute {', '.join(lacking)}"))
+        else:
+            yield one.value
+
+
+_LISTS = ("SS", "NS", "BS", "L")
+
+
+def _is_value(value: Any) -> bool:
+    """Return whether a value is in DynamoDB's JSON."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, content),) = value.items()
+    if kind == "M":
+        return isinstance(content, dict) and all(map(_is_value, content.values()))
+    if kind in _LISTS:
+        return isinstance(content, list) and all(
+            _is_value(one) if kind == "L" else isinstance(one, str) for one in content
+        )
+    return isinstance(content, bool) if kind in ("BOOL", "NULL") else kind in KEY_TYPES and isinstance(content, str)

@@ -1,15 +1,91 @@
-"""Make a proposal that the loader and `check` accept: rejected rules become comments, with the reason."""
+"""Infer a proposal from a sample, and make it one that the loader and `check` accept: rejected rules become comments."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from projections.init.inference.proposal import Entity, Proposal, Rule, Unknown
+from projections.init.entities import understand
+from projections.init.indexes import index_rules
+from projections.init.measures import Family, contradicted_rules, count_rules
+from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unknown
+from projections.init.relations import copy_rules, embed_rules, links
+from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
 from projections.init.rule_file import rule_file
 from projections.language.findings import Finding
 from projections.language.review import reviewed
+from projections.language.values import Value, valued
 
-__all__ = ["proven"]
+__all__ = ["infer", "proven"]
+
+
+def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposal:
+    """Return the rules that fit the items of a sample and their keys. Equal samples give equal proposals.
+
+    Without `separator`, it is inferred as well.
+    """
+    guarded = sorted({name for item in sample.items for name, value in item.items() if _is_guard(name, value)})
+    items = [{name: value for name, value in item.items() if name not in guarded} for item in sample.items]
+    sample = replace(sample, items=[valued(item) for item in items])
+    separator = separator or common_separator(sample.items, table)
+    rows = rows_of(sample.items, table, separator)
+    kind = type_attribute(rows)
+    set_kinds(rows, kind)
+    groups, unknown = understand(rows, table, separator, kind)
+    groups.sort(key=lambda group: (len(group.entity.variables), -len(group.rows)))
+    found = links(groups, sample.complete)
+    copies = copy_rules(found, table)
+    copied = {frozenset((link.relation.child, link.relation.parent)) for link, _ in copies}
+    others = [one for one in found if frozenset((one.relation.child, one.relation.parent)) not in copied]
+    taken = {
+        (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
+    }  # an attribute of a target has one writer
+    families = [Family(link, table, sample) for link in others]
+    rules: list[Rule] = [*count_rules(families, taken)]
+    rules += embed_rules(others, table, sample.complete, taken)
+    rules += contradicted_rules(families, table, taken)
+    rules += index_rules(groups, table, separator)
+    rules += [rule for _, rule in copies]
+    return Proposal(
+        table,
+        separator,
+        [group.entity for group in groups],
+        [one.relation for one in found],
+        _distinctly_named(rules),
+        unknown,
+        len(sample.items),
+        sample.complete,
+        sum(len(group.rows) for group in groups),
+        tuple(name.removeprefix("~") for name in guarded if name != "~"),
+    )
+
+
+def _is_guard(name: str, value: Value) -> bool:
+    """Return whether a deployed rule has written an attribute: a guard, or the mark of an item that it created."""
+    if name == "~":
+        return "S" in value
+    held = value.get("M")
+    return name.startswith("~") and isinstance(held, Mapping) and {"d", "at", "s"} <= held.keys()
+
+
+def _distinctly_named(every: Iterable[Rule]) -> list[Rule]:
+    """Return the rules with different names: a rule that is a comment gets the name of its attribute, if it must."""
+    rules = list(every)
+    names = Counter(rule.name for rule in rules)
+    taken = {rule.name for rule in rules if not rule.doubt}
+    found = []
+    for rule in rules:
+        if rule.doubt:
+            written = "".join(pascal(name) for name in rule.attributes)
+            name = rule.name + written if names[rule.name] > 1 else rule.name
+            while name in taken:
+                name += "Again"
+            taken.add(name)
+            rule = replace(rule, name=name)
+        found.append(rule)
+    return found
+
 
 _FALLBACK = "Item"
 
@@ -54,7 +130,7 @@ def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
     rules = {rule.name: rule for rule in proposal.rules if not rule.doubt}
     for finding in findings:
         if finding.rule in rules:
-            return _doubted(proposal, rules[finding.rule], finding)
+            return _refused(proposal, rules[finding.rule], finding)
     for finding in findings:
         place = finding.path.split(".")
         entity = next((one for one in proposal.entities if place[:2] == ["entities", one.name]), None)
@@ -68,7 +144,7 @@ def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
     return proposal
 
 
-def _doubted(proposal: Proposal, rule: Rule, finding: Finding) -> Proposal:
+def _refused(proposal: Proposal, rule: Rule, finding: Finding) -> Proposal:
     refused = replace(rule, doubt=_rejection(finding), refused=True)
     return replace(proposal, rules=[refused if one is rule else one for one in proposal.rules])
 

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from projections.init.inference.contradictions import Case, Verdict, contradiction, judged
-from projections.init.inference.proposal import Entity, Rule
-from projections.init.inference.rows import Group, Row, cut
-from projections.init.inference.words import is_marker, lower_camel, pascal
-from projections.init.table import Table
+from projections.init.contradictions import Case, Verdict, contradiction, judged
+from projections.init.proposal import Entity, Rule, Table
+from projections.init.rows import Group, Row, cut, is_marker, lower_camel, pascal
 from projections.language.syntax import PATH
 from projections.language.values import Value
 
 __all__ = ["index_keys", "index_rules"]
+
 
 _INDEXED = 0.95
 _MOSTLY = 0.75

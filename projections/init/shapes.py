@@ -10,10 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from projections.init.inference.rows import Position, Row, attributes_of, grouped, jaccard, kinds_of
-from projections.init.inference.words import form_of, is_marker, is_shouting
+from projections.init.rows import (
+    Position,
+    Row,
+    attributes_of,
+    form_of,
+    grouped,
+    is_marker,
+    is_shouting,
+    jaccard,
+    kinds_of,
+)
 
 __all__ = ["Shape", "shapes_of"]
+
 
 _MOST_CONSTANTS = 40
 """A part with more different values is a variable."""

@@ -25,14 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.init.inference.proposal import Contradiction, Example, effects
-from projections.init.inference.rows import Row
-from projections.init.inference.words import masked
-from projections.init.table import Table
+from projections.init.proposal import Contradiction, Example, Table, effects
+from projections.init.rows import Row, masked
 from projections.language.keys import key_text
 from projections.language.values import Value
 
 __all__ = ["Case", "Verdict", "contradiction", "identity", "judged", "others"]
+
 
 _MOSTLY = 0.75
 _NAMED = 0.5

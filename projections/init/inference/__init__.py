@@ -1,1 +1,0 @@
-"""Inference of rules from a sample of a table. Pure functions."""

@@ -1,0 +1,220 @@
+"""A data model of another tool: proposals for its tables, and the parts that were not read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from projections.errors import UsageError
+from projections.init.proposal import Entity, Pairs, Proposal, Table, overlapping
+from projections.init.rows import pascal
+from projections.language.mistakes import Location, dotted
+from projections.language.shapes import shown
+from projections.language.templates import KeyPattern
+
+__all__ = [
+    *("KEY_TYPES", "Model", "Part", "Unread", "WrongPart", "distinguished", "entity_name", "key_variables", "parsed"),
+    *("projection", "proposal_of", "table_names", "table_of"),
+]
+
+
+class WrongPart(UsageError):
+    """A part of a document that cannot be used: its place, and the reason."""
+
+    def __init__(self, part: Part, reason: str) -> None:
+        super().__init__(f"{part.file}: {part.place}: {reason}")
+        self.place, self.reason = part.place, reason
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value of a document, with the name of its file and its path in it."""
+
+    file: str
+    value: Any
+    path: Location = ()
+
+    @property
+    def place(self) -> str:
+        return dotted(self.path)
+
+    def wrong(self, reason: str) -> WrongPart:
+        """Return the error that this part cannot be used, for the caller to raise."""
+        return WrongPart(self, reason)
+
+    def get(self, name: str) -> Part | None:
+        """Return a member; None if it is absent or null. Raises WrongPart if this is not a mapping."""
+        value = self._mapping().get(name)
+        return None if value is None else Part(self.file, value, (*self.path, name))
+
+    def need(self, name: str, instead: str = "") -> Part:
+        """Return a member. Raises WrongPart if it is absent; `instead` says what to do then."""
+        found = self.get(name)
+        if found is None:
+            raise self.wrong(f"{name} is missing{': ' + instead if instead else ''}")
+        return found
+
+    def members(self) -> Iterator[tuple[str, Part]]:
+        """Yield the members of a mapping. Raises WrongPart if it is none."""
+        for name, value in self._mapping().items():
+            yield name, Part(self.file, value, (*self.path, name))
+
+    def elements(self) -> list[Part]:
+        """Return the elements of a list. Raises WrongPart if it is none."""
+        if not isinstance(self.value, list):
+            raise self.wrong(f"expected a list, found {shown(self.value)}")
+        return [Part(self.file, value, (*self.path, number)) for number, value in enumerate(self.value)]
+
+    def all(self, name: str) -> list[Part]:
+        """Return the elements of a member; none if it is absent."""
+        found = self.get(name)
+        return [] if found is None else found.elements()
+
+    def text(self) -> str:
+        """Return a text that is not empty. Raises WrongPart."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.wrong(f"expected a text, found {shown(self.value)}")
+        return self.value
+
+    def one_of(self, *texts: str) -> str:
+        """Return one of these texts. Raises WrongPart."""
+        if self.value not in texts:
+            raise self.wrong(f"expected {', '.join(texts[:-1])} or {texts[-1]}, found {shown(self.value)}")
+        return str(self.value)
+
+    def _mapping(self) -> Mapping[str, Any]:
+        if not isinstance(self.value, dict):
+            raise self.wrong(f"expected a mapping, found {shown(self.value)}")
+        return self.value
+
+
+def parsed(text: str, file: str) -> Part:
+    """Return the document in a JSON text. Raises UsageError with the place of the mistake."""
+    try:
+        return Part(file, json.loads(text))
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}. Export the model again"
+        ) from None
+    except RecursionError:
+        raise UsageError(f"{file}: nested too deeply. Export the model again") from None
+
+
+KEY_TYPES = ("S", "N", "B")
+
+
+def table_of(name: str, described: Part, ttl: str | None, stream: str | None) -> Table:
+    """Return the table that `KeySchema`, `AttributeDefinitions` and the two lists of indexes describe. Raises UsageError."""
+    types = {
+        one.need("AttributeName").text(): one.need("AttributeType").one_of(*KEY_TYPES)
+        for one in described.need("AttributeDefinitions").elements()
+    }
+    partition, sort = _key(described.need("KeySchema"), types)
+    indexes, projected, local = {}, {}, set()
+    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+        for index in described.all(kind):
+            called = index.need("IndexName").text()
+            indexes[called] = _key(index.need("KeySchema"), types)
+            shown = projection(index)
+            if shown != "all":
+                projected[called] = shown
+            if kind == "LocalSecondaryIndexes":
+                local.add(called)
+    return Table(name, (*partition, *sort), indexes, ttl, stream, projected=projected, local=frozenset(local))
+
+
+def projection(index: Part) -> str | tuple[str, ...]:
+    """Return what `Projection` of an index says: `all`, `keys_only`, or the attributes that it lists."""
+    given = index.get("Projection")
+    if given is None:
+        return "all"
+    kind = given.need("ProjectionType").one_of("ALL", "KEYS_ONLY", "INCLUDE")
+    if kind == "INCLUDE":
+        return tuple(one.text() for one in given.need("NonKeyAttributes").elements())
+    return kind.lower()
+
+
+def _key(schema: Part, types: Mapping[str, str]) -> tuple[Pairs, Pairs]:
+    found: dict[str, list[tuple[str, str]]] = {"HASH": [], "RANGE": []}
+    for one in schema.elements():
+        name = one.need("AttributeName").text()
+        if name not in types:
+            raise one.wrong(f"AttributeDefinitions has no type for {name}: add it there")
+        found[one.need("KeyType").one_of("HASH", "RANGE")].append((name, types[name]))
+    if not found["HASH"]:
+        raise schema.wrong("no attribute has the KeyType HASH: a key has a partition key")
+    return tuple(found["HASH"]), tuple(found["RANGE"])
+
+
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A part of a model that the rule file does not have: its place, and the reason."""
+
+    place: str
+    reason: str
+
+
+@dataclass
+class Model:
+    """What was read from a file. `form` names its format; `existing`: something else creates the tables."""
+
+    form: str
+    file: str
+    proposals: list[Proposal]
+    """One for each table, with the table's name in rule files."""
+    tables: list[str] = field(default_factory=list)
+    """The names of the tables in the file."""
+    unread: list[Unread] = field(default_factory=list)
+    existing: bool = False
+
+
+def proposal_of(table: Table, entities: Sequence[Entity], separator: str = "#") -> Proposal:
+    """Return a proposal of declared entities, without a sample."""
+    return Proposal(table, separator, distinguished(entities, separator), [], [], [], 0, True)
+
+
+def distinguished(entities: Sequence[Entity], separator: str) -> list[Entity]:
+    """Return the entities of a table; those whose keys overlap match their type attribute, if both have one."""
+    found = {entity.name: entity for entity in entities}
+    for one, other in combinations(entities, 2):
+        if one.kind and other.kind and one.kind != other.kind and overlapping(one, other, separator):
+            for entity in (one, other):
+                found[entity.name] = replace(found[entity.name], match=entity.kind)
+    return list(found.values())
+
+
+def key_variables(key: Mapping[str, str], separator: str) -> tuple[str, ...]:
+    """Return the variables of key templates. Raises LanguageError."""
+    names = (name for template in key.values() for name in KeyPattern.parse(template, separator).names)
+    return tuple(dict.fromkeys(names))
+
+
+def entity_name(given: str, taken: Iterable[str]) -> str:
+    """Return a name of an entity that rule files accept and that is not taken."""
+    name = given if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", given) else pascal(given) or "Item"
+    name = name if name[0].isalpha() else f"Item{name}"
+    return _free(name[:_LONGEST_NAME], set(taken))
+
+
+def table_names(given: Sequence[str]) -> list[str]:
+    """Return a name for each of several tables that rule files accept."""
+    found: list[str] = []
+    for text in given:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
+        name = name if name[:1].isalpha() else f"table-{name}".rstrip("-")
+        found.append(_free(name[:_LONGEST_NAME], set(found)))
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name[: _LONGEST_NAME - 4]}{number}", number + 1
+    return free

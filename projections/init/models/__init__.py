@@ -1,1 +1,0 @@
-"""Data models of other tools, read as proposals of rules."""
