@@ -44,8 +44,8 @@ INTRODUCTION = """\
 
 <!-- Written by tests/docs/reference.py from tests/docs/findings.yaml. -->
 
-`projections check` reports mistakes in a rule file and findings about valid rules. `projections check --template` reports
-where a template does not fit the rules. Each finding has a severity and a code:
+`projections check` reports mistakes in a rule file and findings about valid rules; `projections check --template` reports
+where a template does not fit the rules. Each message has place, reason and way out; this page explains the codes.
 
 - **error**: the rules cannot be used, or a rule can never work.
 - **warning**: the rules will probably fail for some items, or under load.
@@ -101,31 +101,16 @@ def findings_page() -> str:
     for kind, found in examples():
         if not found:
             raise SystemExit(f"the example of {kind.code} has no finding: correct it, or add a Remark of this kind")
-    rules, templates = _texts()["rules"], _texts()["templates"]
-    lines = [INTRODUCTION, *_table(KINDS, rules), *_table(template_kinds.KINDS, templates), "## Findings about rules\n"]
-    lines += ["Examples are added to this rule file, unless they have a table:\n", _fenced("yaml", _texts()["base"])]
-    lines += [_section(code, rules[code]) for code in KINDS]
+    lines = [INTRODUCTION, "## Findings about rules\n"]
+    lines += [_section(kind, _texts()["rules"][code]) for code, kind in KINDS.items()]
     lines += ["## Findings about templates\n"]
-    lines += [_filled("Examples are merged into the template that `projections template social` writes."), ""]
-    lines += [_section(code, templates[code]) for code in template_kinds.KINDS]
+    lines += [_section(kind, _texts()["templates"][code]) for code, kind in template_kinds.KINDS.items()]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _table(kinds: Mapping[str, Kind], texts: Mapping[str, Any]) -> Iterator[str]:
-    yield "| code | severity | |"
-    yield "| --- | --- | --- |"
-    for code, kind in kinds.items():
-        yield f"| [{code}](#{code}) | {', '.join(kind.severities)} | {texts[code]['summary']} |"
-    yield ""
-
-
-def _section(code: str, texts: Mapping[str, str]) -> str:
-    return "\n".join([
-        f"### {code}\n",
-        _filled(texts["why"]) + "\n",
-        _filled(f"→ {texts['fix']}") + "\n",
-        _fenced("yaml", texts["example"]),
-    ])  # fmt: skip
+def _section(kind: Kind, texts: Mapping[str, str]) -> str:
+    severities = " or ".join(kind.severities)
+    return f"### {kind.code}\n\n" + _filled(f"{severities.capitalize()}. {texts['summary']} {texts['why']}") + "\n"
 
 
 COMMAND_LINE = """\
