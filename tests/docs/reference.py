@@ -17,7 +17,6 @@ import click
 from guide import DOCS, ROOT, added
 from ledger_page import ledger_page
 from metrics_page import metrics_page
-from python_page import python_page
 from ruamel.yaml import YAML
 from rules_reference_page import rules_reference_page
 
@@ -357,7 +356,6 @@ PAGES = {
     "testing.md": testing_page,
     "metrics.md": metrics_page,
     "ledger.md": ledger_page,
-    "python.md": python_page,
     "rules-reference.md": rules_reference_page,
 }
 """Pages in docs/, and what they must be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from guide import DOCS, blocks
 
 import projections
+import projections.api
 import projections.testing
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
@@ -59,6 +61,15 @@ def test_the_examples_print_what_the_page_shows() -> None:
 def test_the_page_names_all_that_is_public() -> None:
     public = [*projections.__all__, *projections.aws.__all__, *projections.testing.__all__]
     assert [name for name in public if name not in PAGE and name != "__version__"] == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in projections.__all__ if ">>>" in (getattr(projections, name).__doc__ or "")]
+)
+def test_the_example_in_a_docstring_prints_what_it_shows(name: str) -> None:
+    text = inspect.cleandoc(getattr(projections, name).__doc__)
+    test = doctest.DocTestParser().get_doctest(text, dict(vars(projections.api)), name, "", 0)
+    assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
 SCRIPT = """

@@ -26,7 +26,7 @@ from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
-PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("operations", "alarms", "deployment")}
+PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("alarms", "operations", "deployment")}
 PAGE = "\n".join(PAGES.values())
 TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
 GRADUAL = Deployment("rules.yaml", Program.from_document(loads(RULES).canonical()), gradual=True)
