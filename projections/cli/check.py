@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.inspect.access_patterns import Offer
+    from projections.language.document import Rules
     from projections.language.findings import Finding
-    from projections.language.models import Rules
     from projections.language.review import Review
 
 __all__ = ["command"]

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from projections.language.access.mistakes import question_mistakes
-from projections.language.binding import each_variable, key_variables
+from projections.language.document import Rules, declaration, each_variable, extreme_type, key_variables
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
-from projections.language.extremes import declaration, extreme_type
 from projections.language.measures import EXTREMES, PICKED, TYPED, Measure
 from projections.language.mistakes import Location, Mistake, no_entity
-from projections.language.models import Projection, Rules, Table
+from projections.language.models import Projection, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases

@@ -1,15 +1,24 @@
-"""Make the canonical document from models: all defaults filled in, and one form for each meaning.
+"""A rule file as a model, and its canonical document: all defaults filled in, and one form for each meaning.
 
-Its JSON is deployed, and fingerprints are computed from it: rule files with the same meaning have the same document.
+The JSON of the document is deployed, and fingerprints are computed from it: rule files with the same meaning have the same
+document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from projections.language import canonical, one_form
+from projections.language.actions import Model
+from projections.language.arithmetic import Expression
 from projections.language.measures import TYPED, Measure
+from projections.language.models import Entity, Name, Prefix, Projection, Table
+from projections.language.patterns import Pattern, Test, compared_type
+from projections.language.questions import Query, WritePattern
 from projections.language.shapes import (
     attribute_map,
     cases,
@@ -20,11 +29,68 @@ from projections.language.shapes import (
     key_attributes,
     projected,
 )
+from projections.language.templates import Template
 
-if TYPE_CHECKING:
-    from projections.language.models import Entity, Projection, Rules, Table
+__all__ = ["Rules", "claimed", "declaration", "each_variable", "extreme_type", "key_variables"]
 
-__all__ = ["typed"]
+
+class Rules(Model):
+    """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
+
+    include: list[str] = Field(
+        default=[],
+        description="Files with further parts of these rules, relative to this file, such as `[users.yaml, "
+        "orders/*.yaml]`, or the names of bundled rule files.",
+    )
+    table: Table | None = Field(default=None, description="The table, if there is only one.")
+    tables: dict[Name, Table] = Field(default={}, description="Tables by name, if there are several.")
+    guard_prefix: Prefix = Field(
+        default="~",
+        description="The beginning of the names of guards, the attributes that rules write beside derived values. "
+        "Its first character is a sign.",
+    )
+    entities: Annotated[dict[Name, Entity], Field(min_length=1)] = Field(description="Kinds of items, by name.")
+    projections: dict[Name, Projection] = Field(default={}, description="The rules, by name.")
+    retired: dict[Name, Literal["keep", "remove"]] = Field(
+        default={}, description="Rules that were removed: whether the values that they wrote stay."
+    )
+    queries: dict[Name, Query] = Field(default={}, description="The application's queries, by name.")
+    writes: dict[Name, WritePattern] = Field(default={}, description="The application's writes, by name.")
+
+    @model_validator(mode="after")
+    def _tables_or_table(self) -> Rules:
+        if self.table is None and not self.tables:
+            raise PydanticCustomError("rule", "no table: add `table: {key: [PK, SK]}`")
+        if self.table is not None and self.tables:
+            raise PydanticCustomError("rule", "has both `table` and `tables`: move the table into `tables`")
+        return self
+
+    @property
+    def all_tables(self) -> dict[str, Table]:
+        """Tables by name; a single `table` is called main."""
+        return {"main": self.table} if self.table is not None else self.tables
+
+    def variants(self) -> Iterator[tuple[str, Projection]]:
+        """Yield each rule with its name, once for each of its sources (`Projection.variants`)."""
+        for name, rule in self.projections.items():
+            for variant in rule.variants:
+                yield name, variant
+
+    def table_of(self, entity: str) -> str | None:
+        """Return the name of an entity's table; None if `table` is required and missing."""
+        tables = self.all_tables
+        return self.entities[entity].table or (next(iter(tables)) if len(tables) == 1 else None)
+
+    def typed(self) -> canonical.Document:
+        """Return the canonical form of the rules, with all defaults. The rules must be valid."""
+        return typed(self)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form as one plain JSON document."""
+        return self.typed().to_document()
+
+
+# --- the canonical document ---
 
 
 def typed(rules: Rules) -> canonical.Document:
@@ -105,8 +171,6 @@ def _rule(rules: Rules, rule: Projection) -> canonical.Rule:
         "mode": rule.mode if rule.enabled else "shadow",
     }
     if copy := rule.copy_:
-        from projections.language.binding import claimed  # it needs the models, which need this module
-
         return canonical.Copy(
             **common,
             attributes=None if copy.attributes == "all" else one_form.sources(attribute_map(copy.attributes)),
@@ -175,8 +239,6 @@ def _each(rule: Projection) -> canonical.Each | None:
 
 def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.Measure:
     """Return a measure. Where text is possible, it is always `text(path)`; any other expression is a number."""
-    from projections.language.extremes import extreme_type  # it needs the models, which need this module
-
     measure = Measure.parse(name, form)
     expression = measure.expression
     if expression is not None and measure.function in TYPED and not expression.is_text:
@@ -187,4 +249,88 @@ def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.
         where=None if measure.where is None else one_form.pattern(measure.where.document),
         round=measure.digits,
         by=None if measure.by is None else one_form.expression(measure.by.text),
+    )
+
+
+# --- the variables of a target's key ---
+
+
+def key_variables(entity: Entity) -> tuple[str, ...]:
+    """The variables in an entity's key, in order."""
+    return tuple(dict.fromkeys(name for text in entity.key.values() for name in Template.parse(text).names))
+
+
+def each_variable(rule: Projection) -> str | None:
+    """The variable that `each` binds."""
+    return each_parts(rule.each)[0] if rule.each else None
+
+
+def claimed(rules: Rules, rule: Projection) -> bool:
+    """Return whether several source items can have the same target key, now or over time.
+
+    They cannot if the target's key determines all variables of the source's key, or the variable that is its `id`. The
+    variables of a key can be read back from it; a variable that `bind` makes, only if its template is reversible.
+    """
+    source = rules.entities[rule.source]
+    separator = rules.all_tables[rules.table_of(rule.source) or ""].separator
+    fields = [field for text in source.key.values() for field in Template.parse(text).fields]
+    own = {field.name for field in fields} - {each_variable(rule)}
+    bare = own - {field.name for field in fields if field.star}
+    told: set[str] = set()
+    for name in key_variables(rules.entities[rule.into]):
+        told |= Template.parse(rule.bind[name]).recoverable(bare, separator) if name in rule.bind else {name}
+    told &= own
+    return source.id not in told and not told.issuperset(key_variables(source))
+
+
+# --- the type of the values that `min` and `max` compare ---
+#
+# Numbers and text have no meaningful common order, so each measure takes one type. Values of the other are bad input.
+
+
+def extreme_type(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "S"] | None:
+    """Return the type of a `min` or `max`: `N`, `S`, or None if it is unknown or not the same for all sources."""
+    types = {_type_of(rules, variant, measure) for variant in rule.variants}
+    return types.pop() if len(types) == 1 else None
+
+
+def _type_of(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "S"] | None:
+    """Return the type of a `min` or `max` of the items of one source."""
+    expression = measure.expression
+    assert expression is not None
+    if expression.is_text:
+        return "S"
+    path = expression.path
+    if path is None:
+        return "N"
+    if path != each_variable(rule) and path in key_variables(rules.entities[rule.source]):
+        return _of_variable(rules, rule.source, path)
+    where = [rule.where, None if measure.where is None else measure.where.document]
+    return "N" if any(_compared_as_number(pattern, path) for pattern in where) else None
+
+
+def declaration(measure: Measure) -> str:
+    """Return what to write if the type is unknown: `max(number(x)) to compare numbers, or …`."""
+    expression = measure.expression
+    assert isinstance(expression, Expression)
+    written = expression.text.strip()
+    number, text = (f"{measure.function}({kind}({written}))" for kind in ("number", "text"))
+    return f"{number} to compare numbers, or {text} to compare text"
+
+
+def _of_variable(rules: Rules, entity: str, variable: str) -> Literal["N", "S"] | None:
+    """Return the type of a key variable; None for binary keys, which cannot be compared."""
+    table = rules.all_tables[rules.table_of(entity) or ""]
+    types: dict[str, Literal["N", "S"]] = {"N": "N", "S": "S"}
+    for attribute, kind in key_attributes(table.key):
+        if variable in Template.parse(rules.entities[entity].key[attribute]).names:
+            return types.get(kind)
+    return None
+
+
+def _compared_as_number(pattern: Mapping[str, Any] | None, path: str) -> bool:
+    """Return whether items match a pattern only if `path` is a number that is compared with others."""
+    return any(
+        isinstance(test, Test) and test.name == path and all(compared_type(one) == "N" for one in test.alternatives)
+        for test in Pattern.parse(pattern or {}).conditions
     )

@@ -7,9 +7,9 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from projections.language.binding import key_variables
+from projections.language.document import Rules, key_variables
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import Entity, Rules, Table
+from projections.language.models import Entity, Table
 from projections.language.patterns import Equals, Exists, Pattern, Test
 from projections.language.shapes import index_attributes, is_local, key_attributes, projected, syntax
 from projections.language.syntax import suggest

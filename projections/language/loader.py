@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
+from projections.language.document import Rules
 from projections.language.including import joined, source_at, text_of
 from projections.language.mistakes import Location, Mistake, dotted
-from projections.language.models import Rules
 from projections.language.pruning import without
 from projections.language.source import Source
 from projections.language.syntax import nearest

@@ -6,15 +6,13 @@ hold the rules as they were written; `document.typed` makes the canonical form o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from projections.language import document
 from projections.language.actions import Aggregate, Compute, Copy, Embed, Latest, Model, Rank, Top
-from projections.language.canonical import Document, seconds_of
+from projections.language.canonical import seconds_of
 from projections.language.forms import (
     AttributeName,
     CaseForm,
@@ -28,7 +26,6 @@ from projections.language.forms import (
     TextForm,
 )
 from projections.language.mistakes import Location
-from projections.language.questions import Query, WritePattern
 from projections.language.shapes import source_parts
 
 __all__ = [
@@ -41,7 +38,6 @@ __all__ = [
     "Latest",
     "Projection",
     "Rank",
-    "Rules",
     "Table",
     "Top",
 ]
@@ -264,59 +260,3 @@ class Projection(Model):
         """Return the place of `where`, `bind` or `each` in a rule with one source: in the rule, or in its source."""
         own = isinstance(self.from_, dict) and part in self.from_[self.source]
         return ("from", self.source, part) if own else (part,)
-
-
-class Rules(Model):
-    """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
-
-    include: list[str] = Field(
-        default=[],
-        description="Files with further parts of these rules, relative to this file, such as `[users.yaml, "
-        "orders/*.yaml]`, or the names of bundled rule files.",
-    )
-    table: Table | None = Field(default=None, description="The table, if there is only one.")
-    tables: dict[Name, Table] = Field(default={}, description="Tables by name, if there are several.")
-    guard_prefix: Prefix = Field(
-        default="~",
-        description="The beginning of the names of guards, the attributes that rules write beside derived values. "
-        "Its first character is a sign.",
-    )
-    entities: Annotated[dict[Name, Entity], Field(min_length=1)] = Field(description="Kinds of items, by name.")
-    projections: dict[Name, Projection] = Field(default={}, description="The rules, by name.")
-    retired: dict[Name, Literal["keep", "remove"]] = Field(
-        default={}, description="Rules that were removed: whether the values that they wrote stay."
-    )
-    queries: dict[Name, Query] = Field(default={}, description="The application's queries, by name.")
-    writes: dict[Name, WritePattern] = Field(default={}, description="The application's writes, by name.")
-
-    @model_validator(mode="after")
-    def _tables_or_table(self) -> Rules:
-        if self.table is None and not self.tables:
-            raise PydanticCustomError("rule", "no table: add `table: {key: [PK, SK]}`")
-        if self.table is not None and self.tables:
-            raise PydanticCustomError("rule", "has both `table` and `tables`: move the table into `tables`")
-        return self
-
-    @property
-    def all_tables(self) -> dict[str, Table]:
-        """Tables by name; a single `table` is called main."""
-        return {"main": self.table} if self.table is not None else self.tables
-
-    def variants(self) -> Iterator[tuple[str, Projection]]:
-        """Yield each rule with its name, once for each of its sources (`Projection.variants`)."""
-        for name, rule in self.projections.items():
-            for variant in rule.variants:
-                yield name, variant
-
-    def table_of(self, entity: str) -> str | None:
-        """Return the name of an entity's table; None if `table` is required and missing."""
-        tables = self.all_tables
-        return self.entities[entity].table or (next(iter(tables)) if len(tables) == 1 else None)
-
-    def typed(self) -> Document:
-        """Return the canonical form of the rules, with all defaults. The rules must be valid."""
-        return document.typed(self)
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the canonical form as one plain JSON document."""
-        return self.typed().to_document()

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
-from projections.language.binding import each_variable
+from projections.language.document import Rules, each_variable
 from projections.language.measures import Measure
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import Copy, Projection, Rules
+from projections.language.models import Copy, Projection
 from projections.language.patterns import Pattern
 from projections.language.shapes import attribute_map, cases, computed_names, each_parts, source_names
 from projections.language.syntax import root

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projections.errors import RulesError
+from projections.language.document import Rules
 from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
 from projections.language.findings.kinds import MISTAKE, UNUSED_IGNORE
 from projections.language.loader import problems, source_of, text_of, understand
 from projections.language.mistakes import Mistake, dotted
-from projections.language.models import Rules
 from projections.language.source import Source
 from projections.language.syntax import suggest
 

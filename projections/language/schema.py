@@ -7,8 +7,9 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from projections.language.document import Rules
 from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
-from projections.language.models import KINDS, Rules
+from projections.language.models import KINDS
 
 __all__ = ["json_schema"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from projections.errors import UsageError
 from projections.language.canonical import Document
-from projections.language.models import Rules
+from projections.language.document import Rules
 from projections.language.ownership import EXISTS, inputs
 from projections.language.rewriting import written
 from projections.language.syntax import suggest

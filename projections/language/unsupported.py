@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from projections.language.document import Rules
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import Projection, Rules
+from projections.language.models import Projection
 
 __all__ = ["unsupported"]
 

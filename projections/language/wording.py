@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from projections.language.document import Rules
 from projections.language.mistakes import Location, Mistake
-from projections.language.models import Rules
 from projections.language.shapes import shown
 from projections.language.syntax import nearest, suggest
 

@@ -9,8 +9,8 @@ import pytest
 from projections.api import from_dict
 from projections.errors import RulesError
 from projections.language import rewriting
+from projections.language.document import Rules
 from projections.language.keys import escape, unescape
-from projections.language.models import Rules
 from projections.testing import Scenario
 from projections.testing.oracle import Oracle
 from tests.engine.scene import Scene

@@ -25,9 +25,9 @@ from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import InvalidRequest, RulesError
+from projections.language.document import Rules
 from projections.language.keys import encode_key
 from projections.language.loader import check
-from projections.language.models import Rules
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle

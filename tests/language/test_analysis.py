@@ -6,7 +6,7 @@ import pytest
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.binding import claimed
+from projections.language.document import claimed
 
 BASE = """
 tables:

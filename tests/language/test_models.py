@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.models import Aggregate, Copy, Entity, Projection, Rules, Table, Top
+from projections.language.document import Rules
+from projections.language.models import Aggregate, Copy, Entity, Projection, Table, Top
 
 RULES = Path(__file__).parent / "rules"
 

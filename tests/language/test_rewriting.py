@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from projections.language.canonical import duration_of, seconds_of
+from projections.language.document import Rules
 from projections.language.loader import check, load, loads
-from projections.language.models import Rules
 from projections.language.rewriting import merged, written
 
 ROOT = Path(__file__).resolve().parents[2]

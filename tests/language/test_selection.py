@@ -9,8 +9,8 @@ import pytest
 import projections
 from projections.errors import UsageError
 from projections.language.canonical import Document
+from projections.language.document import Rules
 from projections.language.loader import load, loads
-from projections.language.models import Rules
 from projections.language.ownership import inputs
 from projections.language.rewriting import written
 from projections.language.selection import missing, restricted, selected

@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 
 from projections.language.access.questions import Query, queries_of
 from projections.language.canonical import Document
+from projections.language.document import Rules
 from projections.language.loader import load
-from projections.language.models import Rules
 from projections.language.program import Program
 from projections.local.event_source.stream import Record
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from projections.inspect.design.checklist import checklist
 from projections.inspect.design.markdown import markdown
 from projections.inspect.design.model import Design, gathered
-from projections.language.models import Rules
+from projections.language.document import Rules
 from projections.language.review import Review
 
 __all__ = ["Design", "design_of", "markdown"]

@@ -14,10 +14,10 @@ from projections.language.access.presence import key_variables
 from projections.language.access.questions import Query, WritePattern, queries_of, writes_of
 from projections.language.canonical import Document, Embed, IndexKeys
 from projections.language.canonical import Entity as Declared
+from projections.language.document import Rules
 from projections.language.embeds import attributes_of_child, children_of
 from projections.language.facts import EVERY, Origin, creators, indexes_fed, origins
 from projections.language.keys import Schema
-from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.patterns import Pattern
 from projections.language.program import Program

@@ -9,9 +9,9 @@ from typing import Any
 from projections.inspect.paths import Path, path_of
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
 from projections.language.canonical import Rule as CanonicalRule
+from projections.language.document import Rules
 from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key, where_text
 from projections.language.findings import Finding
-from projections.language.models import Rules
 from projections.language.ownership import chains, follows
 from projections.language.syntax import an
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.access.paths import TABLE
-from projections.language.binding import key_variables
+from projections.language.document import Rules, key_variables
 from projections.language.entities import key_names
 from projections.language.mistakes import Location, Mistake, no_entity
-from projections.language.models import Rules
 from projections.language.ownership import written
 from projections.language.questions import Query, WritePattern, WriteStep
 from projections.language.shapes import by_field

@@ -18,7 +18,7 @@ from projections.language.access.planner import plan as planned
 from projections.language.access.questions import Query
 from projections.language.analysis import analyse
 from projections.language.canonical import Document
-from projections.language.models import Rules
+from projections.language.document import Rules
 from projections.language.rewriting import merged, written
 from projections.language.unsupported import unsupported
 from projections.language.yaml_text import block

@@ -13,7 +13,7 @@ from projections.language.templates import Field
 
 if TYPE_CHECKING:
     from projections.language import questions as models
-    from projections.language.models import Rules
+    from projections.language.document import Rules
 
 __all__ = [
     "Expect",

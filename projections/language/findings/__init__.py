@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from projections.language.document import Rules
 from projections.language.findings.chains import chains
 from projections.language.findings.conditions import conditions
 from projections.language.findings.expiry import expiry
@@ -47,7 +48,6 @@ from projections.language.findings.static import static
 from projections.language.findings.tables import tables
 from projections.language.findings.targets import targets
 from projections.language.findings.transactions import transactions
-from projections.language.models import Rules
 
 __all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity", "remarks"]
 

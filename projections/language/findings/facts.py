@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from projections.language.arithmetic import Expression
-from projections.language.binding import each_variable, key_variables
+from projections.language.document import Rules, each_variable, key_variables
 from projections.language.entities import attribute_types, listed_values
 from projections.language.findings.reads import Computes, Read, Tested, expressions, reads, tests
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.mistakes import Location
-from projections.language.models import Projection, Rules, Table
+from projections.language.models import Projection, Table
 from projections.language.patterns import Exists
 from projections.language.pipes import Pipe
 from projections.language.shapes import cases, index_attributes, key_attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from projections.language.binding import each_variable
+from projections.language.document import each_variable
 from projections.language.entities import attribute_types
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
+from projections.language.document import extreme_type
 from projections.language.entities import attribute_types
-from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection

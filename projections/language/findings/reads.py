@@ -8,10 +8,10 @@ from typing import Any
 
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
-from projections.language.binding import each_variable, key_variables
+from projections.language.document import Rules, each_variable, key_variables
 from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
-from projections.language.models import Projection, Rules
+from projections.language.models import Projection
 from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
 from projections.language.shapes import cases, computed_cases, each_parts
 from projections.language.syntax import root

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from projections.language.actions import Top
 from projections.language.attribute_sources import attribute_source
-from projections.language.binding import each_variable
+from projections.language.document import each_variable
 from projections.language.entities import attribute_types, shared_key
 from projections.language.findings.facts import Facts, Slot
 from projections.language.findings.finding import Remark
