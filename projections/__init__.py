@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
     from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation
-    from projections.language.findings import Finding
+    from projections.language.findings.kinds import Finding
     from projections.language.ruleset import RuleSet
     from projections.operations.status import LedgerStatus
     from projections.operations.verify.drift import Drift

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from projections.engine.store import Store
     from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation
-    from projections.language.findings import Finding
+    from projections.language.findings.kinds import Finding
     from projections.language.program import Program
     from projections.operations.status import LedgerStatus
     from projections.operations.verify.drift import Drift

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from projections.inspect.access_patterns import Offer
     from projections.language.document import Rules
-    from projections.language.findings import Finding
+    from projections.language.findings.kinds import Finding
     from projections.language.review import Review
 
 __all__ = ["command"]
@@ -140,7 +140,7 @@ def _again(template: Path, rules: Path) -> str:
 
 
 def _as_bad(severity: str, limit: str) -> bool:
-    from projections.language.findings import SEVERITIES
+    from projections.language.findings.kinds import SEVERITIES
 
     severities: list[str] = [*SEVERITIES]
     return severities.index(severity) <= severities.index(limit)
@@ -149,7 +149,7 @@ def _as_bad(severity: str, limit: str) -> bool:
 def _rows(rules: Rules) -> list[dict[str, Any]]:
     from projections.inspect.paths import path_of
     from projections.language.facts import entity_key, key_text, origins, where_text
-    from projections.language.findings.facts import Facts
+    from projections.language.findings.rule_facts import Facts
     from projections.language.ownership import chains, follows
 
     document = rules.typed()

@@ -24,7 +24,7 @@ from projections.deploy.cloudformation import (
 from projections.deploy.finding import Finding, Severity, found
 from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.template import sam_template
-from projections.language.findings import Kind
+from projections.language.findings.kinds import Kind
 from projections.language.mistakes import Location
 
 __all__ = ["STREAM", "Comparison", "Pair", "StreamMapping", "mappings_of", "variables"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from projections.deploy.cloudformation import Document
-from projections.language.findings import Finding, Kind, Severity
+from projections.language.findings.kinds import Finding, Kind, Severity
 from projections.language.mistakes import Location, dotted
 
 __all__ = ["KINDS", "Finding", "Severity", "found"]

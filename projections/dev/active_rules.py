@@ -13,7 +13,7 @@ from projections.dev.target import Target
 from projections.engine.registry import LIVE, Registry
 from projections.errors import Misconfigured, UsageError
 from projections.inspect.diff.difference import difference
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.including import Watched
 from projections.language.program import Program
 from projections.language.review import review

@@ -18,7 +18,7 @@ from projections.errors import ConditionFailed, Misconfigured, StoreError, Usage
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.document import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import changed_attributes, same
 from projections.local.event_source import Batch

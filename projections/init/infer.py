@@ -13,7 +13,7 @@ from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unk
 from projections.init.relations import copy_rules, embed_rules, links
 from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
 from projections.init.rule_file import rule_file
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.review import reviewed
 from projections.language.values import Value, valued
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from projections.errors import RulesError
 from projections.language.document import Rules
-from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
-from projections.language.findings.kinds import MISTAKE, UNUSED_IGNORE
+from projections.language.findings.families import rule_remarks
+from projections.language.findings.kinds import CODES, MISTAKE, SEVERITIES, UNUSED_IGNORE, Finding, Remark
+from projections.language.findings.queries import queries
+from projections.language.findings.rule_facts import Facts
 from projections.language.loader import problems, source_of, text_of, understand
 from projections.language.mistakes import Mistake, dotted
 from projections.language.source import Source
@@ -67,7 +69,8 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
         return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
     found: list[Finding] = []
     accepted: list[Accepted] = []
-    held = (one for one in remarks(rules) if not (one.unquoted and source.is_quoted(one.path)))
+    facts = Facts(rules)
+    held = (one for one in (*rule_remarks(facts), *queries(facts)) if not (one.unquoted and source.is_quoted(one.path)))
     placed = dict.fromkeys(_placed(remark, source) for remark in held)
     for part in {one.file: one for one in (source, *source.parts.values())}.values():
         for one in _judged(part.text, part.file, [one for one in placed if one.file == part.file]):

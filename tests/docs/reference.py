@@ -27,7 +27,7 @@ from projections.deploy.cloudformation import Document, template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
 from projections.language import loader
-from projections.language.findings import KINDS, Finding, Kind
+from projections.language.findings.kinds import KINDS, Finding, Kind
 from projections.language.program import Program
 from projections.language.review import reviewed
 from projections.local import events

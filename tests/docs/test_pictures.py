@@ -7,7 +7,7 @@ import struct
 import pytest
 from pictures import NAMES, PHONE, PICTURES, RULES, WIDE, items
 
-from projections.language.findings import Severity
+from projections.language.findings.kinds import Severity
 from projections.language.review import review
 
 PAGES = {"site": "README.md"}

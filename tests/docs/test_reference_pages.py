@@ -10,7 +10,7 @@ from guide import DOCS
 from reference import PAGES, command_of, examples, help_blocks
 
 from projections.cli.main import COMMANDS
-from projections.language.findings import Finding, Kind
+from projections.language.findings.kinds import Finding, Kind
 
 
 @pytest.mark.parametrize("name", PAGES)

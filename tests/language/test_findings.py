@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from projections.language.findings import CODES
+from projections.language.findings.kinds import CODES
 from projections.language.review import Review, review, reviewed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import pytest
 from breaking import Broken, broken
 
 from projections.errors import RulesError
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.source import read

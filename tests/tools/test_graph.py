@@ -22,7 +22,7 @@ from projections.inspect.graph.layers import Edge, crossings, layered, order
 from projections.inspect.graph.layout import Box, Layout, layout_of
 from projections.inspect.graph.model import COLOURS
 from projections.inspect.graph.panels import panels
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.loader import load, loads
 from projections.language.models import KINDS
 from projections.language.review import reviewed

@@ -11,7 +11,7 @@ from projections.dev.projector import Delivery, Written
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.document import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.terminal import Styled, console, count, styled, units
 
 __all__ = ["Printer"]

@@ -12,7 +12,6 @@ from projections.inspect.design.model import Check, Design, Status
 from projections.language.access.paths import TABLE
 from projections.language.access.plan import VERDICTS
 from projections.language.access.planner import plan
-from projections.language.findings import Finding
 from projections.language.findings.kinds import (
     CONSISTENT_READ,
     DATE_ORDER,
@@ -31,6 +30,7 @@ from projections.language.findings.kinds import (
     UNANSWERED_QUERY,
     UNPADDED_NUMBER,
     UNPROJECTED_QUERY,
+    Finding,
     Kind,
 )
 from projections.language.review import Accepted, Review

@@ -11,7 +11,7 @@ from projections.language.canonical import Aggregate, Compute, Copy, Document, E
 from projections.language.canonical import Rule as CanonicalRule
 from projections.language.document import Rules
 from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key, where_text
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.language.ownership import chains, follows
 from projections.language.syntax import an
 

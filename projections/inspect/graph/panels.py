@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from projections.inspect.graph.model import Entity, Graph, Rule
-from projections.language.findings import Finding
+from projections.language.findings.kinds import Finding
 from projections.printable import printable
 
 __all__ = ["ICONS", "entity_id", "escape", "icon", "key_rows", "mark", "panels", "prose", "rule_id", "template"]

@@ -19,6 +19,8 @@ from projections.language.access.questions import Query
 from projections.language.analysis import analyse
 from projections.language.canonical import Document
 from projections.language.document import Rules
+from projections.language.findings.families import rule_remarks
+from projections.language.findings.rule_facts import Facts
 from projections.language.rewriting import merged, written
 from projections.language.unsupported import unsupported
 from projections.language.yaml_text import block
@@ -114,8 +116,6 @@ def _rules(data: Mapping[str, Any]) -> Rules:
 
 def _found(rules: Rules) -> Iterator[tuple[str, object, str]]:
     """Yield the code, the place and the message of each error and warning of `check`."""
-    from projections.language.findings import remarks  # its family about queries needs this module
-
-    for remark in remarks(rules):
+    for remark in rule_remarks(Facts(rules)):
         if remark.severity != "note":
             yield remark.kind.code, remark.path, remark.reason

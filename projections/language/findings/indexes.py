@@ -1,4 +1,4 @@
-"""Index rules that set a part of a key, cases that never apply, and indexes that lack what a rule needs."""
+"""Indexes of a table and what they hold, and its TTL."""
 
 from __future__ import annotations
 
@@ -7,25 +7,133 @@ from collections.abc import Iterator
 from projections.language.access.presence import always_present, bare_variables
 from projections.language.canonical import Embed, Index
 from projections.language.embeds import attributes_of_child, children_of
-from projections.language.findings.facts import Facts, KeySet, Slot
-from projections.language.findings.finding import Remark
+from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
     AMBIGUOUS_INDEX_KEY,
     CHILDREN_NOT_INDEXED,
+    EXPIRY_UNDECIDED,
     HALF_AN_INDEX_KEY,
+    KEPT_EXPIRY,
+    LOCAL_INDEX,
+    MANY_INDEXES,
+    NO_TTL,
     NOT_PROJECTED,
     UNREACHABLE_CASE,
+    Remark,
     Severity,
 )
 from projections.language.findings.names import known_attributes
-from projections.language.findings.numbers import Numbers
+from projections.language.findings.rule_facts import Facts, KeySet, Slot
+from projections.language.mistakes import Location
 from projections.language.ownership import written
 from projections.language.patterns import Pattern
-from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.shapes import cases, index_attributes, is_local, key_attributes
 from projections.language.syntax import an
 from projections.language.templates import Field, Template
 
-__all__ = ["indexes"]
+__all__ = ["expiry", "indexes", "tables"]
+
+
+_USUAL = 3
+_GLOBAL, _LOCAL = 20, 5
+"""DynamoDB's limits of indexes of a table; that of global indexes can be raised."""
+
+
+def tables(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about the indexes of each table."""
+    rules = facts.rules
+    for name, table in rules.all_tables.items():
+        place: Location = (*(("table",) if rules.table is not None else ("tables", name)), "indexes")
+        local = [index for index, form in table.indexes.items() if is_local(form)]
+        yield from _many(place, len(table.indexes) - len(local), len(local))
+        if local:
+            yield Remark(
+                LOCAL_INDEX,
+                (*place, local[0]),
+                "with a local index, all items of one partition key can have at most 10 GB, and writes beyond that fail; it "
+                "can be created only with the table, and not deleted",
+                "if a partition may grow larger, or its reads need not be consistent, use a global index",
+                at_key=True,
+            )
+
+
+def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
+    for number, most, kind in ((global_, _GLOBAL, "global"), (local, _LOCAL, "local")):
+        if number > most:
+            yield Remark(
+                MANY_INDEXES,
+                place,
+                f"the table has {number} {kind} indexes, and DynamoDB creates at most {most}",
+                "let several kinds of items share the key attributes of one index, or remove indexes that no query uses",
+                at_key=True,
+                rated="error",
+            )
+            return
+    if global_ + local > _USUAL:
+        yield Remark(
+            MANY_INDEXES,
+            place,
+            f"the table has {global_ + local} indexes, and each is written when an attribute that it projects changes",
+            "let several kinds of items share the key attributes of one index, or project less",
+            at_key=True,
+        )
+
+
+def expiry(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks for each table, and one for each entity."""
+    rules = facts.rules
+    for name, table in rules.all_tables.items():
+        here = [entity for entity in rules.entities if rules.table_of(entity) == name]
+        sources = dict.fromkeys(
+            source
+            for rule in facts.projections.values()
+            if rule.kind != "embed" and not rule.on_source
+            for source in rule.sources
+        )
+        sources_here = [entity for entity in sources if entity in here and not facts.made_by_rules(entity)]
+        expiring = [entity for entity in here if rules.entities[entity].expires]
+        place: Location = ("table",) if rules.table is not None else ("tables", name)
+        if table.ttl is not None and sources_here and not expiring:
+            yield Remark(
+                EXPIRY_UNDECIDED,
+                (*place, "ttl"),
+                f"no entity has `expires`, so a deletion by {table.ttl} counts like any other: the item's contributions are "
+                f"retracted",
+                f"if items of {_some(sources_here)} have {table.ttl}, add `expires: true` to the entity, and "
+                f"`expired: keep` or `expired: retract` to its rules",
+                at_key=True,
+            )
+        kept = [
+            (rule, source)
+            for rule, one in facts.projections.items()
+            for source in one.sources
+            if one.expired == "keep"
+            and source in here
+            and not any(table.ttl in written(w) for _, w in facts.into(source))
+        ]
+        if table.ttl is not None and kept:
+            items = _some([*dict.fromkeys(source for _, source in kept)])
+            yield Remark(
+                KEPT_EXPIRY,
+                (*place, "ttl"),
+                f"expired items of {items} stay counted (rule {kept[0][0]}): "
+                f"a user who sets {table.ttl} can let an item expire and create it again, and it counts each time",
+                f"if users can set it, use `expired: retract`; otherwise accept this: `# check: ignore {KEPT_EXPIRY.code}`",
+                at_key=True,
+            )
+        if table.ttl is None:
+            for entity in expiring:
+                yield Remark(
+                    NO_TTL,
+                    ("entities", entity, "expires"),
+                    f"items of {entity} expire, and their table has no `ttl`",
+                    "add `ttl: expiresAt` to the table, with the name of the attribute",
+                    at_key=True,
+                )
+
+
+def _some(entities: list[str]) -> str:
+    return " or ".join(entities) if len(entities) < 3 else f"{', '.join(entities[:2])} or others"
 
 
 _BARE_PIPES = ("pad", "invert", "bucket", "date")

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from projections.language.document import each_variable
 from projections.language.entities import attribute_types
-from projections.language.findings.facts import Facts
-from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE
+from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE, Remark
 from projections.language.findings.reads import Read
+from projections.language.findings.rule_facts import Facts
 from projections.language.ownership import Node, written
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.syntax import root, suggest

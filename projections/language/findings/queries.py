@@ -14,8 +14,7 @@ from projections.language.access.questions import Query, queries_of
 from projections.language.canonical import Document, Index
 from projections.language.embeds import children_of
 from projections.language.facts import creators, indexes_fed
-from projections.language.findings.facts import Facts
-from projections.language.findings.finding import Remark
+from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
     AMBIGUOUS_INDEX_KEY,
     CONSISTENT_READ,
@@ -28,9 +27,10 @@ from projections.language.findings.kinds import (
     UNPROJECTED_QUERY,
     UNUSED_INDEX,
     Kind,
+    Remark,
 )
 from projections.language.findings.names import known_attributes
-from projections.language.findings.numbers import Numbers
+from projections.language.findings.rule_facts import Facts
 from projections.language.mistakes import Location
 from projections.language.syntax import root, suggest
 from projections.language.templates import Field

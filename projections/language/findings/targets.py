@@ -8,8 +8,8 @@ from projections.language.actions import Top
 from projections.language.attribute_sources import attribute_source
 from projections.language.document import each_variable
 from projections.language.entities import attribute_types, shared_key
-from projections.language.findings.facts import Facts, Slot
-from projections.language.findings.finding import Remark
+from projections.language.findings.attribute_types import Numbers
+from projections.language.findings.keys import LONG_TEXTS
 from projections.language.findings.kinds import (
     CLAIMED_COPY,
     COPIED_INDEX_KEY,
@@ -20,9 +20,9 @@ from projections.language.findings.kinds import (
     PADDED_NUMBER,
     SHARED_KEY,
     WRONG_TYPE,
+    Remark,
 )
-from projections.language.findings.lengths import LONG_TEXTS
-from projections.language.findings.numbers import Numbers
+from projections.language.findings.rule_facts import Facts, Slot
 from projections.language.models import Projection
 from projections.language.ownership import written
 from projections.language.rules import LIST_BYTES

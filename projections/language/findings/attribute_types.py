@@ -11,7 +11,7 @@ from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.document import extreme_type
 from projections.language.entities import attribute_types
-from projections.language.findings.facts import Facts
+from projections.language.findings.rule_facts import Facts
 from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
 from projections.language.patterns import Equals, compared_type

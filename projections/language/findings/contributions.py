@@ -1,0 +1,323 @@
+"""What reaches a rule: chains of rules, a past that changes, large changes, and quotients with too many digits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
+from projections.language.attribute_sources import attribute_source
+from projections.language.canonical import Aggregate, Rule
+from projections.language.contribution import DIGITS_AFTER, ELEMENTS, ENTRY_BYTES
+from projections.language.findings.kinds import (
+    LONG_CHAIN,
+    MANY_CONTRIBUTIONS,
+    MOVING_HISTORY,
+    READS_DISABLED,
+    UNROUNDED_QUOTIENT,
+    UNUSED_WITHIN,
+    Remark,
+)
+from projections.language.findings.reads import Read, expression_place, offset_of, reads
+from projections.language.findings.rule_facts import Facts, KeySet
+from projections.language.measures import ROUNDED, Measure
+from projections.language.mistakes import Location
+from projections.language.models import Projection
+from projections.language.ownership import EXISTS, inputs
+from projections.language.ownership import chains as chains_of
+from projections.language.shapes import attribute_map, computed_cases, each_parts
+from projections.language.syntax import an
+from projections.language.values import number_text
+
+__all__ = ["chains", "history", "quotients", "transactions"]
+
+
+_LONG = 3
+
+
+def chains(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about rules at the end of a chain of three or more, and about rules that publish nothing: what reads
+    from them, and limits of their freshness.
+    """
+    yield from _disabled(facts)
+    yield from _unused_within(facts)
+    for name, chain in chains_of(facts.rules).items():
+        if len(chain) < _LONG:
+            continue
+        yield Remark(
+            LONG_CHAIN,
+            ("projections", name),
+            f"takes effect {len(chain)} passes through the stream after the application's write "
+            f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule (about a second plus the batching window)",
+            "if that is too slow, read from the source of the first rule instead",
+            at_key=True,
+        )
+
+
+def _unused_within(facts: Facts) -> Iterator[Remark]:
+    for name, rule in facts.projections.items():
+        if rule.within is None or rule.publishes:
+            continue
+        state, way = ("in shadow mode", "set `mode: live`") if rule.enabled else ("disabled", "enable the rule")
+        yield Remark(
+            UNUSED_WITHIN,
+            ("projections", name, "within"),
+            f"makes no alarm while the rule is {state}: it publishes nothing, so its freshness is not measured",
+            f"{way}, or remove `within`",
+            at_key=True,
+        )
+
+
+def _disabled(facts: Facts) -> Iterator[Remark]:
+    if all(rule.enabled for rule in facts.projections.values()):
+        return
+    for name, given in inputs(facts.rules).items():
+        for other, nodes in given.items():
+            if facts.projections[other].enabled or not facts.projections[name].publishes:
+                continue
+            entity = facts.projections[other].into
+            names = [f"{entity}.{attribute}" for _, attribute in nodes if attribute != EXISTS]
+            what = ", ".join(names) if names else f"{entity} items"
+            yield Remark(
+                READS_DISABLED,
+                ("projections", name),
+                f"reads {what}, which rule {other} no longer keeps up to date, because it is disabled",
+                f"enable {other}, disable {name} as well, or accept that {name} derives outdated values",
+                at_key=True,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """Why an attribute changes with a parent: a rule embeds it, or computes it from `origin`, which is embedded."""
+
+    embed: str
+    parent: str
+    computed: str | None = None
+    origin: str | None = None
+
+
+def history(facts: Facts) -> Iterator[Remark]:
+    """Yield one remark for each attribute that changes with a parent, and that an aggregate groups by, or measures."""
+    moving = {
+        (rule.into, attribute): _Moving(name, rule.source)
+        for name, rule in facts.projections.items()
+        if rule.embed is not None
+        for attribute, path in attribute_map(rule.embed.attributes).items()
+        if not _is_fixed(facts, rule.source, path)
+    }
+    if not moving:
+        return
+    all_reads = [one for one in reads(facts.rules) if "where" not in one.place and "each" not in one.place]
+    _add_computed(facts, moving, all_reads)
+    seen: set[tuple[str, str, str]] = set()
+    for read in all_reads:
+        if facts.projections[read.rule].aggregate is None:
+            continue
+        found = moving.get((read.entity, read.root))
+        if found is None or (read.rule, read.entity, read.root) in seen:
+            continue
+        seen.add((read.rule, read.entity, read.root))
+        computed = f"rule {found.computed} computes {read.root} from {found.origin}, and " if found.computed else ""
+        once = f"add `once: true` to rule {found.computed}, or " if found.computed else ""
+        yield Remark(
+            MOVING_HISTORY,
+            read.place,
+            f"{computed}rule {found.embed} keeps {found.origin or read.root} of {read.entity} items equal to that of their "
+            f"{found.parent}: if {an(found.parent)} changes, the contributions of existing {read.entity} items change, too",
+            f"if they must not change, {once}record the value once, and read the recorded attribute: "
+            f"{{from: {read.entity}, compute: {{set: {{{read.root}Then: {read.root}}}, once: true}}}}",
+            offset=read.offset,
+        )
+
+
+def _add_computed(facts: Facts, moving: dict[tuple[str, str], _Moving], all_reads: list[Read]) -> None:
+    """Add what compute rules set, not once, from an attribute that changes with a parent."""
+    found = True
+    while found:
+        found = False
+        for read in all_reads:
+            compute = facts.projections[read.rule].compute
+            if compute is None or compute.once or (before := moving.get((read.entity, read.root))) is None:
+                continue
+            written = (read.entity, str(read.place[4]))  # projections, the rule, compute, set, the attribute
+            if written not in moving:
+                moving[written] = _Moving(before.embed, before.parent, read.rule, before.origin or read.root)
+                found = True
+
+
+def _is_fixed(facts: Facts, entity: str, source: str) -> bool:
+    """Return whether an item never changes this value: it is of its key, or of the key of the item that it is a copy of."""
+    return all(_is_of_key(facts, entity, path) for path in attribute_source(source).names)
+
+
+def _is_of_key(facts: Facts, entity: str, path: str) -> bool:
+    if path in facts.variables(entity):
+        return True
+    copy = facts.projections[facts.copies[entity]] if entity in facts.copies else None
+    if copy is None or copy.copy_ is None or copy.copy_.attributes == "all":
+        return False
+    source = attribute_map(copy.copy_.attributes).get(path)
+    return source is not None and set(facts.variables(copy.source)).issuperset(attribute_source(source).names)
+
+
+ACTIONS = 100
+_VARIABLE_BYTES = 20
+_ENTRY_BYTES = 30
+_MEMBER_BYTES = 50
+
+
+def transactions(facts: Facts) -> Iterator[Remark]:
+    """Yield a remark for each `each` of a recorded rule with a high limit, unless its elements share few targets.
+
+    The ancestors of a path are too few.
+    """
+    seen: set[Location] = set()
+    for name, rule in facts.variants:
+        place: Location = ("projections", name, *rule.place("each"))
+        if rule.each is None or place in seen or not facts.typed.rules[name].recorded:
+            continue
+        _, path, limit = each_parts(rule.each)
+        if isinstance(path, dict) or limit <= ELEMENTS:
+            continue
+        key = facts.target_keys[name, rule.source]
+        groups = 1 if _own_target(key) else 0
+        beside = _actions(facts.typed.rules[name])
+        actions = groups + beside
+        if not actions:
+            continue
+        fixed = sum(_fixed(facts, other, one) for other, one in facts.variants if one.source == rule.source)
+        most = max((ACTIONS - 1 - fixed - (1 - groups)) // actions, 1)
+        seen.add(place)
+        yield Remark(
+            MANY_CONTRIBUTIONS,
+            place,
+            f"a change of more than {most} elements of {path} takes several transactions, of {ACTIONS} actions each; "
+            f"more than about {_entries(name, key, beside):,} elements exceed the limit of one item "
+            f"({ENTRY_BYTES:,} bytes): the rule then contributes nothing for that item",
+            f"keep {path} shorter, or write its elements as items of their own",
+            at_key=True,
+        )
+
+
+def _own_target(key: KeySet) -> bool:
+    slots = [slot for one in (*key.partition, *key.sort) for slot in one.slots if slot.origin == "each"]
+    return any(slot.piped("bucket", "date") is None for slot in slots)
+
+
+def _fixed(facts: Facts, name: str, variant: Projection) -> int:
+    """Return the actions of the other rules of the same item, whose contributions change in the same transaction."""
+    rule = facts.typed.rules[name]
+    return 1 + _actions(rule) if variant.each is None and rule.recorded else 0
+
+
+def _actions(rule: Rule) -> int:
+    """Return the actions that one contribution takes beside those of entry and group."""
+    return rule.members + (rule.counters if isinstance(rule, Aggregate) else 0)
+
+
+def _entries(rule: str, key: KeySet, members: int) -> int:
+    """Return about how many contributions one item can have, as a round number."""
+    made = (*key.partition, *key.sort)
+    target = sum(one.literal_bytes + _VARIABLE_BYTES * len(one.slots) for one in made)
+    most = ENTRY_BYTES // (target + len(rule) + _ENTRY_BYTES + _MEMBER_BYTES * members)
+    return most // 100 * 100 or most
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An expression in a rule. `form` is the text or the measure that it is in.
+
+    `limit` is what cannot take a quotient as it is.
+    """
+
+    place: Location
+    form: Any
+    node: Node
+    limit: str = ""
+
+
+def quotients(facts: Facts) -> Iterator[Remark]:
+    """Yield at most one remark for each expression."""
+    computed: dict[str, dict[str, str]] = {}
+    for name, rule in facts.projections.items():
+        if rule.compute is not None:
+            of_entity = computed.setdefault(rule.source, {})
+            for attribute, form in rule.compute.set.items():
+                if any(_unrounded(node, ()) for node in _of_cases(form)):
+                    of_entity[attribute] = name
+    for name, rule in facts.projections.items():
+        rules = {attribute: by for source in rule.sources for attribute, by in computed.get(source, {}).items()}
+        for use in _uses(name, rule):
+            yield from _remarks(use, rules)
+
+
+def _uses(name: str, rule: Projection) -> Iterator[_Use]:
+    place: Location = ("projections", name, rule.kind)
+    if rule.aggregate is not None:
+        for attribute, form in rule.aggregate.set.items():
+            measure = Measure.parse(attribute, form)
+            if measure.expression is not None:
+                at = expression_place(form, (*place, "set", attribute))
+                most = f"{measure.function} takes at most {DIGITS_AFTER} digits after the decimal point"
+                limit = most if measure.function in ROUNDED else ""
+                yield _Use(at, form, measure.expression.node, limit)
+    elif rule.rank is not None:
+        places = rule.rank.decimals
+        limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
+        yield _Use((*place, "by"), rule.rank.by, Expression.parse(rule.rank.by).node, limit)
+
+
+def _of_cases(form: Any) -> Iterator[Node]:
+    """Yield the expressions among the cases of a computed attribute."""
+    for _, _, kind, content in computed_cases(form):
+        if kind == "expression":
+            yield Expression.parse(content, "value").node
+
+
+def _remarks(use: _Use, computed: dict[str, str]) -> Iterator[Remark]:
+    found = _unrounded(use.node, computed) if use.limit else None
+    if found is None:
+        return
+    by = computed.get(found.path) if isinstance(found, Factor) else None
+    shown = _words(found) or "the quotient"
+    why = f"{use.limit}. Other numbers are bad input: the item contributes nothing to the rule"
+    reason = f"{f'{shown}, which rule {by} computes,' if by else shown} can have 38 digits, and {why}"
+    instead = f"round it in rule {by}" if by else "round the quotient first"
+    example = f": round({shown}, 4)" if _words(found) and not by else ""
+    name = next(iter(Expression("", found).names), "")
+    yield Remark(UNROUNDED_QUOTIENT, use.place, reason, f"{instead}{example}", offset_of(use.form, name))
+
+
+def _unrounded(node: Node, computed: Collection[str]) -> Node | None:
+    """Return a quotient that may be, or be a part of, the result, and has no rounding; or a computed attribute that has."""
+    if isinstance(node, Factor):
+        return node if node.path in computed and not node.as_text else None
+    if isinstance(node, Constant) or node.name == "round":
+        return None
+    if node.name == "/" and not _comes_out_even(node.inner[1]):
+        return node
+    return next((found for inner in node.inner if (found := _unrounded(inner, computed)) is not None), None)
+
+
+def _comes_out_even(divisor: Node) -> bool:
+    """Return whether a division by this constant adds few digits: its only prime factors are 2 and 5, as in 100 or 8."""
+    if not isinstance(divisor, Constant) or not isinstance(divisor.value, Decimal) or not divisor.value:
+        return False
+    number = int("".join(map(str, divisor.value.as_tuple().digits)))
+    for prime in (2, 5):
+        while number % prime == 0:
+            number //= prime
+    return number == 1
+
+
+def _words(node: Node) -> str:
+    """Return the text of a path, or of the quotient of two paths or constants."""
+    if isinstance(node, Factor):
+        return node.path
+    if isinstance(node, Constant):
+        return number_text(node.value) if isinstance(node.value, Decimal) else ""
+    parts = [_words(inner) if not isinstance(inner, Operation) else "" for inner in node.inner]
+    return " / ".join(parts) if node.name == "/" and all(parts) else ""

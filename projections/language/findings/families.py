@@ -1,0 +1,45 @@
+"""All findings about rules apart from those about queries, which need proposals, and so these.
+
+A family is a function from facts to remarks. It reports only what follows from the rules. What depends on the application
+is not reported, or as a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.conditions import conditions, meanings
+from projections.language.findings.contributions import chains, history, quotients, transactions
+from projections.language.findings.indexes import expiry, indexes, tables
+from projections.language.findings.keys import lengths, sorting
+from projections.language.findings.kinds import Remark
+from projections.language.findings.names import names
+from projections.language.findings.partitions import partitions, static
+from projections.language.findings.rule_facts import Facts
+from projections.language.findings.targets import targets
+
+__all__ = ["rule_remarks"]
+
+_FAMILIES = (
+    names,
+    conditions,
+    meanings,
+    sorting,
+    lengths,
+    partitions,
+    transactions,
+    chains,
+    history,
+    quotients,
+    targets,
+    indexes,
+    tables,
+    expiry,
+    static,
+)
+
+
+def rule_remarks(facts: Facts) -> Iterator[Remark]:
+    """Yield the remarks about valid rules."""
+    for family in _FAMILIES:
+        yield from family(facts)

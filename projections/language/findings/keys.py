@@ -1,0 +1,252 @@
+"""Keys that do not sort as expected, or that can be too long: 2048 bytes for a partition key, 1024 for a sort key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.arithmetic import Expression
+from projections.language.findings.attribute_types import Numbers
+from projections.language.findings.kinds import (
+    DATE_ORDER,
+    LONG_KEY,
+    NUMBER_DOES_NOT_FIT,
+    UNPADDED_NUMBER,
+    Remark,
+    Severity,
+)
+from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
+from projections.language.pipes import Pipe
+from projections.language.syntax import steps
+
+__all__ = ["LONG_TEXTS", "lengths", "sorting"]
+
+
+_FEW_DIGITS = 5
+_SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3, "M": 4, "S": 5, "f": 6}
+
+
+def sorting(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about values in sort keys of type S."""
+    numbers = Numbers(facts)
+    for key in (*facts.target_keys.values(), *facts.index_keys):
+        if key.rule is None or facts.projections[key.rule].rank is not None:
+            continue
+        for made in key.sort:
+            if made.kind == "S":
+                for slot in made.slots:
+                    yield from _slot(numbers, key, made, slot)
+
+
+def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
+    if pipe := slot.piped("date"):
+        order = [_SIGNIFICANCE[code] for code in _codes(pipe.arguments[0])]
+        if order != sorted(order):
+            yield Remark(
+                DATE_ORDER,
+                slot.place,
+                f"{made.attribute} sorts as text, and {pipe} does not put the greatest unit first: "
+                f"the items are not in the order of time",
+                "write the year first and the smallest unit last, as date(%Y-%m-%d)",
+                slot.offset,
+            )
+        return
+    padded = slot.piped("pad", "invert")
+    if padded is not None:
+        yield from _padded(numbers, key, made, slot, int(padded.arguments[0]))
+        return
+    if slot.piped("bucket", "ms", "ulid") is not None:
+        return
+    if slot.expression is not None:
+        yield from _calculated(key, made, slot, slot.expression)
+        return
+    certain = numbers.number(key.source, slot.name)
+    why = certain or numbers.used_as_number(key.source, slot.name)
+    if why is None or slot.origin == "each":
+        return
+    if numbers.function(key.source, slot.name) in ("avg", "negative", "computed"):
+        instead = _as_number(key, made)
+    else:
+        instead = f"write {slot.rewritten('pad(10)')}, or invert(10) for the greatest first"
+    yield Remark(
+        UNPADDED_NUMBER,
+        slot.place,
+        f"{made.attribute} sorts as text, and {slot.name} {'is' if certain else 'seems to be'} a number ({why}): "
+        f"10 would come before 9",
+        instead,
+        slot.offset,
+        rated="warning" if certain else "note",
+    )
+
+
+def _calculated(key: KeySet, made: Made, slot: Slot, expression: Expression) -> Iterator[Remark]:
+    """Yield a remark for a calculation without padding."""
+    if expression.type == "N" and slot.origin != "each":
+        yield Remark(
+            UNPADDED_NUMBER,
+            slot.place,
+            f"{made.attribute} sorts as text, and {slot} is computed as a number: 10 would come before 9",
+            f"for whole numbers of 0 or more, add a pipe: {slot.rewritten('pad(10)')}; for others, {_as_number(key, made)}",
+            slot.offset,
+            rated="warning",
+        )
+
+
+def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) -> Iterator[Remark]:
+    if slot.expression is not None and slot.expression.is_quotient and slot.pipes[0].name in ("pad", "invert"):
+        yield Remark(
+            NUMBER_DOES_NOT_FIT,
+            slot.place,
+            f"{slot.name} is a quotient, which is seldom whole, and pad and invert take whole numbers of 0 or more: "
+            "all other values are bad input, and the rule does nothing for them",
+            f"round it: round({slot.name})",
+            slot.offset,
+        )
+    function = numbers.function(key.source, slot.name)
+    what = {"avg": "an average, which is seldom whole", "negative": "a sum of negative amounts"}.get(function)
+    if what is not None:
+        yield Remark(
+            NUMBER_DOES_NOT_FIT,
+            slot.place,
+            f"{slot.name} is {what}, and pad and invert take whole numbers of 0 or more: "
+            f"all other values are bad input, and the rule does nothing for them",
+            _as_number(key, made),
+            slot.offset,
+        )
+    elif function == "count" and digits < _FEW_DIGITS:
+        yield Remark(
+            NUMBER_DOES_NOT_FIT,
+            slot.place,
+            f"{slot.name} is a count, and {digits} digits end at {10**digits - 1:,}: "
+            f"a higher count is bad input, and the rule does nothing for the item",
+            "use 10 digits",
+            slot.offset,
+            rated="note",
+        )
+
+
+def _as_number(key: KeySet, made: Made) -> str:
+    if key.index is None:
+        return "leave it out of the key, or copy it into an index whose sort key is a number"
+    return f"declare {made.attribute} with type N under `indexes`, and use only this variable in its template"
+
+
+def _codes(form: str) -> list[str]:
+    codes = []
+    characters = iter(form)
+    for character in characters:
+        if character == "%" and (code := next(characters, "%")) != "%":
+            codes.append(code)
+    return codes
+
+
+_SEVERAL = 3
+LONG_TEXTS = frozenset({
+    "title", "text", "body", "description", "content", "contents", "message", "comment", "note", "notes", "summary", "bio",
+    "abstract", "caption", "subject", "address", "url", "uri", "link", "path", "filename", "filepath", "query", "question",
+    "answer", "review",
+})  # fmt: skip
+"""Names of texts of any length."""
+
+
+def lengths(facts: Facts) -> Iterator[Remark]:
+    """Yield at most one remark for each key attribute that a rule makes."""
+    numbers = Numbers(facts)
+    for key in (*facts.target_keys.values(), *facts.index_keys):
+        for made, most in key.made:
+            if made.kind == "S":
+                yield from _made(facts, numbers, key, made, most)
+
+
+def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) -> Iterator[Remark]:
+    if made.literal_bytes > most:
+        yield _remark(
+            made,
+            "error",
+            f"{made.attribute} has {made.literal_bytes:,} bytes of constant text, and its limit is {most:,}",
+            "shorten the text",
+        )
+        return
+    if made.literal_bytes > most // 2:
+        yield _remark(
+            made,
+            "warning",
+            f"{made.attribute} has {made.literal_bytes:,} bytes of constant text, which leaves "
+            f"{most - made.literal_bytes:,} of {most:,} for its values",
+            "shorten the text",
+        )
+        return
+    free = [slot for slot in made.slots if _is_free(facts, numbers, key, slot)]
+    long = [slot for slot in free if slot.star or not LONG_TEXTS.isdisjoint(map(_last, slot.names))]
+    if long or len(free) >= _SEVERAL:
+        slot = (long or free)[0]
+        share = (most - made.literal_bytes) // (4 * len(free))
+        names = " and ".join(str(one) for one in (long or free))
+        yield _remark(
+            made,
+            "note",
+            f"{names} can have any length, but {made.attribute} has at most {most:,} bytes: "
+            f"if the key is longer, the rule does nothing, and the record is quarantined",
+            f"write {slot.rewritten(f'truncate({_round(share)})')} if that can happen",
+            slot,
+        )
+        return
+    cut = [(slot, pipe) for slot in made.slots if (pipe := slot.piped("truncate"))]
+    greatest = made.literal_bytes + sum(_most_bytes(slot) for slot in made.slots)
+    if cut and greatest > most:
+        slot, pipe = cut[-1]
+        fits = (most - greatest + 4 * int(pipe.arguments[0])) // 4
+        yield _remark(
+            made,
+            "note",
+            f"truncate counts characters, of up to 4 bytes each: {made.attribute} could have {greatest:,} bytes, "
+            f"and its limit is {most:,}",
+            f"truncate({fits}) always fits" if fits > 0 else "shorten the other values as well",
+            slot,
+        )
+
+
+def _remark(made: Made, severity: Severity, reason: str, instead: str, slot: Slot | None = None) -> Remark:
+    place, offset = (made.place, None) if slot is None else (slot.place, slot.offset)
+    return Remark(LONG_KEY, place, reason, instead, offset, rated=severity)
+
+
+def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
+    """Return whether nothing limits the length of a value: no pipe, no listed values, and it is not part of a key."""
+    return not (
+        slot.origin == "key"
+        or (slot.expression is not None and slot.expression.type == "N")
+        or slot.piped("truncate", "pad", "invert", "date", "bucket") is not None
+        or slot.name in key.listed
+        or (slot.name in facts.identifiers and not slot.star)
+        or numbers.number(key.source, slot.name)
+        or numbers.used_as_number(key.source, slot.name)
+    )
+
+
+def _last(name: str) -> str:
+    return steps(name)[-1].lower()
+
+
+def _round(characters: int) -> int:
+    """Return a round number of characters, at most this many."""
+    for step in (100, 50, 10):
+        if characters >= step:
+            return characters // step * step
+    return max(characters, 1)
+
+
+def _most_bytes(slot: Slot) -> int:
+    """Return the greatest number of bytes of a value; 0 if it is unknown, so that nothing is reported."""
+    widths = [_width(pipe) for pipe in slot.pipes]
+    return min((width for width in widths if width is not None), default=0)
+
+
+def _width(pipe: Pipe) -> int | None:
+    match pipe.name:
+        case "truncate":
+            return 4 * int(pipe.arguments[0])
+        case "pad" | "invert":
+            return int(pipe.arguments[0])
+        case "bucket":
+            return len(pipe.arguments[0])
+    return None
