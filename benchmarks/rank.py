@@ -41,9 +41,9 @@ from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.running import at_once, slices
 from projections.engine.store import Image, all_items
-from projections.language.digits import range_of
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.ranks import range_of
 from projections.language.values import number_text
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.limits import item_size

@@ -111,7 +111,7 @@ _ELSEWHERE = {
     "Answer": "access.answers",
     "Drift": "operations.verify.drift",
     "Effect": "inspect.effects",
-    "Finding": "language.findings",
+    "Finding": "language.findings.kinds",
     "ItemExplanation": "inspect.explain.facts",
     "LedgerStatus": "operations.status",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),

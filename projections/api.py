@@ -71,7 +71,7 @@ def load(path: str | Path) -> RuleSet:
 def loads(text: str, file: str = "<rules>") -> RuleSet:
     """Load the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError as `load` does."""
     from projections.language import loader
-    from projections.language.access.questions import queries_of, writes_of
+    from projections.language.access.plan import queries_of, writes_of
 
     rules = loader.loads(text, file)
     return RuleSet(rules.canonical(), text=text, file=file, queries=queries_of(rules), writes=writes_of(rules))
@@ -205,7 +205,7 @@ def _program(rules: object) -> Program:
 
 
 def _selected(rules: RuleSet, terms: Iterable[str]) -> tuple[str, ...]:
-    from projections.language.selection import selected
+    from projections.language.ruleset import selected
 
     return selected(rules.program.typed, terms)
 

@@ -24,8 +24,7 @@ from projections.access.readers import Reader
 from projections.access.reads import Parameters, Read, number_of, parameters_of, reads
 from projections.engine.store import Image
 from projections.errors import BadInput, UsageError
-from projections.language.access.plan import Plan
-from projections.language.access.questions import Query
+from projections.language.access.plan import Plan, Query
 from projections.language.entity import Item, Resolve
 from projections.language.keys import escape
 from projections.language.patterns import Pattern

@@ -16,9 +16,8 @@ from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import LIST_BYTES, GuardedCopyRule, Rule
-from projections.language.sizes import size
 from projections.language.syntax import root
-from projections.language.values import same
+from projections.language.values import same, size
 
 __all__ = [
     "Copy",

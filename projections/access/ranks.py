@@ -1,6 +1,6 @@
 """Ranks of scores, read from the groups that a `rank` rule keeps in the ledger.
 
-A score is counted in one group for each two digits: `language.digits` describes the groups. The number of better scores is
+A score is counted in one group for each two digits: `language.ranks` describes the groups. The number of better scores is
 the sum, over these groups, of the counters of better parts. So a rank takes one request, which reads at most one item for
 each two digits (in shards: one for each shard of the first two groups). The score at a rank takes one request for each
 group, since the counters of one group select the next.

@@ -10,8 +10,7 @@ from itertools import product
 from typing import Any
 
 from projections.errors import BadInput, UsageError
-from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
-from projections.language.access.questions import Query
+from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.keys import key_text
 from projections.language.pipes import UnfitError, begins_time, periods

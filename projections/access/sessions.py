@@ -15,8 +15,8 @@ from projections.errors import Transient, UsageError
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, key_text
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.rules import LedgerRule
-from projections.language.sizes import size as size_of
 from projections.language.values import python_item, wire
+from projections.language.values import size as size_of
 from projections.stores.wire import received, sent
 
 __all__ = ["MOST_TOGETHER", "GroupReads", "Needed", "Session", "Snapshots", "Steps", "again", "session_of"]

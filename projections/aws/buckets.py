@@ -14,7 +14,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
-from projections.language.bounded import at_most
+from projections.language.files import at_most
 
 __all__ = ["MARKS", "Bucket"]
 

@@ -17,7 +17,7 @@ from botocore.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
 from projections.errors import Misconfigured, Transient
-from projections.language.bounded import at_most
+from projections.language.files import at_most
 
 __all__ = ["Maintainer", "event_source_mappings", "other_maintainers", "packaged_file", "pages_of_mappings"]
 

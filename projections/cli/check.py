@@ -148,12 +148,12 @@ def _as_bad(severity: str, limit: str) -> bool:
 
 def _rows(rules: Rules) -> list[dict[str, Any]]:
     from projections.inspect.paths import path_of
-    from projections.language.facts import entity_key, key_text, origins, where_text
+    from projections.language.facts import entity_key, inputs, key_text, origins, where_text
     from projections.language.findings.rule_facts import Facts
-    from projections.language.ownership import chains, follows
+    from projections.language.ownership import chains
 
     document = rules.typed()
-    written, passes, before, keys = origins(document), chains(rules), follows(rules), Facts(rules).target_keys
+    written, passes, before, keys = origins(document), chains(rules), inputs(document), Facts(rules).target_keys
     return [
         {
             "rule": name,
@@ -190,8 +190,8 @@ def _offers(found: Review) -> dict[str, Offer]:
     if found.rules is None or not asked:
         return {}
     from projections.inspect.access_patterns import offer
+    from projections.language.access.plan import queries_of
     from projections.language.access.planner import plan
-    from projections.language.access.questions import queries_of
 
     document, queries = found.rules.typed(), queries_of(found.rules)
     offers = {

@@ -56,8 +56,8 @@ def _path(name: str) -> Path:
 
 def _document(path: Path) -> dict[str, Any]:
     """Return the canonical rules of a file, even if this version cannot execute them. Raises RulesError or UsageError."""
-    from projections.language.bounded import text_of_file
     from projections.language.canonical import FORMAT
+    from projections.language.files import text_of_file
     from projections.language.loader import loads
     from projections.language.program import Program
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from projections.errors import UsageError
-from projections.language.bundled import SHIPPED, bundled
+from projections.language.files import SHIPPED, bundled
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -156,8 +156,7 @@ def select_option(function: F) -> F:
         "--select",
         multiple=True,
         metavar="RULES",
-        help="Only these rules: `name`, `tag:x` or `owner:x`; `+name` adds the rules that it depends on, `name+` those "
-        "that depend on it. Separate several by commas, or repeat the option.",
+        help="Only these rules: `name`, `tag:x` or `owner:x`. Separate several by commas, or repeat the option.",
     )(function)
 
 
@@ -165,7 +164,7 @@ def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the rules that --select selects; none without the option. Raises UsageError."""
     if not select:
         return ()
-    from projections.language.selection import selected
+    from projections.language.ruleset import selected
 
     return selected(program.typed, select)
 
@@ -179,7 +178,7 @@ def note(sentence: str) -> None:
 
 def note_missing(program: Program, names: Iterable[str]) -> None:
     """Print a note for each selected rule that needs one that is not selected."""
-    from projections.language.selection import missing
+    from projections.language.ruleset import missing
 
     for sentence in missing(program.typed, names):
         note(sentence)

@@ -23,11 +23,11 @@ from projections.cli.options import (
     write_output,
 )
 from projections.errors import UsageError
-from projections.language.bundled import bundled
+from projections.language.files import bundled
 
 if TYPE_CHECKING:
     from projections.access.ranks import Ranked, ScoreCount
-    from projections.language.access.questions import Query
+    from projections.language.access.plan import Query
     from projections.language.ruleset import RuleSet
 
 __all__ = ["command"]
@@ -175,8 +175,8 @@ def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
     from projections.inspect.access_patterns import access_patterns
     from projections.inspect.applying import applied
     from projections.language.access.proposals import EXACT
-    from projections.language.bundled import SHIPPED
     from projections.language.editing import LayoutError
+    from projections.language.files import SHIPPED
     from projections.terminal import print_line, print_text
 
     query = rules.query(name)

@@ -26,7 +26,7 @@ from projections.errors import UsageError
 from projections.terminal import count, json_text, print_text
 
 if TYPE_CHECKING:
-    from projections.language.access.questions import Query
+    from projections.language.access.plan import Query
     from projections.language.ruleset import RuleSet
 
 __all__ = ["command"]

@@ -70,7 +70,7 @@ def command(
       projections simulate --rules rules.yaml --seed 42 --histories 1 --trace
     """
     from projections.language.program import Program
-    from projections.language.selection import restricted
+    from projections.language.ruleset import restricted
     from projections.testing.simulation.campaign import Campaign
     from projections.testing.simulation.history import Setup
 

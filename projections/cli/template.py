@@ -11,7 +11,7 @@ import click
 from projections.cli.generated import force_option, write_generated
 from projections.cli.options import find_rules, note_written, output_option, program_of, rules_argument
 from projections.errors import UsageError
-from projections.language.bundled import SHIPPED
+from projections.language.files import SHIPPED
 from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from projections.inspect.explain.words import encoded_words, json_words, key_wor
 from projections.inspect.graph import page
 from projections.inspect.graph.page import Frame
 from projections.inspect.graph.panels import ICONS, escape, icon, prose
-from projections.language.access.questions import Query
+from projections.language.access.plan import Query
 from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program

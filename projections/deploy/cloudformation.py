@@ -23,7 +23,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import Problem, RulesError
-from projections.language.bounded import text_of_file
+from projections.language.files import text_of_file
 from projections.language.mistakes import Location, dotted
 from projections.language.source import UnreadableError, compose
 

@@ -19,8 +19,7 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
-from projections.language.sizes import item_size
-from projections.language.values import valued
+from projections.language.values import item_size, valued
 
 __all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "units_of", "writes_of"]
 

@@ -11,10 +11,9 @@ from projections.access.reads import Read
 from projections.errors import ProjectionsError
 from projections.inspect.cost.writes import Change, WriteCost, write_cost
 from projections.language.access.additions import looks_like_time
-from projections.language.access.plan import Plan, Verdict
+from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal, proposal
-from projections.language.access.questions import Query
 from projections.language.canonical import Document
 
 __all__ = ["WORDS", "AccessPattern", "Offer", "access_patterns", "offer"]

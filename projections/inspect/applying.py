@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import RulesError
-from projections.language.access.plan import VERDICTS
+from projections.language.access.plan import VERDICTS, Query, queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import EXACT, Proposal
-from projections.language.access.questions import Query, queries_of
 from projections.language.canonical import Document
 from projections.language.editing import LayoutError, with_merged, without
 from projections.language.including import joined, source_at

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from projections.language.digits import MOST_DIGITS
 from projections.language.forms import (
     AttributeName,
     AttributesForm,
@@ -20,6 +19,7 @@ from projections.language.forms import (
     PathText,
 )
 from projections.language.measures import SHORT_FORMS
+from projections.language.ranks import MOST_DIGITS
 
 __all__ = ["Aggregate", "Compute", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
 

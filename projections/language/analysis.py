@@ -19,7 +19,7 @@ from projections.language.shapes import cases
 from projections.language.syntax import LanguageError, root, suggest
 from projections.language.templates import Template
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "unsupported"]
 
 _SEVERAL = ("aggregate", "top", "latest", "rank")
 """The kinds of rules that can have several sources."""
@@ -52,6 +52,16 @@ def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
                 Mistake(("retired", name), "is still a rule: remove it here or under `projections`", at_key=True)
             )
     return [*found, *question_mistakes(rules)]
+
+
+def unsupported(rules: Rules) -> list[Mistake]:
+    """Return each use of a construct that this version does not support yet."""
+    message = 'this version does not support "expired: keep" of a copy yet: remove the rule'
+    return [
+        Mistake(("projections", name, "expired"), message, at_key=True)
+        for name, rule in rules.projections.items()
+        if rule.expired == "keep" and rule.copy_
+    ]
 
 
 def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
-from projections.language.digits import Scale
 from projections.language.measures import EXTREMES, PICKED, VALUES
+from projections.language.ranks import Scale
 
 __all__ = [
     "FORMAT",

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.keys import Image
-from projections.language.sizes import item_size
-from projections.language.values import EXACT, Value, canonical, number_text
+from projections.language.values import EXACT, Value, canonical, item_size, number_text
 
 __all__ = [
     "DIGITS_AFTER",

@@ -16,10 +16,9 @@ from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
 from projections.language.rules import LIST_BYTES, Render, Rule
-from projections.language.sizes import size
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import KeyPattern, Template
-from projections.language.values import having
+from projections.language.values import having, size
 
 __all__ = [
     "MOST_REFERENCES",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import (
     Aggregate,
@@ -30,6 +31,7 @@ from projections.language.canonical import (
 )
 from projections.language.patterns import Pattern, describe
 from projections.language.syntax import root, steps
+from projections.language.templates import Template
 
 __all__ = [
     "EVERY",
@@ -41,6 +43,7 @@ __all__ = [
     "creators",
     "entity_key",
     "indexes_fed",
+    "inputs",
     "key_text",
     "measure_text",
     "origins",
@@ -85,6 +88,84 @@ def indexes_fed(document: Document, rule: Rule) -> tuple[str, ...]:
         return ()
     indexes = document.tables[document.entities[rule.source].table].indexes
     return tuple(name for name, keys in indexes.items() if not keys.names.isdisjoint(rule.written))
+
+
+def inputs(document: Document) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return for each rule the others that write, or create, what it reads, in the order of the file.
+
+    Each has the attributes that it writes and the rule reads, none if it only creates the items.
+    """
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, rule in document.rules.items():
+        read = set(_read(document, rule))
+        found[name] = {}
+        for other, writer in document.rules.items():
+            everything = (writer.into, EVERY) in read
+            attributes = tuple(one for one in writer.written if everything or (writer.into, one) in read)
+            created = writer.into in rule.sources and creates(document, writer)
+            if other != name and (attributes or created):
+                found[name][other] = attributes
+    return found
+
+
+def _read(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
+    """Yield the entity and the name of each attribute that a rule reads on items; `EVERY` if it copies all."""
+    for one in rule.variants:
+        source = document.entities[one.source]
+        names = {*_in_patterns([source.match, one.where]), *_in_templates(one.bind.values()), *_in_action(rule)}
+        if one.each is not None:
+            names.add(one.each.path)
+        if not isinstance(rule, Index | Compute | Embed):
+            names.update(set(_in_templates(document.entities[rule.into].key.values())) - one.bind.keys())
+        for name in names.difference(_in_templates(source.key.values())):
+            if one.each is None or root(name) != one.each.variable:
+                yield one.source, root(name)
+    if isinstance(rule, Embed):
+        for name in rule.match.keys() - set(_in_templates(document.entities[rule.into].key.values())):
+            yield rule.into, root(name)
+
+
+def _in_action(rule: Rule) -> Iterator[str]:
+    match rule:
+        case Copy():
+            yield from [EVERY] if rule.attributes is None else _in_sources(rule.attributes)
+            yield from _in_templates(value for value in rule.values.values() if isinstance(value, str))
+        case Aggregate():
+            for measure in rule.set.values():
+                texts = [text for text in (measure.expression, measure.by) if text is not None]
+                yield from (name for text in texts for name in Expression.parse(text, "extreme").names)
+                yield from _in_patterns([measure.where])
+        case Rank():
+            yield from Expression.parse(rule.by).names
+        case Top() | Latest():
+            yield rule.by
+            yield from _in_sources(rule.attributes)
+        case Embed():
+            yield from _in_templates(rule.match.values())
+            yield from _in_sources(rule.attributes)
+        case Index():
+            for case in rule.cases:
+                yield from _in_patterns([case.where])
+                yield from _in_templates(case.set.values())
+        case Compute():
+            for computed in (one for cases in rule.set.values() for one in cases):
+                yield from _in_patterns([computed.where])
+                if computed.kind == "template":
+                    yield from _in_templates([computed.value])
+                elif computed.kind == "expression":
+                    yield from Expression.parse(computed.value, "value").names
+
+
+def _in_templates(texts: Iterable[str]) -> Iterator[str]:
+    return (name for text in texts for name in Template.parse(text).names)
+
+
+def _in_patterns(patterns: Iterable[Mapping[str, Any] | None]) -> Iterator[str]:
+    return (name for pattern in patterns if pattern for name in Pattern.parse(pattern).names)
+
+
+def _in_sources(attributes: Mapping[str, str]) -> Iterator[str]:
+    return (name for text in attributes.values() for name in attribute_source(text).names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import Problem, RulesError
-from projections.language.bounded import text_of_file
-from projections.language.bundled import bundled
+from projections.language.files import bundled, text_of_file
 from projections.language.mistakes import Mistake, dotted
 from projections.language.shapes import shown
 from projections.language.source import MOST_VALUES, Source, UnreadableError, read

@@ -172,7 +172,7 @@ def check_target_key(name: str, kind: str, text: str, most: int) -> str:
 
 
 RANGE = "|%="
-"""In the name of a group of a `rank` rule, between the key of a board and a range of scores: see `language.digits`.
+"""In the name of a group of a `rank` rule, between the key of a board and a range of scores: see `language.ranks`.
 
 No encoded key has it: there a `%` comes before 25 or 7C.
 """

@@ -17,8 +17,7 @@ from projections.language.syntax import root
 from projections.language.templates import Template
 
 __all__ = [
-    *("EXISTS", "REST", "attribute_chains", "chains", "cycle_mistakes", "follows"),
-    *("inputs", "ownership_mistakes", "written"),
+    *("EXISTS", "REST", "attribute_chains", "chains", "cycle_mistakes", "ownership_mistakes", "written"),
 ]
 
 Node: TypeAlias = tuple[str, str]
@@ -179,29 +178,6 @@ def _longer(rules: Rules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
     rule, last = rules.projections[name], rules.projections[way[-1]] if way else None
     together = last is not None and last.on_source and rule.on_source and last.source == rule.source
     return (*way[:-1], name) if together else (*way, name)
-
-
-def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
-    """Return for each rule the other rules that write, or create, what it reads, in the order of the file."""
-    return {name: tuple(other for other in others if other != name) for name, others in inputs(rules).items()}
-
-
-def inputs(rules: Rules) -> dict[str, dict[str, tuple[Node, ...]]]:
-    """Return for each rule the rules that write, or create, what it reads, in the order of the file, with what that is."""
-    flows = _all_flows(rules)
-    order = {name: number for number, name in enumerate(rules.projections)}
-    writers: dict[Node, set[str]] = {}
-    for name, pairs in flows.items():
-        for _, write in pairs:
-            writers.setdefault(write, set()).add(name)
-    found: dict[str, dict[str, tuple[Node, ...]]] = {}
-    for name in rules.projections:
-        given: dict[str, list[Node]] = {}
-        for read in dict.fromkeys(read for read, _ in flows[name]):
-            for other in writers.get(read, ()):
-                given.setdefault(other, []).append(read)
-        found[name] = {other: tuple(given[other]) for other in sorted(given, key=order.__getitem__)}
-    return found
 
 
 def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:

@@ -1,4 +1,4 @@
-"""Queries and write patterns of a rule file as pydantic models; `access.questions` has them as typed values."""
+"""Queries and write patterns of a rule file as pydantic models; `access.plan` has them as typed values."""
 
 from __future__ import annotations
 

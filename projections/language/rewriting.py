@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from projections.language.access.questions import Query
+from projections.language.access.plan import Query
 from projections.language.canonical import (
     About,
     Aggregate,

@@ -27,8 +27,7 @@ from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
 from projections.language.ordering import encode_order
-from projections.language.sizes import size
-from projections.language.values import CONTEXT, Resolver, number_text, valued
+from projections.language.values import CONTEXT, Resolver, number_text, size, valued
 
 __all__ = [
     "LIST_BYTES",

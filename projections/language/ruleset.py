@@ -1,20 +1,26 @@
-"""Valid rules of the public API: in canonical form, compiled when they are first needed."""
+"""Valid rules of the public API, compiled when they are first needed; and selections of rules, as `--select` has them.
+
+A selection has names of rules, `tag:x` and `owner:x`: likes, tag:counters, owner:feed-team.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import UsageError
+from projections.language.canonical import Document
+from projections.language.facts import inputs
 from projections.language.program import Program
+from projections.language.syntax import suggest
 
 if TYPE_CHECKING:
-    from projections.language.access.questions import Query, WritePattern
+    from projections.language.access.plan import Query, WritePattern
 
-__all__ = ["RuleSet"]
+__all__ = ["RuleSet", "missing", "readers", "restricted", "selected"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,15 +57,11 @@ class RuleSet:
 
     def only(self, select: Iterable[str]) -> RuleSet:
         """Return these rules without those that are not selected; `select` is as in `--select`. Raises UsageError."""
-        from projections.language.selection import restricted, selected
-
         names = selected(self.program.typed, select)
         return replace(self, document=restricted(self.document, names)) if names else self
 
     def query(self, name: str) -> Query:
         """Return a query by its name. Raises UsageError if there is none."""
-        from projections.language.syntax import suggest
-
         if name not in self.queries:
             ranks = [rule for rule, one in self.program.typed.rules.items() if one.kind == "rank"]
             if name in ranks:
@@ -74,3 +76,69 @@ class RuleSet:
     def program(self) -> Program:
         """The compiled rules, which the engine executes."""
         return Program.from_document(self.document)
+
+
+# --- selections ---
+
+
+def selected(document: Document, terms: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the selected rules in the order of the file; none without terms.
+
+    A term may be several, separated by commas. Raises UsageError if a term selects no rule.
+    """
+    terms = [term.strip() for text in terms for term in text.split(",") if term.strip()]
+    names = {name for term in terms for name in _named(document, term)}
+    return tuple(name for name in document.rules if name in names)
+
+
+def _named(document: Document, term: str) -> list[str]:
+    what, colon, value = term.partition(":")
+    if colon and what == "tag":
+        return _with(document, what, value, lambda name: document.about_rule(name).tags)
+    if colon and what == "owner":
+        return _with(document, what, value, lambda name: filter(None, [document.about_rule(name).owner]))
+    if term not in document.rules:
+        hint = suggest(term, list(document.rules)) or f"; the rules are {', '.join(document.rules) or 'none'}"
+        raise UsageError(f'unknown rule "{term}"{hint}')
+    return [term]
+
+
+def _with(document: Document, what: str, value: str, values: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return the rules that have a tag or owner. Raises UsageError if there are none."""
+    found = [name for name in document.rules if value in values(name)]
+    if not found:
+        known = list(dict.fromkeys(one for name in document.rules for one in values(name)))
+        if not known:
+            raise UsageError(f'no rule has the {what} "{value}"; no rule has any {what}')
+        hint = suggest(value, known) or f"; the {what}s are {', '.join(known)}"
+        raise UsageError(f'no rule has the {what} "{value}"{hint}')
+    return found
+
+
+def readers(document: Document, names: Iterable[str]) -> list[str]:
+    """Return the rules that read what these rules write; names of rules that do not exist are ignored."""
+    before = inputs(document)
+    return list(dict.fromkeys(reader for name in names for reader, needed in before.items() if name in needed))
+
+
+def missing(document: Document, names: Iterable[str]) -> list[str]:
+    """Return for each selected rule that reads what a rule writes that is not selected: a sentence about it."""
+    chosen = tuple(names)
+    before = inputs(document) if chosen else {}
+    sentences = []
+    for name in chosen:
+        for other, attributes in before[name].items():
+            if other not in chosen:
+                into = document.rules[other].into
+                what = ", ".join(f"{into}.{attribute}" for attribute in attributes) or f"{into} items"
+                sentences.append(
+                    f"{name} reads {what}, which rule {other} writes. {other} is not selected, so its values are not "
+                    f"computed: pass --select {other},{name} to run both rules"
+                )
+    return sentences
+
+
+def restricted(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the canonical document with these rules only."""
+    chosen = set(names)
+    return {**document, "projections": {name: rule for name, rule in document["projections"].items() if name in chosen}}

@@ -19,7 +19,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
-from projections.language.bounded import MOST_BYTES
+from projections.language.files import MOST_BYTES
 from projections.language.mistakes import Location, Mistake
 
 __all__ = ["MOST_VALUES", "Repeated", "Source", "UnreadableError", "compose", "read"]

@@ -1,10 +1,11 @@
-"""Attribute values in wire form: numbers as Decimal, paths into items, plain JSON, equality."""
+"""Attribute values in wire form: numbers as Decimal, paths into items, plain JSON, equality, sizes in bytes."""
 
 from __future__ import annotations
 
 import base64
 import decimal
 import json
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
@@ -18,10 +19,12 @@ __all__ = [
     "Resolve",
     "Resolver",
     "Value",
+    "attribute_size",
     "canonical",
     "changed_attributes",
     "differing",
     "having",
+    "item_size",
     "kind_of",
     "lookup",
     "number_text",
@@ -33,10 +36,12 @@ __all__ = [
     "python_item",
     "same",
     "shown",
+    "size",
     "valued",
     "wire",
     "wire_set",
 ]
+
 
 Value: TypeAlias = Mapping[str, Any]
 """One attribute value, such as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text."""
@@ -347,3 +352,44 @@ def changed_attributes(before: Image | None, after: Image | None) -> list[str]:
     """Return the names of the attributes that differ between two images of an item; None means no item."""
     old, new = before or {}, after or {}
     return [name for name in dict.fromkeys([*new, *old]) if not same(old.get(name), new.get(name))]
+
+
+def item_size(image: Image) -> int:
+    """Return the bytes of an item as DynamoDB counts them: names and values."""
+    return sum(attribute_size(name, value) for name, value in image.items())
+
+
+def attribute_size(name: str, value: Value) -> int:
+    return _length(name) + size(value)
+
+
+def size(value: Value) -> int:
+    if "S" in value:
+        return _length(value["S"])
+    ((kind, content),) = value.items()
+    match kind:
+        case "N":
+            return _number_size(content)
+        case "B":
+            return len(str(content)) * 3 // 4 - str(content).count("=")
+        case "BOOL" | "NULL":
+            return 1
+        case "M":
+            return 3 + sum(1 + _length(name) + size(each) for name, each in content.items())
+        case "L":
+            return 3 + sum(1 + size(each) for each in content)
+        case "SS":
+            return sum(map(_length, content))
+        case "NS":
+            return sum(map(_number_size, content))
+    return sum(len(b64decode(each)) for each in content)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _number_size(text: str) -> int:
+    """Return about one byte for two digits, and one more: AWS documents only this."""
+    digits = text.lstrip("-").replace(".", "").strip("0")
+    return (len(digits) + 1) // 2 + 1 + text.startswith("-")

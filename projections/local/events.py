@@ -30,7 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
-from projections.language.bounded import text_of_file
+from projections.language.files import text_of_file
 from projections.language.mistakes import Location, Mistake
 from projections.local.json_text import Document, documents, parsed, text_of
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of

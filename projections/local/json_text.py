@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import UsageError
-from projections.language.bounded import at_most
+from projections.language.files import at_most
 
 __all__ = ["Document", "documents", "parsed", "text_of"]
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from projections.engine.store import Action, Condition, ItemKey, Schema, Update, Value
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
-from projections.language.sizes import attribute_size, item_size, size
-from projections.language.values import number_text
+from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.conditions import ORDERED, expressions, operands, paths
 
 __all__ = [

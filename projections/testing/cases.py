@@ -12,7 +12,7 @@ from typing import Any
 from projections.api import ask, ranking
 from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
-from projections.language.bounded import text_of_file
+from projections.language.files import text_of_file
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import UnreadableError, read
 from projections.language.syntax import suggest

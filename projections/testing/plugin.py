@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         metavar="RULES",
         default=[],
-        help="Only cases of case files that concern these rules: `name`, `tag:x`, `+name`, `name+`, as in --select.",
+        help="Only cases of case files that concern these rules: `name`, `tag:x`, as in --select.",
     )
     group.addoption(
         "--projections-update",

@@ -13,8 +13,7 @@ from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput, UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
-from projections.language.ruleset import RuleSet
-from projections.language.selection import selected
+from projections.language.ruleset import RuleSet, selected
 from projections.language.values import plain_items, python_item
 from projections.local.events import read
 from projections.local.items import key_of, wire_item

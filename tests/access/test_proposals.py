@@ -18,9 +18,9 @@ from projections.api import from_dict
 from projections.api import loads as from_text
 from projections.errors import RulesError
 from projections.inspect.access_patterns import access_patterns
+from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import EXACT, proposal
-from projections.language.access.questions import queries_of
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.review import reviewed

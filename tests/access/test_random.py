@@ -14,9 +14,8 @@ from projections.access.answers import answer_to
 from projections.access.readers import StoreReader
 from projections.api import from_dict
 from projections.errors import RulesError
-from projections.language.access.plan import Plan
+from projections.language.access.plan import Plan, query_of
 from projections.language.access.planner import plan
-from projections.language.access.questions import query_of
 from projections.language.loader import loads
 from projections.testing.scenario import Scenario
 

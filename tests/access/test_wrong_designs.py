@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import EXACT, proposal
-from projections.language.access.questions import queries_of
 from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.rewriting import merged

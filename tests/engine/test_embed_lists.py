@@ -19,8 +19,7 @@ from projections.errors import StoreError
 from projections.language.embeds import MOST_REFERENCES, ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.rules import LIST_BYTES
-from projections.language.sizes import size
-from projections.language.values import plain, wire
+from projections.language.values import plain, size, wire
 from tests.engine.world import World
 
 HEAD = """

@@ -17,8 +17,8 @@ from projections.access.ranks import Ranking, ranking_of
 from projections.deploy.needs import Deployment
 from projections.engine.ledger_items import group_key
 from projections.errors import BadInput, UsageError
-from projections.language.digits import Scale, level_of, range_of
 from projections.language.keys import is_range
+from projections.language.ranks import Scale, level_of, range_of
 from projections.testing import Scenario
 from projections.testing.cases import Case
 from tests.engine.world import World

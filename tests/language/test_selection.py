@@ -1,4 +1,4 @@
-"""Selections of rules: `--select` by name, tag and owner, with the rules before and after them."""
+"""Selections of rules: `--select` by name, tag and owner."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import pytest
 import projections
 from projections.errors import UsageError
 from projections.language.canonical import Document
-from projections.language.document import Rules
-from projections.language.loader import load, loads
-from projections.language.ownership import inputs
-from projections.language.rewriting import written
-from projections.language.selection import missing, restricted, selected
+from projections.language.loader import loads
+from projections.language.ruleset import missing, restricted, selected
 
 ROOT = Path(__file__).parents[2]
-FILES = [*(ROOT / "projections/rules").glob("*.yaml"), *(ROOT / "tests/simulation/rules").glob("*.yaml")]
 RULES = """\
 table: {key: [PK, SK]}
 entities:
@@ -42,15 +38,8 @@ def document() -> Document:
     [
         ([], ""),
         (["karma"], "karma"),
-        (["+karma"], "likes karma"),
-        (["karma+"], "karma board"),
-        (["+karma+"], "likes karma board"),
-        (["+board"], "likes karma board"),
-        (["likes+"], "likes karma board"),
         (["tag:counters"], "likes karma"),
-        (["tag:feed+"], "likes karma board posts"),
         (["owner:games-team"], "board"),
-        (["+owner:games-team"], "likes karma board"),
         (["posts, board"], "board posts"),
         (["posts", "likes"], "likes posts"),
     ],
@@ -63,7 +52,7 @@ def test_terms_select_rules_in_the_order_of_the_file(document: Document, terms: 
     ("term", "message"),
     [
         ("kama", 'unknown rule "kama" (did you mean "karma"?)'),
-        ("+xyz+", 'unknown rule "xyz"; the rules are likes, karma, board, posts'),
+        ("xyz", 'unknown rule "xyz"; the rules are likes, karma, board, posts'),
         ("tag:counter", 'no rule has the tag "counter" (did you mean "counters"?)'),
         ("owner:nobody-knows", 'no rule has the owner "nobody-knows"; the owners are feed-team, games-team'),
     ],
@@ -78,7 +67,7 @@ def test_rule_whose_input_is_not_selected_is_named(document: Document) -> None:
     assert missing(document, ["likes", "karma"]) == []
     assert missing(document, ["karma"]) == [
         "karma reads Post.likes, which rule likes writes. likes is not selected, so its values are not computed: pass "
-        "--select +karma to run both rules"
+        "--select likes,karma to run both rules"
     ]
 
 
@@ -87,11 +76,3 @@ def test_rules_that_are_not_selected_do_not_run() -> None:
     assert rules.only(["tag:counters"]).names == ("likes", "karma")
     assert rules.only([]) is rules
     assert restricted(rules.document, ["board"])["entities"] == rules.document["entities"]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_dependences_of_a_document_are_those_of_its_file(path: Path) -> None:
-    rules = load(path)
-    again = Rules.model_validate(written(rules.typed()), by_alias=True, by_name=False)
-    assert inputs(again) == inputs(rules)
-    assert again.typed() == rules.typed()

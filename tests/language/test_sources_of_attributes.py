@@ -13,12 +13,11 @@ from projections.errors import BadInput
 from projections.inspect.client.entities import attributes_of
 from projections.inspect.cost.reads import reads_of
 from projections.inspect.explain.matching import verdict
-from projections.language.access.numbers import is_number
+from projections.language.access.implication import is_number
 from projections.language.attribute_sources import attribute_source, pick
-from projections.language.facts import origins
+from projections.language.facts import inputs, origins
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
-from projections.language.ownership import inputs
 from projections.language.program import Program
 from projections.language.review import reviewed
 from projections.language.syntax import LanguageError
@@ -127,12 +126,12 @@ def test_the_oracle_picks_the_same() -> None:
 
 
 def test_all_names_of_an_expression_are_inputs() -> None:
-    found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"'))
-    assert found["bills"] == {"shop": (("Line", "due"),)}
-    assert ("Bill", "total") in found["shown"]["bills"]
-    found = inputs(rules('{total: "{qty} x {due}"}', "'{rent} / {lines}'", "'{coalesce(total, 0) + note}'"))
-    assert found["bills"] == {"shop": (("Line", "due"),)}
-    assert ("Bill", "total") in found["shown"]["bills"]
+    found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"').typed())
+    assert found["bills"] == {"shop": ("due",)}
+    assert "total" in found["shown"]["bills"]
+    found = inputs(rules('{total: "{qty} x {due}"}', "'{rent} / {lines}'", "'{coalesce(total, 0) + note}'").typed())
+    assert found["bills"] == {"shop": ("due",)}
+    assert "total" in found["shown"]["bills"]
 
 
 def test_types_of_attributes_follow_from_expressions() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from projections.language.access.questions import Query, queries_of
+from projections.language.access.plan import Query, queries_of
 from projections.language.canonical import Document
 from projections.language.document import Rules
 from projections.language.loader import load

@@ -16,7 +16,7 @@ from pathlib import Path
 from projections.access.placeholders import condition_words, count_words
 from projections.inspect.access_patterns import access_patterns
 from projections.language.access.paths import TABLE
-from projections.language.access.questions import queries_of
+from projections.language.access.plan import queries_of
 from projections.language.document import Rules
 from projections.language.loader import load
 

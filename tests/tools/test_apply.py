@@ -168,7 +168,7 @@ def test_change_of_a_shared_part_is_refused_and_the_yaml_printed(run: Run, tmp_p
 
 def test_file_of_the_package_is_not_changed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rules.yaml").write_text(BLOCK)
-    monkeypatch.setattr("projections.language.bundled.SHIPPED", tmp_path)
+    monkeypatch.setattr("projections.language.files.SHIPPED", tmp_path)
     code, _, err = run("queries", str(tmp_path / "rules.yaml"), "--apply", "byStatus", "--force")
     assert (code, (tmp_path / "rules.yaml").read_text()) == (2, BLOCK)
     assert "is part of this package. Copy it" in err

@@ -12,7 +12,7 @@ import pytest
 
 from projections import __version__
 from projections.cli.main import COMMANDS
-from projections.language.bundled import SHIPPED
+from projections.language.files import SHIPPED
 from projections.language.loader import load
 
 Run = Callable[..., tuple[int, str, str]]

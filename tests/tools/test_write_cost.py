@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from projections.inspect.cost.writes import Change, write_cost
+from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import proposal
-from projections.language.access.questions import queries_of
 from projections.language.loader import loads
 
 RULES = """\

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from projections.access.answers import AnswerPage
     from projections.inspect.access_patterns import AccessPattern
     from projections.inspect.rank_patterns import RankPattern
-    from projections.language.access.questions import Query
+    from projections.language.access.plan import Query
     from projections.language.program import Program
 
 __all__ = ["columns_of", "page_document", "print_items", "print_page", "print_patterns"]

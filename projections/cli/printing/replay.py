@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from projections.inspect.explain.document import RecordReport
     from projections.inspect.explain.unused import Unused
-    from projections.language.access.questions import Query
+    from projections.language.access.plan import Query
     from projections.language.facts import Origin
     from projections.language.program import Program
     from projections.local.replay import Replay

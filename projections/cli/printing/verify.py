@@ -84,7 +84,7 @@ def print_table(
     one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found: int, most: int
 ) -> None:
     """Print the first `most` differences of each rule, a summary by kind, and notes."""
-    from projections.language.selection import readers
+    from projections.language.ruleset import readers
 
     out = console()
     kinds: Counter[tuple[str, str]] = Counter()

@@ -20,9 +20,8 @@ from projections.inspect.client.expressions import (
 )
 from projections.inspect.client.naming import docstring, literal, pascal
 from projections.inspect.client.scope import Scope
-from projections.language.access.numbers import is_number
-from projections.language.access.plan import Plan
-from projections.language.access.questions import WritePattern
+from projections.language.access.implication import is_number
+from projections.language.access.plan import Plan, WritePattern
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from projections.inspect.client.expressions import NUMBER, TEXT, Variable
 from projections.inspect.client.expressions import Names as ItemNames
 from projections.inspect.client.naming import WIDTH, Names, constant, pascal, snake
-from projections.language.access.numbers import is_number
+from projections.language.access.implication import is_number
 from projections.language.access.plan import Plan, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.patterns import describe

@@ -11,7 +11,7 @@ from projections.inspect.client.entities import Attribute
 from projections.inspect.client.expressions import Call, Code, statement
 from projections.inspect.client.naming import Names, docstring, literal, snake
 from projections.inspect.client.scope import Scope, sentence
-from projections.language.access.questions import Step, WritePattern
+from projections.language.access.plan import Step, WritePattern
 
 __all__ = ["write_function"]
 

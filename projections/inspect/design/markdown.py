@@ -10,8 +10,7 @@ from projections.access.reads import Read
 from projections.inspect.access_patterns import WORDS, AccessPattern
 from projections.inspect.design.model import Attributes, Design, Entity, Index, ReadCost, Status
 from projections.inspect.rank_patterns import RankPattern, rank_patterns
-from projections.language.access.plan import Verdict
-from projections.language.access.questions import Step, WritePattern
+from projections.language.access.plan import Step, Verdict, WritePattern
 from projections.language.canonical import Attributes as KeyAttributes
 from projections.language.facts import conditions
 from projections.language.patterns import describe

@@ -10,8 +10,8 @@ from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
 from projections.inspect.cost.figures import ITEM_BYTES
 from projections.inspect.cost.reads import Shapes
-from projections.language.access.presence import key_variables
-from projections.language.access.questions import Query, WritePattern, queries_of, writes_of
+from projections.language.access.paths import key_variables
+from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
 from projections.language.canonical import Document, Embed, IndexKeys
 from projections.language.canonical import Entity as Declared
 from projections.language.document import Rules

@@ -28,11 +28,11 @@ from projections.engine.store import (
     Schema,
     Value,
 )
-from projections.language.digits import range_of
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, is_range
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.ranks import range_of
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.syntax import an
 from projections.language.values import changed_attributes, plain, plain_words, same

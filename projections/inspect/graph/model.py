@@ -10,9 +10,18 @@ from projections.inspect.paths import Path, path_of
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
 from projections.language.canonical import Rule as CanonicalRule
 from projections.language.document import Rules
-from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key, where_text
+from projections.language.facts import (
+    Origin,
+    conditions,
+    copied,
+    indexes_fed,
+    inputs,
+    origins,
+    resolved_key,
+    where_text,
+)
 from projections.language.findings.kinds import Finding
-from projections.language.ownership import chains, follows
+from projections.language.ownership import chains
 from projections.language.syntax import an
 
 __all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of"]
@@ -145,7 +154,7 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
     """Return the graph of valid rules, with their findings."""
     document = rules.typed()
     written, copies = origins(document), copied(document)
-    before, passes = follows(rules), chains(rules)
+    before, passes = inputs(document), chains(rules)
     return Graph(
         title=title,
         entities={name: _entity(document, name, written[name], name in copies) for name in document.entities},
@@ -171,7 +180,7 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 within=document.about_rule(name).within,
                 expired=rule.expired,
                 path=path_of(document, name),
-                after=before[name],
+                after=tuple(before[name]),
                 passes=len(passes[name]),
                 findings=tuple(finding for finding in findings if finding.rule == name),
             )

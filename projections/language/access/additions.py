@@ -12,12 +12,16 @@ from itertools import count
 from typing import Any
 
 from projections.language.access.attempt import known_of
-from projections.language.access.implication import implies, known_present
-from projections.language.access.numbers import compares_as_number, is_number, is_whole, used_as_number
-from projections.language.access.paths import TABLE, Path, access_paths, made_by_templates
-from projections.language.access.plan import Plan
-from projections.language.access.presence import key_variables
-from projections.language.access.questions import Query
+from projections.language.access.implication import (
+    compares_as_number,
+    implies,
+    is_number,
+    is_whole,
+    known_present,
+    used_as_number,
+)
+from projections.language.access.paths import TABLE, Path, access_paths, key_variables, made_by_templates
+from projections.language.access.plan import Plan, Query
 from projections.language.canonical import Document, Index, IndexKeys, Table
 from projections.language.facts import creators
 from projections.language.patterns import Pattern

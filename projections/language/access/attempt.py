@@ -14,13 +14,17 @@ from decimal import Decimal
 from functools import cached_property
 
 from projections.errors import BadInput
-from projections.language.access.implication import Known, excludes, implies, known_present
-from projections.language.access.numbers import compares_as_number, is_number, used_as_number
-from projections.language.access.paths import KeyPart, Path
-from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
-from projections.language.access.presence import always_present, bare_variables, key_variables
-from projections.language.access.questions import Query
-from projections.language.access.sharing import sharing
+from projections.language.access.implication import (
+    Known,
+    compares_as_number,
+    excludes,
+    implies,
+    is_number,
+    known_present,
+    used_as_number,
+)
+from projections.language.access.paths import KeyPart, Path, always_present, bare_variables, key_variables, sharing
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange
 from projections.language.canonical import Document
 from projections.language.patterns import Pattern, Test, describe
 from projections.language.pipes import monotone

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import Known, implies, known_present
-from projections.language.access.paths import KeyPart, Path, access_paths
-from projections.language.access.presence import key_variables, not_copied
-from projections.language.access.questions import Query
+from projections.language.access.paths import KeyPart, Path, access_paths, key_variables, not_copied
+from projections.language.access.plan import Query
 from projections.language.canonical import Copy, Document
 from projections.language.patterns import Condition, Either, Pattern, Test, describe
 from projections.language.syntax import root

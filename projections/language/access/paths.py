@@ -3,20 +3,93 @@
 The key attributes of an index have their values from an index rule (one path for each of its cases), from the application
 (`index_key`), from the key of the table, or they are attributes of the item itself (native). An index holds an item if the
 item has all its key attributes, so a path has the conditions under which it does.
+
+From the same templates follows which names every item has, and which other items a key range holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.language.canonical import Document, Index, once
+from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
+from projections.language.canonical import Compute, Computed, Constant, Copy, Document, Index, once
 from projections.language.patterns import Pattern
 from projections.language.syntax import root
-from projections.language.templates import Field, KeyPattern, Template
+from projections.language.templates import Field, KeyPattern, Template, overlap
 
-__all__ = ["TABLE", "KeyPart", "Path", "access_paths", "made_by_templates"]
+__all__ = [
+    "TABLE",
+    "KeyPart",
+    "Neighbour",
+    "Path",
+    "access_paths",
+    "always_present",
+    "bare_variables",
+    "key_variables",
+    "made_by_templates",
+    "neighbours",
+    "not_copied",
+    "sharing",
+]
+
+
+@once
+def key_variables(document: Document, entity: str) -> frozenset[str]:
+    """Return the variables in the key of an entity."""
+    return frozenset(name for text in document.entities[entity].key.values() for name in Template.parse(text).names)
+
+
+@once
+def bare_variables(document: Document, entity: str) -> frozenset[str]:
+    """Return the variables in the key of an entity whose values lack the separator: those without a star."""
+    fields = (field for text in document.entities[entity].key.values() for field in Template.parse(text).fields)
+    return frozenset(field.name for field in fields if not field.star)
+
+
+@once
+def always_present(document: Document, entity: str) -> frozenset[str]:
+    """Return the names that have a value on every item: key variables, `required`, and what a copy has from such names."""
+    found = {*key_variables(document, entity), *document.entities[entity].required}
+    for rule in document.rules.values():
+        if isinstance(rule, Compute) and rule.source == entity and rule.mode != "shadow" and rule.where is None:
+            found.update(name for name, cases in rule.set.items() if _always(cases))
+        if not isinstance(rule, Copy) or rule.into != entity or rule.mode == "shadow":
+            continue
+        source = always_present(document, rule.source) if rule.source != entity else frozenset()
+        if rule.attributes is None:
+            found |= source - not_copied(document, rule)
+        found.update(target for target, path in (rule.attributes or {}).items() if path in source)
+        for target, value in rule.values.items():
+            if isinstance(value, Constant) or source.issuperset(Template.parse(value).names):
+                found.add(target)
+    return frozenset(found)
+
+
+def _always(cases: tuple[Computed, ...]) -> bool:
+    """Return whether a computed attribute has a value on every item: one of its cases, whichever applies, is a constant."""
+    return cases[-1].where is None and all(case.kind == "constant" for case in cases)
+
+
+def not_copied(document: Document, copy: Copy) -> frozenset[str]:
+    """Return the names that do not have the source's value on a copy of all attributes.
+
+    These are the variables of the source's key that may be no attributes, and what is in the key of the target, in its
+    `match`, or written by rules.
+    """
+    source, target = document.entities[copy.source], document.entities[copy.into]
+    return frozenset(
+        {
+            *(key_variables(document, copy.source) - {*source.required}),
+            *key_variables(document, copy.into),
+            *target.key,
+            *target.index_key,
+            *Pattern.parse(target.match or {}).constants,
+            *(name for rule in document.rules.values() if rule.into == copy.into for name in rule.written),
+        }
+    )
+
 
 TABLE = "table"
 """The name of the path of a table's own key, in `using`."""
@@ -177,3 +250,127 @@ def pattern_of(template: Template, separator: str, variables: frozenset[str]) ->
         for part in template.parts
     )
     return KeyPattern(Template(template.text, parts), separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Items that can be in a key range beside those that are asked for, if they have the attributes `native`."""
+
+    name: str
+    native: tuple[str, ...]
+
+
+def neighbours(
+    document: Document, request: Request, own: Path, bare: frozenset[str] = frozenset()
+) -> Iterator[Neighbour]:
+    """Yield the entities, other than those of the request, whose items can be in its key range.
+
+    `bare` are names of which the caller's values lack the separator.
+    """
+    table = document.entities[own.entity].table
+    separator = document.tables[table].separator
+    keys = [key for key in (*request.partition, *request.fixed) if key.kind == "S"]
+    shapes = [(key.attribute, _shape(key.text, separator, bare)) for key in keys]
+    found: set[str] = set()
+    for path, patterns in _held(document, table, request.index):
+        name = path.entity
+        if name in found or (name in request.entities and name != own.entity):
+            continue
+        if name == own.entity and (path.rule, path.case) == (own.rule, own.case):
+            continue
+        if any(overlap(shape, patterns[attribute]) is None for attribute, shape in shapes):
+            continue
+        if request.sort is None or _in_range(request.sort, patterns, separator, bare):
+            found.add(name)
+            native = dict.fromkeys(part.attribute for part in path.parts if part.native)
+            shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
+            yield Neighbour(shown, tuple(one for one in native if one not in document.entities[name].required))
+
+
+@once
+def _held(document: Document, table: str, index: str | None) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
+    """Return the paths through an index, or the table, with the texts that each key attribute can have."""
+    separator = document.tables[table].separator
+    paths = [
+        path
+        for name, entity in document.entities.items()
+        if entity.table == table
+        for path in access_paths(document, name)
+        if path.index == index
+    ]
+    return tuple(
+        (path, {part.attribute: pattern_of(part.template, separator, variables) for part in path.parts})
+        for path in paths
+        for variables in (bare_variables(document, path.entity),)
+    )
+
+
+def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the neighbours that are certainly there, and for the others the assumption that they are not.
+
+    A variable of a key lacks the separator: no item has a value with it, so it is assumed that the caller gives none.
+    """
+    bare = bare_variables(document, own.entity)
+    found = list(neighbours(document, request, own, bare))
+    absent: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        if one.native:
+            absent.setdefault(one.native, []).append(one.name)
+    assumed = [f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items()]
+    if found != list(neighbours(document, request, own)):
+        separator = document.tables[document.entities[own.entity].table].separator
+        assumed += [f"{name} has no {separator}" for name in _given(request) if name in bare]
+    return tuple(one.name for one in found if not one.native), tuple(assumed)
+
+
+def _given(request: Request) -> Iterator[str]:
+    """Yield the names of the caller's values in a request."""
+    sort = () if request.sort is None else request.sort.prefix
+    for text in (*(key.text for key in (*request.partition, *request.fixed)), sort):
+        yield from (piece.name for piece in text if isinstance(piece, Field) and piece.plain)
+
+
+def _in_range(sort: SortRange, patterns: Mapping[str, KeyPattern], separator: str, bare: frozenset[str]) -> bool:
+    """Return whether a sort key with these texts can be in a range."""
+    if sort.kind != "S":
+        return True
+    other = patterns[sort.attribute]
+    if sort.until is not None:
+        return _between(sort, other, separator, bare)
+    literal = _shape(sort.prefix, separator, bare)
+    if not literal.parts:
+        return True
+    longer = KeyPattern(Template("", (*literal.parts, Field("…", (), True))), separator)
+    return overlap(literal, other) is not None or overlap(longer, other) is not None
+
+
+def _between(sort: SortRange, other: KeyPattern, separator: str, bare: frozenset[str]) -> bool:
+    """Return whether a text of a pattern can be in a range of keys with a common beginning."""
+    assert sort.until is not None
+    common = tuple(a for a, b in zip(sort.prefix, sort.until, strict=False) if a == b)
+    shape = _shape(common, separator, bare)
+    longer = KeyPattern(Template("", (*shape.parts, Field("…", (), True))), separator)
+    if common and overlap(longer, other) is None and overlap(shape, other) is None:
+        return False
+    if common:
+        return True
+    (least,), (most,), own = sort.prefix, sort.until, other.literal_prefix
+    assert isinstance(least, str)
+    assert isinstance(most, str)
+    below = own < least and not least.startswith(own)
+    return not (below or (own > most and not (sort.rest and own.startswith(most)) and not most.startswith(own)))
+
+
+def _shape(text: Text, separator: str, bare: frozenset[str]) -> KeyPattern:
+    """Return the texts that the key of a request can have: a given value can be any text, unless it is in `bare`."""
+    parts: list[str | Field] = []
+    for number, piece in enumerate(text):
+        if isinstance(piece, Buckets | Periods):
+            parts.append(Field(f"{number}"))
+        elif isinstance(piece, Field):
+            parts.append(Field(f"{number}", (), not piece.plain or piece.name not in bare))
+        elif parts and isinstance(parts[-1], str):
+            parts[-1] += piece
+        else:
+            parts.append(piece)
+    return KeyPattern(Template("", tuple(parts)), separator)

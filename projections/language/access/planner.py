@@ -17,10 +17,8 @@ from typing import Any
 
 from projections.language.access.attempt import PARTITION, Failure, attempt
 from projections.language.access.copies import copied_queries
-from projections.language.access.paths import TABLE, Path, access_paths
-from projections.language.access.plan import HIGHEST, VERDICTS, Buckets, Periods, Plan, Request, SortRange
-from projections.language.access.questions import Query
-from projections.language.access.sharing import neighbours, sharing
+from projections.language.access.paths import TABLE, Path, access_paths, neighbours, sharing
+from projections.language.access.plan import HIGHEST, VERDICTS, Buckets, Periods, Plan, Query, Request, SortRange
 from projections.language.canonical import Document
 from projections.language.patterns import Alternative, Equals, Pattern, Test
 from projections.language.templates import Field

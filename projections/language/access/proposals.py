@@ -13,16 +13,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from projections.language.access.additions import Addition, additions
-from projections.language.access.plan import VERDICTS, Plan
+from projections.language.access.plan import VERDICTS, Plan, Query
 from projections.language.access.planner import plan as planned
-from projections.language.access.questions import Query
-from projections.language.analysis import analyse
+from projections.language.analysis import analyse, unsupported
 from projections.language.canonical import Document
 from projections.language.document import Rules
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.rule_facts import Facts
 from projections.language.rewriting import merged, written
-from projections.language.unsupported import unsupported
 from projections.language.yaml_text import block
 
 __all__ = ["EXACT", "Proposal", "proposal"]

@@ -11,6 +11,7 @@ from projections.language.arithmetic import Constant, Expression, Factor, Node, 
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Rule
 from projections.language.contribution import DIGITS_AFTER, ELEMENTS, ENTRY_BYTES
+from projections.language.facts import inputs
 from projections.language.findings.kinds import (
     LONG_CHAIN,
     MANY_CONTRIBUTIONS,
@@ -25,7 +26,6 @@ from projections.language.findings.rule_facts import Facts, KeySet
 from projections.language.measures import ROUNDED, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection
-from projections.language.ownership import EXISTS, inputs
 from projections.language.ownership import chains as chains_of
 from projections.language.shapes import attribute_map, computed_cases, each_parts
 from projections.language.syntax import an
@@ -73,13 +73,12 @@ def _unused_within(facts: Facts) -> Iterator[Remark]:
 def _disabled(facts: Facts) -> Iterator[Remark]:
     if all(rule.enabled for rule in facts.projections.values()):
         return
-    for name, given in inputs(facts.rules).items():
-        for other, nodes in given.items():
+    for name, given in inputs(facts.typed).items():
+        for other, attributes in given.items():
             if facts.projections[other].enabled or not facts.projections[name].publishes:
                 continue
             entity = facts.projections[other].into
-            names = [f"{entity}.{attribute}" for _, attribute in nodes if attribute != EXISTS]
-            what = ", ".join(names) if names else f"{entity} items"
+            what = ", ".join(f"{entity}.{attribute}" for attribute in attributes) or f"{entity} items"
             yield Remark(
                 READS_DISABLED,
                 ("projections", name),

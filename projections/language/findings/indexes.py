@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.access.presence import always_present, bare_variables
+from projections.language.access.paths import always_present, bare_variables
 from projections.language.canonical import Embed, Index
 from projections.language.embeds import attributes_of_child, children_of
 from projections.language.findings.attribute_types import Numbers

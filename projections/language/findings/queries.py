@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from projections.language.access.plan import Plan
+from projections.language.access.paths import bare_variables
+from projections.language.access.plan import Plan, Query, queries_of
 from projections.language.access.planner import plan
-from projections.language.access.presence import bare_variables
 from projections.language.access.proposals import EXACT, proposal
-from projections.language.access.questions import Query, queries_of
 from projections.language.canonical import Document, Index
 from projections.language.embeds import children_of
 from projections.language.facts import creators, indexes_fed

@@ -390,7 +390,7 @@ def _leave_out_followers(one: Verification) -> None:
     The values that such a rule would write follow from values that no item has. If the first rules of a chain have no
     differences, the items have all that the following rule reads, and its comparison is exact.
     """
-    from projections.language.selection import readers  # not above: the functions have no pydantic
+    from projections.language.ruleset import readers  # not above: the functions have no pydantic
 
     wrong = sorted(one.candidates.rules())
     causes: dict[str, dict[str, None]] = {}

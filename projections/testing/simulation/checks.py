@@ -18,12 +18,11 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.computed import ComputeRule
-from projections.language.digits import range_of
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.ranks import RankRule
+from projections.language.ranks import RankRule, range_of
 from projections.language.rules import CopyRule, ItemRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore

@@ -1,11 +1,15 @@
-"""Reads files of unknown origin up to a limit, so that a device, a large file or a small archive fills no memory."""
+"""Files of unknown origin, read up to a limit, and the rule files in the package.
+
+The limit keeps a device, a large file or a small archive from filling the memory.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["MOST_BYTES", "at_most", "text_of_file"]
+__all__ = ["MOST_BYTES", "SHIPPED", "at_most", "bundled", "text_of_file"]
+
 
 MOST_BYTES = 4 * 2**20
 """Bytes of a text that people write: rules, cases, a template."""
@@ -31,3 +35,12 @@ def text_of_file(path: str | Path) -> str:
     if data is None:
         raise ValueError(f"it has more than {MOST_BYTES // 2**20} MiB")
     return data.decode("utf-8-sig")
+
+
+SHIPPED = Path(__file__).parents[1] / "rules"
+
+
+def bundled(name: str) -> Path | None:
+    """Return the path of the bundled rule file of this name, None if there is none."""
+    path = SHIPPED / f"{name}.yaml"
+    return path if path.name == f"{name}.yaml" and path.is_file() else None
