@@ -11,7 +11,7 @@ from projections.deploy.comparison import StreamMapping
 from projections.deploy.delivery import filter_findings, setting_findings
 from projections.deploy.finding import FILTERS, INDEXES, KEYS, NOT_JUDGED, STREAM, TTL, Finding, found
 from projections.deploy.needs import Deployment
-from projections.language.findings import Kind
+from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -177,7 +177,7 @@ class CaseItem(pytest.Item):
         self._line = line
 
     def runtest(self) -> None:
-        from projections.language.selection import selected
+        from projections.language.ruleset import selected
 
         rules = rules_for(self.config, self._suite.rules, self.path.parent)
         select = self.config.getoption("projections_select")
@@ -255,7 +255,7 @@ def _watched(path: Path) -> Watched:
 
 def _found(rules: str | Path | None, beside: Path) -> Path:
     from projections.errors import UsageError
-    from projections.language.bundled import bundled
+    from projections.language.files import bundled
 
     if rules is None:
         found = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
