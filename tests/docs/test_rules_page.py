@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from rules_reference_page import MARKED
 
 import projections
-from projections.language.findings import CODES
+from projections.language.findings.kinds import CODES
 from projections.language.measures import FUNCTIONS
 from projections.language.models import KINDS, Projection
 from projections.language.patterns import Pattern

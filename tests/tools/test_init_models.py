@@ -14,8 +14,8 @@ from projections.errors import UsageError
 from projections.init.model import Model
 from projections.init.project import PROPOSED
 from projections.init.read import FORMATS, model_file, read_model
+from projections.language.document import Rules
 from projections.language.loader import loads
-from projections.language.models import Rules
 from projections.language.program import Program
 from projections.language.templates import Template
 
