@@ -1,9 +1,10 @@
-"""docs/ledger.md: what this package stores, as `stored.yaml` describes it, with the purposes of the writes."""
+"""docs/ledger.md: what this package stores, as `stored.yaml` describes it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -12,7 +13,6 @@ from ruamel.yaml import YAML
 
 from projections.deploy.cloudformation import read_template
 from projections.engine.store import Image
-from projections.inspect.rehearsal.recorder import ROLES
 
 __all__ = ["ATTRIBUTES", "KINDS", "MESSAGE", "kind_of", "ledger_page"]
 
@@ -21,8 +21,8 @@ __all__ = ["ATTRIBUTES", "KINDS", "MESSAGE", "kind_of", "ledger_page"]
 class Kind:
     """A kind of item of the ledger.
 
-    `roles` are the purposes of its writes, `writers` the processes that make them. `kept` is its lifetime, `deletion` says
-    whether a person may delete it. An attribute `marked_by` distinguishes it from another kind with the same keys.
+    `roles` are the purposes of its writes. `kept` is its lifetime, `deletion` says whether a
+    person may delete it. An attribute `marked_by` distinguishes it from another kind with the same keys.
     """
 
     name: str
@@ -31,7 +31,6 @@ class Kind:
     sort: str
     attributes: dict[str, str]
     roles: list[str]
-    writers: str
     kept: str
     deletion: str
     marked_by: str = ""
@@ -89,14 +88,13 @@ INTRODUCTION = """\
 
 <!-- Written by tests/docs/reference.py from tests/docs/stored.yaml. -->
 
-This page lists everything that this package stores: the items of the ledger, and the attributes that rules add to your items
-besides the derived values. [How it works](how-it-works.md#what-is-stored) explains them with an example, and why they exist.
-[Personal data](deployment.md#personal-data) lists where they, queues and logs can contain data of a person.
+Everything that this package stores: the items of the ledger, and the attributes that rules add to your items besides the
+derived values. [How it works](how-it-works.md#what-is-stored) explains them with an example. [Personal
+data](deployment.md#personal-data) lists what can be about a person.
 
-The ledger is a table with the string keys `pk` and `sk`. Its TTL attribute is `ttl`. Do not write to it: use the commands.
-Do not delete items of it either, unless this page says so. Parts of a key are separated by `|`. `<source>`, `<target>`,
-`<parent>` and `<child>` are *encoded keys*: the logical name of the table and the key, such as `main|POST#p1|METADATA`. A
-key that would be too long ends with a hash.
+Do not write to the ledger: use the commands. Do not delete items of it either, unless this page says so. Parts of a key are
+separated by `|`. `<source>`, `<target>`, `<parent>` and `<child>` are *encoded keys*: the logical name of the table and the
+key, such as `main|POST#p1|METADATA`. A key that would be too long ends with a hash; `key` then has the whole.
 
 """
 
@@ -106,29 +104,21 @@ MESSAGES = """\
 
 | | contents | kept |
 | --- | --- | --- |
-| quarantine | a message for each record that a rule could not use: JSON with the fields below | {quarantine} days |
+| quarantine | a message for each record that a rule could not use | {quarantine} days |
 | task queue | pages of pushes and backfills. Only this package writes and reads them | {tasks} days |
 | dead letters | tasks that failed ten times | {dead} days |
 | bucket, `aws/lambda/` | batches that Lambda discarded, as Lambda writes them, with their records | {bucket} days |
 | bucket, `redriven/` | an empty object for each batch that was redriven: its key is that of the batch | {bucket} days |
 
 `projections redrive` deletes messages after it has refreshed their items
-([Handle a record that a rule cannot use](how-to/handle-a-bad-record.md)). Objects of the bucket remain.
+([Handle a record that a rule cannot use](how-to/handle-a-bad-record.md)). Objects of the bucket remain. A message has:
 """
 
 
 def ledger_page() -> str:
     """Return docs/ledger.md."""
-    lines = ["| item of the ledger | `pk` | `sk` | kept |", "| --- | --- | --- | --- |"]
-    for kind in KINDS:
-        lines.append(
-            f"| [{kind.name}](#{_anchor(kind)}) | {_code(kind.partition)} | {_code(kind.sort)} | {kind.kept} |"
-        )
-    lines += ["", "| attribute of your items | |", "| --- | --- |"]
-    lines += [
-        f"| {_code(one.name)} | [{one.meaning.split(':')[0].split(',')[0].rstrip('.')}](#on-your-items) |"
-        for one in ATTRIBUTES
-    ]
+    lines = ["| item | `pk` | `sk` |", "| --- | --- | --- |"]
+    lines += [f"| [{kind.name}](#{_anchor(kind)}) | {_code(kind.partition)} | {_code(kind.sort)} |" for kind in KINDS]
     lines += ["", "## Items of the ledger", ""]
     for kind in KINDS:
         lines += [*_section(kind), ""]
@@ -140,16 +130,10 @@ def ledger_page() -> str:
         "",
     ]
     for one in ATTRIBUTES:
-        lines += [f"**{_code(one.name)}** {one.meaning}", "", f"Kept: {one.kept}.", ""]
+        lines += [f"**{_code(one.name)}** {one.meaning} Kept {one.kept}.", ""]
         if one.fields:
-            lines += [
-                "| field | |",
-                "| --- | --- |",
-                *(f"| `{name}` | {text} |" for name, text in one.fields.items()),
-                "",
-            ]
-    lines += [MESSAGES.format(**_retentions()), "| field of a message of the quarantine | |", "| --- | --- |"]
-    lines += [f"| `{name}` | {text} |" for name, text in MESSAGE.items()]
+            lines += [*_list(one.fields), ""]
+    lines += [MESSAGES.format(**_retentions()), *_list(MESSAGE)]
     return INTRODUCTION + "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -167,20 +151,15 @@ def _retentions() -> dict[str, int]:
 def _section(kind: Kind) -> Iterator[str]:
     yield f"### {kind.name}"
     yield ""
-    yield f"{kind.meaning}"
+    answer, _, reason = kind.deletion.partition(": ")
+    advice = {"no": "Do not delete it", "yes": "You may delete it"}[answer] + (f": {reason}" if reason else "")
+    yield textwrap.fill(f"{kind.meaning} Kept {kind.kept}. {advice}.", 125, break_on_hyphens=False)
     yield ""
-    yield "| | |"
-    yield "| --- | --- |"
-    yield f"| key | `pk` {_code(kind.partition)}, `sk` {_code(kind.sort)} |"
-    yield f"| written by | {kind.writers} |"
-    yield f"| [purpose](cli.md#explain) of the writes | {'; '.join(f'`{role}`: {ROLES[role]}' for role in kind.roles)} |"
-    yield f"| kept | {kind.kept} |"
-    yield f"| may be deleted | {kind.deletion} |"
-    yield ""
-    yield "| attribute | |"
-    yield "| --- | --- |"
-    for name, meaning in kind.attributes.items():
-        yield f"| {_code(name)} | {meaning} |"
+    yield from _list(kind.attributes)
+
+
+def _list(meanings: Mapping[str, str]) -> Iterator[str]:
+    return (f"- `{name}`: {meaning}" for name, meaning in meanings.items())
 
 
 def _anchor(kind: Kind) -> str:
