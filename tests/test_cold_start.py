@@ -55,7 +55,6 @@ NEVER = (
     "projections.operations.redrive",
     "projections.operations.verify",
     "projections.operations.worker",
-    "projections.aws.buckets",
     "projections.stores.memory",
     "projections.aws.queues",
     "projections.aws.streams",

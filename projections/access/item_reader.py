@@ -299,7 +299,7 @@ def item_reader(
         name = function
 
         def mappings() -> Iterable[Sequence[Mapping[str, Any]]]:
-            from projections.aws.functions import pages_of_mappings
+            from projections.aws.stack import pages_of_mappings
 
             return pages_of_mappings(aws_lambda, name)
 

@@ -1,18 +1,36 @@
-"""Reads a deployed CloudFormation stack: its outputs and parameters."""
+"""Reads a deployed stack: its outputs and parameters, and a function's package and event source mappings from Lambda."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
 
 from projections.aws.clients import reason_of
-from projections.errors import Misconfigured
+from projections.errors import Misconfigured, Transient
+from projections.language.files import at_most
 
-__all__ = ["Stack", "described_stack"]
+__all__ = [
+    "Maintainer",
+    "Stack",
+    "described_stack",
+    "event_source_mappings",
+    "other_maintainers",
+    "packaged_file",
+    "pages_of_mappings",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +57,142 @@ def described_stack(cloudformation: Any, name: str) -> Stack:
         {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", [])},
         stack["CreationTime"],
     )
+
+
+_ROOT = "/var/task"
+"""The directory into which Lambda unpacks the package."""
+
+_LARGEST_PACKAGE, _LARGEST_FILE = 250 * 2**20, 16 * 2**20
+"""Bytes: Lambda's limit of a package, and a limit of compiled rules, which are read into memory."""
+
+
+class Maintainer(NamedTuple):
+    """A function that maintains derived values: its stack, empty if not known, and its ledger table."""
+
+    function: str
+    stack: str
+    ledger: str
+
+
+def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -> tuple[str, bytes]:
+    """Return the file that one of the function's environment variables names, as its path in the package and its bytes.
+
+    `default` is the path if the variable is not set. The function runs this package, so it cannot be outdated like a local
+    copy. Raises Misconfigured if it cannot be read.
+    """
+    try:
+        found = aws_lambda.get_function(FunctionName=function)
+    except (ClientError, BotoCoreError) as error:
+        raise Misconfigured(f"function {function}: {error}") from error
+    variables = found["Configuration"].get("Environment", {}).get("Variables", {})
+    path = PurePosixPath(_ROOT, variables.get(variable) or default)
+    location = found["Code"].get("Location")
+    if not location:
+        raise Misconfigured(f"function {function}: it has no package (.zip) that can be read")
+    try:
+        with (
+            zipfile.ZipFile(io.BytesIO(_download(location))) as package,
+            package.open(str(path.relative_to(_ROOT))) as file,
+        ):
+            content = at_most(file, _LARGEST_FILE)
+    except KeyError:
+        raise Misconfigured(
+            f"function {function}: its package has no {path.relative_to(_ROOT)}. If `sam build` failed or was omitted, "
+            "SAM uploads the project's directory: run `sam build` and `sam deploy`"
+        ) from None
+    except ValueError:
+        raise Misconfigured(f"function {function}: {variable} is {path}, which is not in its package") from None
+    except BotoCoreError as error:  # its text has the URL with the signature
+        host, kind = urlsplit(location).netloc, type(error).__name__
+        raise Misconfigured(f"function {function}: its package could not be read: {kind} at {host}") from None
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: it is encrypted
+        raise Misconfigured(f"function {function}: its package could not be read: {error}") from error
+    if content is None:
+        raise Misconfigured(
+            f"function {function}: {path} in its package has more than {_LARGEST_FILE // 2**20} MiB after decompression"
+        )
+    return str(path), content
+
+
+def _download(url: str) -> bytes:
+    """Download a signed URL, with the proxy and the certificates of AWS's own clients."""
+    from projections.aws.clients import session
+
+    bundle = session().get_config_variable("ca_bundle")
+    http = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url), timeout=30)
+    answer = http.send(AWSRequest(method="GET", url=url, stream_output=True).prepare())
+    if answer.status_code != 200:
+        raise OSError(f"the answer is HTTP {answer.status_code}")
+    try:
+        content = at_most(answer.raw, _LARGEST_PACKAGE)
+    except HTTPError as error:
+        raise OSError(f"the connection was interrupted: {type(error).__name__}") from None
+    if content is None:
+        raise OSError(f"it has more than {_LARGEST_PACKAGE // 2**20} MiB")
+    return content
+
+
+def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]) -> list[Mapping[str, Any]]:
+    """Return the mappings that feed a function, or an alias or version of it, from any stream.
+
+    The mappings of aliases and versions are found by their streams, because Lambda does not list them under the function's
+    name. Raises Transient if Lambda does not answer.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    try:
+        for question in ({"FunctionName": function}, *({"EventSourceArn": stream} for stream in streams)):
+            for one in _pages(aws_lambda, question):
+                if _name(one["FunctionArn"]) == _name(function):
+                    found[one["UUID"]] = one
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
+    return list(found.values())
+
+
+def other_maintainers(aws_lambda: Any, function: str, ledger: str, streams: Iterable[str]) -> list[Maintainer]:
+    """Return the other functions that read these streams and have another ledger table, by name.
+
+    Functions with disabled mappings are omitted, and those that have no ledger. Raises Transient if Lambda does not answer.
+    """
+    found = []
+    try:
+        mappings = [one for arn in streams for one in _pages(aws_lambda, {"EventSourceArn": arn})]
+        names = {_name(one["FunctionArn"]) for one in mappings if one.get("State") not in ("Disabled", "Deleting")}
+        for name in sorted(names - {_name(function)}):
+            configuration = aws_lambda.get_function(FunctionName=name)["Configuration"]
+            variables = configuration.get("Environment", {}).get("Variables", {})
+            theirs = variables.get("LEDGER_TABLE_NAME", ledger)
+            if theirs != ledger:
+                found.append(Maintainer(name, variables.get("POWERTOOLS_SERVICE_NAME", ""), theirs))
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
+    return found
+
+
+def pages_of_mappings(aws_lambda: Any, function: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Yield the mappings that feed a function, one list for each request; some lists may be empty.
+
+    If Lambda lists none under its name, they may be those of an alias or version: all mappings in the Region are read.
+    Raises Transient if Lambda does not answer.
+    """
+    some = False
+    try:
+        for question in ({"FunctionName": function}, {}):
+            for page in aws_lambda.get_paginator("list_event_source_mappings").paginate(**question):
+                found = [one for one in page["EventSourceMappings"] if _name(one["FunctionArn"]) == _name(function)]
+                some = some or bool(found)
+                yield found
+            if some:
+                return
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
+
+
+def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    for page in aws_lambda.get_paginator("list_event_source_mappings").paginate(**question):
+        yield from page["EventSourceMappings"]
+
+
+def _name(function: str) -> str:
+    """Return a function's name from its name or ARN, with or without an alias or version."""
+    return function.split(":")[6] if function.startswith("arn:") else function.split(":")[0]

@@ -1,18 +1,233 @@
-"""Creation of tables and indexes, and deletion of tables. The functions do not load this."""
+"""Live tables: finds those of a deployment and checks that they match the rules; creates and deletes tables and indexes."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.store import Schema
-from projections.stores.indexes import GLOBAL, LOCAL, projection
+from projections.errors import UsageError
+from projections.stores.indexes import GLOBAL, LOCAL, described_indexes, projection
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-__all__ = ["create_index", "create_table", "delete_table"]
+    from projections.engine.store import Schema
+    from projections.language.program import Program
+    from projections.stores.dynamodb import DynamoDBStore, Meter
+
+__all__ = [
+    "Live",
+    "connect",
+    "connect_to",
+    "create_index",
+    "create_table",
+    "delete_table",
+    "differences",
+    "real_names",
+    "time_to_live",
+]
+
+
+LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The tables of a command. `names` has their real names by logical name, with the ledger; `sizes` their approximate
+    numbers of items (DynamoDB counts every six hours).
+    """
+
+    document: Mapping[str, Any]
+    program: Program
+    store: DynamoDBStore
+    client: Any
+    names: Mapping[str, str]
+    sizes: Mapping[str, int]
+    described: Mapping[str, Mapping[str, Any]]
+    """The answer of DescribeTable for each table."""
+
+
+def connect(
+    document: Mapping[str, Any],
+    tables: Sequence[str],
+    ledger: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+    *,
+    threads: int = 10,
+    without_ledger: bool = False,
+    other_indexes: bool = False,
+    meter: Meter | None = None,
+) -> Live:
+    """Return the tables that these options name. Raises UsageError with everything that is missing or does not match the
+    rules.
+
+    `document` are the canonical rules. With `without_ledger`, the ledger may be missing, also in `names`. With
+    `other_indexes`, indexes may be missing or differ: the caller reports them. `meter` counts the store's calls.
+    """
+    from projections.language.program import Program
+
+    program = Program.from_document(document)
+    names = real_names(tables, list(program.tables))
+    ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
+    if ledger:
+        names[LEDGER] = ledger
+    elif not without_ledger:
+        raise UsageError(
+            "no ledger table: pass --ledger NAME or --stack NAME, or set LEDGER_TABLE_NAME. `sam deploy` prints the name"
+        )
+    return connect_to(program, names, endpoint_url, region, threads=threads, other_indexes=other_indexes, meter=meter)
+
+
+def connect_to(
+    program: Program,
+    names: Mapping[str, str],
+    endpoint_url: str | None,
+    region: str | None,
+    *,
+    threads: int,
+    other_indexes: bool = False,
+    meter: Meter | None = None,
+) -> Live:
+    """Return the tables with these real names, by logical name. Raises UsageError as `connect` does."""
+    from projections.aws.clients import client
+    from projections.language.program import LEDGER_SCHEMA
+    from projections.stores.dynamodb import DynamoDBStore
+
+    dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
+    schemas = {name: schema for name, schema in {**program.tables, LEDGER: LEDGER_SCHEMA}.items() if name in names}
+    described = {logical: _described(dynamodb, name) for logical, name in names.items()}
+    wrong = [
+        what
+        for logical in names
+        for what in differences(names[logical], described[logical], schemas[logical], indexes=not other_indexes)
+    ]
+    if names.get(LEDGER) in [name for logical, name in names.items() if logical != LEDGER]:
+        wrong.append(f"--ledger {names[LEDGER]}: this is a table of the application. The ledger is a separate table")
+    if wrong:
+        raise UsageError(*wrong)
+    return Live(
+        program.document,
+        program,
+        DynamoDBStore(dynamodb, names, schemas, meter),
+        dynamodb,
+        names,
+        {logical: table.get("ItemCount", 0) for logical, table in described.items()},
+        described,
+    )
+
+
+def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
+    """Return the real name of each table of the rules, from --table or the environment. Raises UsageError."""
+    source = "--table"
+    if not given:
+        if several := os.environ.get("TABLES"):
+            given, source = _of_environment(several), "TABLES"
+        elif single := os.environ.get("TABLE_NAME"):
+            given, source = [single], "TABLE_NAME"
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, real = text.partition("=")
+        if not equals:
+            if len(logical) > 1:
+                raise UsageError(f"{source} {text}: the rules have {', '.join(logical)}. Write --table LOGICAL={text}")
+            name, real = logical[0], text
+        if name not in logical:
+            raise UsageError(f"{source} {text}: the rules have no table {name!r}; they have {', '.join(logical)}")
+        if name in found:
+            raise UsageError(f"{source} {text}: {name} is already set to {found[name]}")
+        found[name] = real
+    missing = [name for name in logical if name not in found]
+    if missing and len(logical) == 1:
+        raise UsageError("no table: pass --table NAME or --stack NAME, or set TABLE_NAME")
+    if missing:
+        raise UsageError(f"no table {missing[0]}: pass --table {missing[0]}=NAME or --stack NAME, or set TABLES")
+    return found
+
+
+def _of_environment(text: str) -> list[str]:
+    try:
+        return [f"{name}={real}" for name, real in json.loads(text).items()]
+    except (ValueError, AttributeError):
+        raise UsageError(f"TABLES is {text!r}. Set it to a JSON object of logical to real names") from None
+
+
+def _described(dynamodb: Any, name: str) -> dict[str, Any]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from projections.aws.clients import reason_of
+
+    try:
+        found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code")
+        if code == "ResourceNotFoundException":
+            where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
+            raise UsageError(
+                f"there is no table {name} at {where}. Check name, account, --region and --endpoint-url"
+            ) from None
+        raise UsageError(f"table {name}: {error}") from None
+    except BotoCoreError as error:
+        raise UsageError(f"table {name}: {reason_of(error)}") from None
+    return found
+
+
+def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:
+    """Return the answer of DescribeTimeToLive; None if it cannot be read."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found: Mapping[str, Any] = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    except (ClientError, BotoCoreError):
+        return None
+    return found
+
+
+def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes: bool = True) -> Iterator[str]:
+    """Yield the differences in keys, and in those of `indexes`, between a table, as DescribeTable returns it, and the rules.
+
+    Requests with other keys fail. `projections/deploy/tables.py` compares everything.
+    """
+    types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
+    key = _of_schema(table["KeySchema"], types)
+    wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
+    if key != wanted:
+        yield (
+            f"table {name} has the key {_text(key)}, the rules have {_text(wanted)}. "
+            "Name the right table, or correct `key` in the rules"
+        )
+    there = {index["IndexName"]: _of_schema(index["KeySchema"], types) for index, _ in described_indexes(table)}
+    for index, declared in schema.indexes.items() if indexes else ():
+        if index not in there:
+            yield (
+                f"table {name} has no index {index} with the key {_text(declared)}; it has {', '.join(there) or 'none'}. "
+                "Create it, or correct `indexes` in the rules"
+            )
+        elif there[index] != (tuple(declared[0]), tuple(declared[1])):
+            yield (
+                f"index {index} of table {name} has the key {_text(there[index])}, the rules have {_text(declared)}. "
+                "Correct `indexes` in the rules, or create the index again"
+            )
+
+
+_Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
+
+
+def _of_schema(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> _Key:
+    def part(kind: str) -> tuple[tuple[str, str], ...]:
+        names = [one["AttributeName"] for one in elements if one["KeyType"] == kind]
+        return tuple((name, types.get(name, "S")) for name in names)
+
+    return part("HASH"), part("RANGE")
+
+
+def _text(key: _Key) -> str:
+    return ", ".join(f"{name} ({kind})" for part in key for name, kind in part)
 
 
 def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream: bool = True) -> None:

@@ -9,8 +9,8 @@ from projections.errors import UsageError
 from projections.terminal import count, json_text, print_first, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.aws.connection import Live
     from projections.aws.queues import Queue
+    from projections.aws.tables import Live
     from projections.language.program import Program
     from projections.operations.redrive.dismissal import Dismissed, Quarantined, Wanted
 

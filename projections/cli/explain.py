@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.aws.connection import Live
+from projections.aws.tables import Live
 from projections.cli.options import Tables, as_json, batch_size_option, note, program_of, stack_options
 from projections.cli.stack import deployed
 from projections.errors import UsageError

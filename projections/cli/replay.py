@@ -119,7 +119,7 @@ def command(
       aws dynamodb scan --table-name shop | projections replay --rules social - --save event.json --table shop
     """
     from projections.api import ask, load
-    from projections.aws.connection import real_names
+    from projections.aws.tables import real_names
     from projections.cli.printing.replay import Asked, print_replay, replay_document
     from projections.language.values import plain_items
     from projections.local.events import read

@@ -9,16 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from projections.aws.connection import Live, connect
+from projections.aws.tables import Live, connect
 from projections.cli.options import Tables, document_of, find_rules
 from projections.errors import Misconfigured, RulesError, UsageError
 from projections.terminal import count, print_line
 
 if TYPE_CHECKING:
-    from projections.aws.buckets import Bucket
-    from projections.aws.functions import Maintainer
-    from projections.aws.queues import Queue
-    from projections.aws.stack import Stack
+    from projections.aws.queues import Bucket, Queue
+    from projections.aws.stack import Maintainer, Stack
     from projections.deploy.finding import Finding
     from projections.stores.dynamodb import Meter
 
@@ -74,7 +72,7 @@ class Deployed:
         return Queue(self.client("sqs"), url)
 
     def bucket(self, name: str) -> Bucket:
-        from projections.aws.buckets import Bucket
+        from projections.aws.queues import Bucket
 
         return Bucket(self.client("s3"), name)
 
@@ -87,7 +85,7 @@ class Deployed:
         other_indexes: bool = False,
         meter: Meter | None = None,
     ) -> Live:
-        """Return the live tables under these rules. Raises UsageError, as `projections.aws.connection.connect`."""
+        """Return the live tables under these rules. Raises UsageError, as `projections.aws.tables.connect`."""
         return connect(
             document,
             self._tables(document),
@@ -102,7 +100,7 @@ class Deployed:
 
     def mappings(self, live: Live, function: str | None = None) -> list[Mapping[str, Any]] | None:
         """Return the event source mappings of the stream's function; None if no function is named. Raises Transient."""
-        from projections.aws.functions import event_source_mappings
+        from projections.aws.stack import event_source_mappings
 
         name = self.name(function, "StreamFunctionName")
         if name is None:
@@ -116,8 +114,8 @@ class Deployed:
 
     def other_maintainers(self, live: Live, function: str | None = None) -> list[Maintainer]:
         """Return the other functions that maintain the same tables with another ledger. Raises Transient."""
-        from projections.aws.connection import LEDGER
-        from projections.aws.functions import other_maintainers
+        from projections.aws.stack import other_maintainers
+        from projections.aws.tables import LEDGER
 
         name, ledger = self.name(function, "StreamFunctionName"), live.names.get(LEDGER)
         if name is None or ledger is None:
@@ -129,7 +127,7 @@ class Deployed:
 
         The TTL is compared only if `compares_ttl`.
         """
-        from projections.aws.connection import LEDGER, time_to_live
+        from projections.aws.tables import LEDGER, time_to_live
         from projections.deploy.finding import TTL
         from projections.deploy.tables import LiveTable, live_findings
 
@@ -245,7 +243,7 @@ class Deployed:
 
     def _packaged(self) -> Mapping[str, Any]:
         """Return the canonical rules in the package of the stream's function. Raises Misconfigured."""
-        from projections.aws.functions import packaged_file
+        from projections.aws.stack import packaged_file
         from projections.language.program import Program
 
         function = next((self._outputs[name] for name in _FUNCTIONS if name in self._outputs), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from projections.aws.connection import LEDGER, Live
+from projections.aws.tables import LEDGER, Live
 from projections.aws.wiring import THREADS
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.records import Record

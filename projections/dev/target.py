@@ -10,8 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.aws.clients import client, endpoint, is_emulated
-from projections.aws.connection import LEDGER, Live, connect_to, differences, real_names
-from projections.aws.tables import create_index, create_table
+from projections.aws.tables import LEDGER, Live, connect_to, create_index, create_table, differences, real_names
 from projections.engine.store import Schema
 from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from projections.aws import buckets
-from projections.aws.buckets import MARKS, Bucket
+from projections.aws import queues
 from projections.aws.clients import client
+from projections.aws.queues import MARKS, Bucket
 from projections.errors import InvalidRequest, Misconfigured, Transient
 
 
@@ -39,7 +39,7 @@ def test_objects_without_a_mark_are_pending(s3: Any) -> None:
 
 
 def test_an_object_that_lambda_cannot_have_written_is_refused(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "_LARGEST", 2**20)
+    monkeypatch.setattr(queues, "_LARGEST", 2**20)
     put(s3, "small")
     s3.put_object(Bucket="discarded", Key="large", Body=b" " * (2**20 + 1))
     with pytest.raises(InvalidRequest, match="more than 1 MiB, so Lambda did not write it"):

@@ -12,8 +12,7 @@ import botocore.session
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.connection import Live, connect, time_to_live
-from projections.aws.tables import create_table, delete_table
+from projections.aws.tables import Live, connect, create_table, delete_table, time_to_live
 from projections.cli.options import document_of
 from projections.deploy.tables import LiveTable, live_findings
 from projections.engine.store import Schema

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from place import MENDED, Place
 
-from projections.aws.buckets import MARKS
 from projections.aws.clients import client
+from projections.aws.queues import MARKS
 
 
 @pytest.mark.deep

@@ -18,7 +18,7 @@ from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
 
 if TYPE_CHECKING:
-    from projections.aws.connection import Live
+    from projections.aws.tables import Live
 
 RULES = """
 table: {key: [PK, SK]}

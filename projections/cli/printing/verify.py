@@ -16,7 +16,7 @@ from projections.operations.verify.scope import DISABLED
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
-    from projections.aws.connection import Live
+    from projections.aws.tables import Live
     from projections.operations.verify.repair import Repair
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification
