@@ -39,7 +39,7 @@ from projections.engine.registry import Registry
 from projections.engine.running import at_once
 from projections.engine.store import Schema
 from projections.language.program import LEDGER_SCHEMA
-from projections.local.event_source import Discard
+from projections.local.event_source import Record
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["POLL", "Latency", "latency", "measure", "throughput"]
@@ -135,8 +135,8 @@ def _is_like(record: Any) -> bool:
     return found
 
 
-def _discarded(discard: Discard) -> None:
-    raise AssertionError(f"a batch was given up: {discard}")
+def _discarded(records: tuple[Record, ...], error: BaseException | None) -> None:
+    raise AssertionError(f"a batch was given up: {error}: {records}")
 
 
 @contextmanager

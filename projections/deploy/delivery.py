@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from projections.deploy.cloudformation import Document, judged, mapping_at, placeholders, value_at
+from projections.deploy.cloudformation import Document, judged, mapping_at, value_at
 from projections.deploy.comparison import Comparison, StreamMapping, mappings_of
 from projections.deploy.finding import DELIVERY, FILTERS, NOT_JUDGED, Finding, found
 from projections.deploy.needs import TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
-from projections.local.event_source.filters import Filter, FilterError
-from projections.local.event_source.settings import Settings
+from projections.local.filters import Filter, FilterError
 
 __all__ = ["delivery_findings", "filter_findings", "setting_findings"]
 
@@ -62,21 +61,14 @@ def _table(both: Comparison, mapping: StreamMapping) -> str | None:
 
 def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Finding]:
     """Yield settings of a mapping under which records are lost."""
-    known = {name: value for name, value in mapping.properties.items() if not any(placeholders(value))}
-    known.pop("FilterCriteria", None)
-    try:
-        settings = Settings.from_properties(known)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        yield found(document, DELIVERY, mapping.path, f"Lambda rejects this mapping: {error}")
-        return
-    if not settings.report_batch_item_failures:
+    if "ReportBatchItemFailures" not in str(mapping.properties.get("FunctionResponseTypes")):
         reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
         instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
         yield found(document, DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
     if mapping.properties.get("TumblingWindowInSeconds"):
         reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
         yield found(document, DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "remove it")
-    if settings.starting_position == "LATEST":
+    if mapping.properties.get("StartingPosition") == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
         path = (*mapping.path, "StartingPosition")
         yield found(document, DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")

@@ -17,7 +17,7 @@ from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
 from projections.language.templates import KeyPattern
-from projections.local.event_source.filters import LONGEST
+from projections.local.filters import LONGEST
 
 __all__ = [
     "IN_POLICIES",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from projections.aws.streams import StreamReader
-from projections.local.event_source import Batch, Discard, Mapping, Settings, Shard, Stream
+from projections.local.event_source import Batch, EventSourceMapping, Record, Shard, Stream
 
 __all__ = ["Followed"]
 
@@ -33,15 +32,14 @@ class Followed:
         *,
         latest: bool,
         batch_size: int | None,
-        on_failure: Callable[[Discard], None],
+        on_failure: Callable[[tuple[Record, ...], BaseException | None], None],
     ) -> None:
         self.reader = reader
         self.on = True
         self._latest = latest
         self._size = batch_size
         self._stream = Stream.followed(reader.arn)
-        settings = Settings(batch_size=batch_size or 1, report_batch_item_failures=True, bisect=True)
-        self._mapping = Mapping(self._stream, settings, on_failure=on_failure)
+        self._mapping = EventSourceMapping(self._stream, batch_size=batch_size or 1, on_failure=on_failure)
         self._known: set[str] = set()
         self._open: dict[str, Shard] = {}
         self._done: dict[str, int] = {}
@@ -89,20 +87,18 @@ class Followed:
 
     def next_batch(self) -> Batch | None:
         """Return the next batch, to be ended with `finish`, or None."""
-        lanes = self._mapping.runnable()
-        if not lanes:
+        shards = self._mapping.runnable()
+        if not shards:
             return None
         if self._size is None:
-            size = 1 if self.waiting <= FEW else 100
-            self._mapping.settings = replace(self._mapping.settings, batch_size=size)
-        return self._mapping.next_batch(lanes[0])
+            self._mapping.batch_size = 1 if self.waiting <= FEW else 100
+        return self._mapping.next_batch(shards[0])
 
     def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:
         """End a delivery with its response or error."""
-        retries = RETRIES if error is not None else -1
-        self._mapping.settings = replace(self._mapping.settings, max_retries=retries)
+        self._mapping.max_retries = RETRIES if error is not None else -1
         self._mapping.finish(batch, response, error)
-        self._release(batch.lane.shard)
+        self._release(batch.shard)
 
     def _release(self, shard_id: str) -> None:
         """Free the memory of processed records: a session may last for days. Their number in the list stays."""

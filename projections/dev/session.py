@@ -20,7 +20,7 @@ from projections.engine.rivals import rivals
 from projections.errors import Transient, UsageError
 from projections.inspect.explain.words import key_words
 from projections.language.program import Program
-from projections.local.event_source import Discard
+from projections.local.event_source import Record
 from projections.local.tables import QUIET
 from projections.terminal import styled
 
@@ -198,10 +198,10 @@ class Session:
             self._report.delivered(delivery, task=True)
         return delivery is not None
 
-    def _discarded(self, logical: str, discard: Discard) -> None:
-        self.totals.discarded += len(discard.records)
+    def _discarded(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
+        self.totals.discarded += len(records)
         schema = self._projector.program.tables[logical]
-        for record in discard.records:
+        for record in records:
             key = key_words(schema.key(logical, record["dynamodb"]["Keys"]))
             reason = self._projector.reason
             self._report.note(styled("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))

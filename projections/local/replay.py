@@ -16,9 +16,7 @@ from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule
 from projections.language.rules import owned_on
-from projections.local.event_source import Discard, Settings, Stream
-from projections.local.event_source import Mapping as EventSourceMapping
-from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn
+from projections.local.event_source import EventSourceMapping, Record, Stream, created_at, sequence_number, source_arn
 from projections.local.tables import LEDGER, MemoryTables, Tables
 
 if TYPE_CHECKING:
@@ -192,9 +190,9 @@ def _delivery(
         first = {(one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in known}
         quarantine(list(first.values()))
 
-    def gave_up(discard: Discard) -> None:
-        reason = str(discard.error) or type(discard.error).__name__ if discard.error else "".join(reasons)
-        result.failures.extend(Failure(record, reason) for record in discard.records)
+    def gave_up(records: Sequence[Record], error: BaseException | None) -> None:
+        reason = str(error) or type(error).__name__ if error else "".join(reasons)
+        result.failures.extend(Failure(record, reason) for record in records)
 
     # The time of the recorded events, and no randomness: the same events give the same ledger.
     processor = engine(
@@ -208,11 +206,7 @@ def _delivery(
     )
     handler = StreamHandler(processor, quarantine=quarantine, observe=observe)
     stream = Stream("replay")
-    mapping = EventSourceMapping(
-        stream,
-        Settings(batch_size=batch_size, report_batch_item_failures=True, bisect=True, max_retries=RETRIES),
-        on_failure=gave_up,
-    )
+    mapping = EventSourceMapping(stream, batch_size=batch_size, max_retries=RETRIES, on_failure=gave_up)
 
     def deliver(records: Sequence[Record]) -> None:
         for record in records:

@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from projections.engine.store import Image, ItemKey, Schema, Store, Update, all_items
 from projections.errors import InvalidRequest, StoreError
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.local.event_source.stream import Record, sequence_number, source_arn
+from projections.local.event_source import Record, sequence_number, source_arn
 from projections.stores.memory import MemoryStore
 
 __all__ = ["LEDGER", "QUIET", "QUIET_AT_AWS", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]

@@ -9,8 +9,7 @@ from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.language.program import Program
-from projections.local.event_source import Discard, Settings, Stream
-from projections.local.event_source import Mapping as EventSourceMapping
+from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue
 from projections.local.items import key_words
 from projections.local.tables import MemoryTables, schemas
@@ -58,12 +57,7 @@ class LocalRun:
             writes_per_second=float("inf"),
         )
         self._stream = Stream("scenario")
-        self._mapping = EventSourceMapping(
-            self._stream,
-            Settings(report_batch_item_failures=True, bisect=True, max_retries=2, retention=float("inf")),
-            choose=self._choose,
-            on_failure=self._gave_up,
-        )
+        self._mapping = EventSourceMapping(self._stream, max_retries=2, choose=self._choose, on_failure=self._gave_up)
 
     def settle(self) -> None:
         """Run the functions until nothing changes. Raises AssertionError if records fail, or the items change forever."""
@@ -117,9 +111,9 @@ class LocalRun:
         for one in rejected:
             self.rejected.setdefault((one.rule, one.reason, one.key), one)
 
-    def _gave_up(self, discard: Discard) -> None:
-        reason = f"{type(discard.error).__name__}: {discard.error}" if discard.error else self._reason
-        for _, record in _with_tables(discard.records):
+    def _gave_up(self, records: Sequence[Record], error: BaseException | None) -> None:
+        reason = f"{type(error).__name__}: {error}" if error else self._reason
+        for record in records:
             self._failed.append(f"{record['eventName']} {record['dynamodb']['Keys']}: {reason}")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from projections.aws.clients import client
 from projections.engine.store import Image, ItemKey
-from projections.local.event_source.stream import Record
+from projections.local.event_source import Record
 from projections.local.tables import LEDGER, EndpointTables, schemas
 from projections.operations.verify.drift import KINDS
 from projections.testing.oracle import Oracle

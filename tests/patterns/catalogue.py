@@ -20,7 +20,7 @@ from projections.language.canonical import Document
 from projections.language.document import Rules
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.local.event_source.stream import Record
+from projections.local.event_source import Record
 
 __all__ = ["PATTERNS", "Pattern"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Schema
-from projections.local.event_source.stream import Record
+from projections.local.event_source import Record
 from projections.local.tables import LEDGER, EndpointTables
 
 __all__ = ["ScannedTables"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from discarded import object_of
 
 from projections.aws.clients import client
 from projections.aws.tables import create_table
@@ -20,7 +21,6 @@ from projections.engine.registry import RETIRING, Registry
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item, wire
-from projections.local.event_source.batch import Discard
 from projections.stores.dynamodb import DynamoDBStore
 from projections.testing.oracle import Oracle
 
@@ -214,8 +214,7 @@ class Place:
     def discard(self, name: str, *records: dict[str, Any]) -> str:
         """What Lambda leaves in the bucket when it gives a batch up."""
         key = f"aws/lambda/mapping/shardId-1/2026/01/05/{name}"
-        given_up = Discard(self.arn, "shardId-1", "RetryAttemptsExhausted", records, 101, 1_700_000_000.0)
-        self.s3.put_object(Bucket=self.bucket, Key=key, Body=json.dumps(given_up.with_payload()).encode())
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=json.dumps(object_of(records, self.arn)).encode())
         return key
 
     def keys(self, prefix: str) -> list[str]:

@@ -17,7 +17,7 @@ from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.language.templates import KeyPattern
-from projections.local.event_source.filters import LONGEST, Filter
+from projections.local.filters import LONGEST, Filter
 
 RULE_FILES = [
     *sorted((ROOT / "projections/rules").glob("*.yaml")),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.parser.models import DynamoDBStreamLambdaOnFailureDestinationModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_records import ARN, numbers, record
 
-from projections.local.event_source import Filter, FilterError, Lane, Mapping, Settings, Stream
+from projections.local.event_source import EventSourceMapping, Stream
+from projections.local.filters import Filter, FilterError
 
 
 def streamed(count: int, **options: Any) -> Stream:
@@ -37,23 +36,24 @@ class Function:
         return answer
 
 
+def whole(question: str, courses: int) -> int:
+    """Retry a batch whole, where Lambda may also halve it."""
+    return int("retry whole" in question)
+
+
 def failing(*identifiers: Any) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in identifiers]}
 
 
-def reporting(**more: Any) -> Settings:
-    return Settings(report_batch_item_failures=True, **more)
-
-
 def test_batches_are_cut_by_size_and_delivered_in_order() -> None:
     function = Function()
-    Mapping(streamed(5), Settings(batch_size=2)).run_until_idle(function)
+    EventSourceMapping(streamed(5), batch_size=2).run_until_idle(function)
     assert function.seen == [[1, 2], [3, 4], [5]]
 
 
 def test_the_lowest_sequence_number_returned_is_the_checkpoint_and_all_from_it_on_is_retried() -> None:
     function = Function(failing("4", "2"))
-    Mapping(streamed(5), reporting()).run_until_idle(function)
+    EventSourceMapping(streamed(5)).run_until_idle(function)
     assert function.seen == [[1, 2, 3, 4, 5], [2, 3, 4, 5]]
 
 
@@ -62,14 +62,14 @@ def test_sequence_numbers_are_compared_as_numbers_not_as_text() -> None:
     for number in (99, 100, 101):
         stream.append(record(number))
     function = Function(failing("100", "99"))
-    Mapping(stream, reporting()).run_until_idle(function)
+    EventSourceMapping(stream, choose=whole).run_until_idle(function)
     assert function.seen[1] == [99, 100, 101]
 
 
 def test_newer_records_may_be_appended_to_a_retry() -> None:
     stream = streamed(3)
     function = Function(failing("2"))
-    mapping = Mapping(stream, reporting(), choose=lambda question, n: int("append" in question))
+    mapping = EventSourceMapping(stream, choose=lambda question, n: int("append" in question))
     first = mapping.next_batch(mapping.runnable()[0])
     mapping.finish(first, function(first.event()))
     stream.append(record(4))
@@ -80,7 +80,7 @@ def test_newer_records_may_be_appended_to_a_retry() -> None:
 @pytest.mark.parametrize("answer", [None, {}, {"batchItemFailures": None}, {"batchItemFailures": []}])
 def test_an_empty_answer_is_success(answer: Any) -> None:
     function = Function(answer)
-    Mapping(streamed(3), reporting()).run_until_idle(function)
+    EventSourceMapping(streamed(3)).run_until_idle(function)
     assert function.seen == [[1, 2, 3]]
 
 
@@ -100,31 +100,34 @@ def test_an_empty_answer_is_success(answer: Any) -> None:
 )
 def test_a_malformed_identifier_and_an_exception_fail_the_whole_batch(answer: Any) -> None:
     function = Function(answer)
-    Mapping(streamed(3), reporting()).run_until_idle(function)
-    assert function.seen == [[1, 2, 3], [1, 2, 3]]
-
-
-def test_without_report_batch_item_failures_the_answer_does_not_matter() -> None:
-    function = Function(failing("1"))
-    Mapping(streamed(2)).run_until_idle(function)
-    assert function.seen == [[1, 2]]
+    EventSourceMapping(streamed(1)).run_until_idle(function)
+    assert function.seen == [[1], [1]]
 
 
 def test_n_retries_are_n_plus_1_deliveries_and_then_the_shard_moves_on() -> None:
     function = Function(*[failing("1")] * 3)
-    mapping = Mapping(streamed(3), reporting(batch_size=2, max_retries=2))
+    discarded: list[Any] = []
+    mapping = EventSourceMapping(
+        streamed(3),
+        batch_size=2,
+        max_retries=2,
+        choose=whole,
+        on_failure=lambda records, error: discarded.append((len(records), error)),
+    )
     mapping.run_until_idle(function)
     assert function.seen == [[1, 2], [1, 2], [1, 2], [3]]
-    (discard,) = mapping.discarded
-    assert (discard.condition, discard.invocations, len(discard.records)) == ("RetryAttemptsExhausted", 3, 2)
+    assert discarded == [(2, None)]
 
 
 def test_progress_restarts_the_count_of_retries() -> None:
     function = Function(failing("1"), failing("2"), failing("2"), failing("3"), failing("3"))
-    mapping = Mapping(streamed(3), reporting(max_retries=1))
+    discarded: list[Any] = []
+    mapping = EventSourceMapping(
+        streamed(3), max_retries=1, choose=whole, on_failure=lambda records, error: discarded.append(records)
+    )
     mapping.run_until_idle(function)
     assert function.seen == [[1, 2, 3], [1, 2, 3], [2, 3], [2, 3], [3], [3]]
-    assert mapping.discarded == []
+    assert discarded == []
 
 
 def test_bisect_isolates_a_poison_record_and_loses_nothing_else() -> None:
@@ -135,67 +138,19 @@ def test_bisect_isolates_a_poison_record_and_loses_nothing_else() -> None:
             raise RuntimeError("poison")
         seen.extend(numbers(event))
 
-    mapping = Mapping(streamed(9), Settings(bisect=True, max_retries=2))
+    discarded: list[list[int]] = []
+    mapping = EventSourceMapping(
+        streamed(9), max_retries=2, on_failure=lambda records, error: discarded.append(numbers({"Records": records}))
+    )
     mapping.run_until_idle(function)
     assert seen == [1, 2, 3, 4, 5, 7, 8, 9]
-    assert [numbers({"Records": d.records}) for d in mapping.discarded] == [[6]]
+    assert discarded == [[6]]
 
 
 def test_bisect_with_an_answer_cuts_at_the_number_returned() -> None:
     function = Function(failing("3"))
-    Mapping(streamed(4), reporting(bisect=True)).run_until_idle(function)
+    EventSourceMapping(streamed(4)).run_until_idle(function)
     assert function.seen == [[1, 2, 3, 4], [3, 4]]
-
-
-def test_records_past_the_mappings_age_are_discarded_before_they_are_delivered() -> None:
-    stream = Stream(ARN)
-    stream.append(record(1, at=1000))
-    stream.append(record(2, at=1100))
-    function = Function()
-    mapping = Mapping(stream, Settings(max_age=60), clock=lambda: 1120)
-    mapping.run_until_idle(function)
-    assert function.seen == [[2]]
-    assert mapping.discarded[0].condition == "RecordAgeExceeded"
-    assert "responseContext" not in mapping.discarded[0].metadata()
-
-
-def test_records_age_while_their_batch_is_retried() -> None:
-    now = [1000.0]
-    stream = Stream(ARN)
-    stream.append(record(1, at=1000))
-
-    def function(event: dict[str, Any]) -> None:
-        now[0] += 50
-        raise RuntimeError("down")
-
-    mapping = Mapping(stream, Settings(max_age=60), clock=lambda: now[0])
-    assert mapping.run_until_idle(function) == 2
-    assert [d.condition for d in mapping.discarded] == ["RecordAgeExceeded"]
-
-
-def test_what_the_stream_no_longer_has_is_lost_without_a_word() -> None:
-    stream = Stream(ARN)
-    stream.append(record(1, at=0))
-    stream.append(record(2, at=90_000))
-    function = Function()
-    mapping = Mapping(stream, clock=lambda: 90_000)
-    mapping.run_until_idle(function)
-    assert function.seen == [[2]]
-    assert (len(mapping.lost), mapping.discarded) == (1, [])
-
-
-def test_the_failure_message_is_what_powertools_expects_and_s3_gets_the_event_too() -> None:
-    received = []
-    mapping = Mapping(streamed(2), reporting(max_retries=0), on_failure=received.append)
-    mapping.run_until_idle(Function(RuntimeError("no")))
-    message = received[0].metadata()
-    parsed = DynamoDBStreamLambdaOnFailureDestinationModel.model_validate(message)
-    assert parsed.ddb_stream_batch_info.batch_size == 2
-    assert parsed.ddb_stream_batch_info.stream_arn == ARN
-    assert message["requestContext"]["condition"] == "RetryAttemptsExhausted"
-    assert message["responseContext"]["functionError"] == "Unhandled"
-    assert "payload" not in message
-    assert numbers(json.loads(received[0].with_payload()["payload"])) == [1, 2]
 
 
 def test_children_wait_until_their_closed_parent_is_consumed() -> None:
@@ -205,15 +160,15 @@ def test_children_wait_until_their_closed_parent_is_consumed() -> None:
     for number in range(3, 9):
         stream.append(record(number))
     assert all(child.records for child in children)
-    mapping = Mapping(stream, Settings(batch_size=1))
-    assert [lane.shard for lane in mapping.runnable()] == [parent.id]
-    mapping.finish(mapping.next_batch(Lane(parent.id)))
-    last = mapping.next_batch(Lane(parent.id))
+    mapping = EventSourceMapping(stream, batch_size=1)
+    assert mapping.runnable() == (parent.id,)
+    mapping.finish(mapping.next_batch(parent.id))
+    last = mapping.next_batch(parent.id)
     assert mapping.runnable() == ()
     mapping.finish(last, error=RuntimeError("again"))
-    assert [lane.shard for lane in mapping.runnable()] == [parent.id]
-    mapping.finish(mapping.next_batch(Lane(parent.id)))
-    assert {lane.shard for lane in mapping.runnable()} == {child.id for child in children}
+    assert mapping.runnable() == (parent.id,)
+    mapping.finish(mapping.next_batch(parent.id))
+    assert set(mapping.runnable()) == {child.id for child in children}
 
 
 def test_an_item_stays_on_one_shard_and_a_closed_shard_takes_no_more() -> None:
@@ -226,36 +181,25 @@ def test_an_item_stays_on_one_shard_and_a_closed_shard_takes_no_more() -> None:
         stream.split(first)
 
 
-def test_latest_misses_what_comes_before_the_mapping_first_looks() -> None:
-    stream = streamed(2)
-    mapping = Mapping(stream, Settings(starting_position="LATEST"))
-    stream.append(record(3))
-    assert mapping.runnable() == ()
-    stream.append(record(4))
-    function = Function()
-    mapping.run_until_idle(function)
-    assert function.seen == [[4]]
-
-
 def test_a_batch_that_succeeded_may_be_delivered_again() -> None:
     function = Function()
-    Mapping(streamed(2), choose=lambda question, n: int("again" in question)).run_until_idle(function)
+    EventSourceMapping(streamed(2), choose=lambda question, n: int("again" in question)).run_until_idle(function)
     assert function.seen == [[1, 2], [1, 2]]
 
 
 def test_rewinding_delivers_a_suffix_again_and_leaves_the_batch_in_flight_behind() -> None:
     stream = streamed(4)
-    mapping = Mapping(stream, Settings(batch_size=3))
-    (lane,) = mapping.runnable()
-    overtaken = mapping.next_batch(lane)
-    assert mapping.checkpoint(lane.shard) == 0
-    mapping.rewind(lane.shard)
+    mapping = EventSourceMapping(stream, batch_size=3)
+    (shard,) = mapping.runnable()
+    overtaken = mapping.next_batch(shard)
+    assert mapping.checkpoint(shard) == 0
+    mapping.rewind(shard)
     function = Function()
     mapping.run_until_idle(function)
-    mapping.rewind(lane.shard, 3)
+    mapping.rewind(shard, 3)
     mapping.run_until_idle(function)
     assert function.seen == [[1, 2, 3], [4], [3, 4]]
-    assert mapping.checkpoint(lane.shard) == 4
+    assert mapping.checkpoint(shard) == 4
     with pytest.raises(ValueError, match="not in flight"):
         mapping.finish(overtaken)
 
@@ -266,63 +210,18 @@ def test_recorded_duplicates_and_other_streams_begin_a_batch_of_their_own() -> N
     for entry in (record(1), record(2), record(2), record(3), record(4, arn=other)):
         stream.append(entry)
     function = Function()
-    Mapping(stream).run_until_idle(function)
+    EventSourceMapping(stream).run_until_idle(function)
     assert function.seen == [[1, 2], [2, 3], [4]]
-
-
-def test_a_filtered_record_is_not_delivered_and_advances_the_checkpoint() -> None:
-    stream = Stream(ARN)
-    for number in range(1, 6):
-        stream.append(record(number, "LIKE#1" if number % 2 else "OTHER"))
-    function = Function()
-    pattern = Filter({"dynamodb": {"Keys": {"PK": {"S": [{"prefix": "LIKE#"}]}}}})
-    mapping = Mapping(stream, Settings(batch_size=2, filters=(pattern,)))
-    mapping.run_until_idle(function)
-    assert function.seen == [[1, 3], [5]]
-    stream.append(record(6, "OTHER"))
-    assert mapping.runnable() == ()
-    assert mapping.checkpoint(next(iter(stream.shards))) == 6
-
-
-def test_a_mapping_that_can_never_finish_says_so() -> None:
-    with pytest.raises(RuntimeError, match="still busy after 5"):
-        Mapping(streamed(1)).run_until_idle(Function(*[RuntimeError("down")] * 9), limit=5)
-
-
-def test_settings_come_from_a_template_and_are_held_to_lambdas_limits() -> None:
-    properties = {
-        "BatchSize": 50,
-        "StartingPosition": "LATEST",
-        "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "BisectBatchOnFunctionError": True,
-        "MaximumRetryAttempts": 5,
-        "MaximumRecordAgeInSeconds": 3600,
-        "ParallelizationFactor": 2,
-        "FilterCriteria": {"Filters": [{"Pattern": '{"eventName": ["INSERT"]}'}]},
-    }
-    made = Settings.from_properties(properties)
-    assert (made.batch_size, made.bisect, made.max_retries, made.max_age, made.parallelization) == (
-        50,
-        True,
-        5,
-        3600,
-        2,
-    )
-    assert made.report_batch_item_failures
-    assert made.filters[0].matches(record(1))
-    with pytest.raises(ValueError, match="60 to 604800"):
-        Settings(max_age=30)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds(data: st.DataObject) -> None:
-    """Any choices, splits, failures and factor: each item's newest delivered record never steps over an older one."""
-    factor = data.draw(st.integers(1, 4))
+    """Any choices, splits and failures: each item's newest delivered record never steps over an older one."""
     stream = Stream(ARN, shards=data.draw(st.integers(1, 2)))
-    mapping = Mapping(
+    mapping = EventSourceMapping(
         stream,
-        reporting(batch_size=data.draw(st.integers(1, 4)), bisect=data.draw(st.booleans()), parallelization=factor),
+        batch_size=data.draw(st.integers(1, 4)),
         choose=lambda question, n: data.draw(st.integers(0, n - 1)),
     )
     done: dict[str, list[int]] = defaultdict(list)
@@ -336,8 +235,8 @@ def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds
         elif step == "split":
             open_shards = [shard.id for shard in stream.shards.values() if not shard.closed]
             stream.split(data.draw(st.sampled_from(open_shards)), into=data.draw(st.integers(1, 2)))
-        elif lanes := mapping.runnable():
-            batch = mapping.next_batch(data.draw(st.sampled_from(lanes)))
+        elif shards := mapping.runnable():
+            batch = mapping.next_batch(data.draw(st.sampled_from(shards)))
             failed = data.draw(st.integers(0, len(batch.records)))
             deliver(batch.records[:failed], done)
             if failed == len(batch.records):
@@ -348,7 +247,7 @@ def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds
     def function(event: dict[str, Any]) -> None:
         deliver(event["Records"], done)
 
-    mapping.run_until_idle(function, limit=500)
+    mapping.run_until_idle(function)
     assert sorted({n for ns in done.values() for n in ns}) == list(range(1, number + 1))
 
 

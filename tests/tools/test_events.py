@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from discarded import metadata_of, object_of
 from stream_records import numbers, record
 
 from projections.errors import UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.event_source import Discard
 from projections.local.events import read
 from projections.local.recording import flaw
 
@@ -57,7 +57,7 @@ A, B = record(1), record(2)
         f"{json.dumps({'Records': [A]})}\n\n{json.dumps([B])}",
         json.dumps({"Records": [A]}, indent=2) + json.dumps({"Records": [B]}, indent=2),
         "\ufeff" + json.dumps([A, B]),
-        json.dumps(Discard("arn", "shard", "RetryAttemptsExhausted", (A, B), 3, 0).with_payload()),
+        json.dumps(object_of((A, B), "arn")),
     ],
     ids=["event", "list", "lines", "lines of events", "events after each other", "byte order mark", "S3 destination"],
 )
@@ -109,7 +109,7 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
             json.dumps([record(1, extra="plain")]),
             r'"NewImage": attribute "extra" is not in DynamoDB\'s form, such as {"S": "text"}',
         ),
-        (json.dumps(Discard("a", "s", "c", (A,), 1, 0).metadata()), "but not the records; only the objects of an S3"),
+        (json.dumps(metadata_of((A,), "arn")), "but not the records; only the objects of an S3"),
         ("[" * 100_000, "not JSON|nested in more than"),
         (b"\xff\xfe\x00", "not UTF-8 at byte 0"),
     ],

@@ -17,7 +17,7 @@ from projections.errors import BadInput, ProjectionsError
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
 from projections.inspect.rehearsal.stage import Invocation, set_stage
 from projections.language.program import Program
-from projections.local.event_source.stream import created_at
+from projections.local.event_source import created_at
 from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas
 from projections.stores.memory import MemoryStore

@@ -9,8 +9,7 @@ from typing import Any
 
 from projections.engine.store import Image, ItemKey, Schema, Store
 from projections.language.program import Program
-from projections.local.event_source import Mapping as EventSourceMapping
-from projections.local.event_source import Settings, Stream
+from projections.local.event_source import EventSourceMapping, Stream
 from projections.local.tables import LEDGER
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.fault_plan import FaultPlan
@@ -63,7 +62,6 @@ class Database:
             streams=list(program.tables),
             on_record=self._record,
         )
-        self._settings = Settings(batch_size=plan.batch, report_batch_item_failures=True, bisect=True)
         self.streams: dict[str, Stream] = {}
         self.mappings: dict[str, EventSourceMapping] = {}
         self._begin_streams()
@@ -76,7 +74,7 @@ class Database:
         for name in self._program.tables:
             if name != LEDGER:
                 self.streams[name] = stream = Stream(name, shards=self._plan.shards)
-                self.mappings[name] = EventSourceMapping(stream, self._settings, choose=self._choose)
+                self.mappings[name] = EventSourceMapping(stream, batch_size=self._plan.batch, choose=self._choose)
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
         change = record["dynamodb"]

@@ -16,8 +16,7 @@ from projections.engine import ledger, registry
 from projections.engine.guards import Identity
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
-from projections.local.event_source import Batch
-from projections.local.event_source import Mapping as EventSourceMapping
+from projections.local.event_source import Batch, EventSourceMapping
 from projections.local.tables import schemas
 from projections.testing.simulation.application import Application, come_between
 from projections.testing.simulation.database import Database
@@ -258,10 +257,10 @@ class History:
         """Deliver a batch of a stream, or discard it; return whether there was one."""
         if self._faults.left:
             self._faults.of_stream(self._database.streams[name], mapping)
-        lanes = mapping.runnable()
-        if not lanes:
+        shards = mapping.runnable()
+        if not shards:
             return False
-        batch = mapping.next_batch(lanes[int(self._random() * len(lanes))] if len(lanes) > 1 else lanes[0])
+        batch = mapping.next_batch(shards[int(self._random() * len(shards))] if len(shards) > 1 else shards[0])
         numbers = ", ".join(map(short_number, batch.records))
         if self._faults.discards_batch():
             self._trace.note(f"the batch {numbers} is discarded")

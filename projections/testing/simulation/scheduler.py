@@ -13,8 +13,7 @@ from greenlet import getcurrent
 from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.store import Delete, Write
 from projections.errors import Transient
-from projections.local.event_source import Mapping as EventSourceMapping
-from projections.local.event_source import Stream
+from projections.local.event_source import EventSourceMapping, Stream
 from projections.local.tables import LEDGER
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.trace import Trace, short_number

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from discarded import metadata_of, object_of
 
 from projections.engine.embeds import Push
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Schema
-from projections.local.event_source.batch import Discard
 from projections.operations.quarantine import message
 from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.tasks import BackfillTask, write
@@ -42,10 +42,6 @@ def image(n: int) -> dict[str, Any]:
     return {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}, "n": {"N": str(n)}}
 
 
-def discard(*records: dict[str, Any]) -> Discard:
-    return Discard(ARN, "shardId-1", "RetryAttemptsExhausted", records, 101, 1_700_000_000.0)
-
-
 def read(value: Any) -> FailedMessage:
     return READER.text(json.dumps(value), "here")
 
@@ -61,14 +57,14 @@ def test_an_object_of_the_bucket_is_about_the_items_of_its_records() -> None:
     other = copy.deepcopy(record())
     other["dynamodb"]["Keys"]["PK"]["S"] = "POST#2"
     del other["dynamodb"]["OldImage"], other["dynamodb"]["NewImage"]
-    found = read(discard(record(old=1, new=2), record(old=2, new=3), other).with_payload())
+    found = read(object_of((record(old=1, new=2), record(old=2, new=3), other), ARN))
     assert found.items == {POST: [image(1), image(2), image(3)], ItemKey("main", "POST#2", "METADATA"): []}
     assert (found.reason, found.unusable) == ("RetryAttemptsExhausted", None)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["queue", "topic and queue"])
 def test_a_message_about_a_discarded_batch_without_records_names_no_item(wrapped: bool) -> None:
-    metadata = discard(record()).metadata()
+    metadata = metadata_of((record(),), ARN)
     found = read({"Type": "Notification", "Message": json.dumps(metadata)} if wrapped else metadata)
     assert found.items == {}
     unusable = found.unusable or ""
