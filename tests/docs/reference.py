@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -148,16 +149,34 @@ def help_blocks(command: click.Command) -> list[tuple[bool, str]]:
 
 
 def cli_page() -> str:
-    """Return docs/cli.md."""
-    lines = [COMMAND_LINE, "| to | command | |", "| --- | --- | --- |"]
+    """Return docs/cli.md. Options and paragraphs that several commands have are at its end."""
+    lines = [COMMAND_LINE]
     for title, group in GROUPS.items():
-        lines += [f"| {title.lower()} | [{name}](#{name}) | {_marked(summary)} |" for name, summary in group.items()]
+        lines.append(f"- {title}: {' · '.join(f'[{name}](#{name})' for name in group)}")
+    options = Counter(option for name in COMMANDS for option in _options(name))
+    repeated = {option for option, times in options.items() if times > 1}
     for name in COMMANDS:
-        lines += ["", *_command(name)]
+        lines += ["", *_command(name, repeated)]
+    lines += [
+        "",
+        "## Options of several commands",
+        "",
+        *(f"- `{names}`: {text}" for names, text in options if (names, text) in repeated),
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str) -> Iterator[str]:
+def _options(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the options of a command with their help."""
+    command = command_of(name)
+    context = click.Context(command, info_name=name, parent=_program())
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
+            names, text = (" ".join(part.split()) for part in record)
+            yield names, text
+
+
+def _command(name: str, repeated: set[tuple[str, str]]) -> Iterator[str]:
     command = command_of(name)
     context = click.Context(command, info_name=name, parent=_program())
     yield f"## {name}\n"
@@ -166,14 +185,13 @@ def _command(name: str) -> Iterator[str]:
         if as_written:
             heading, _, lines = text.rpartition(":\n")
             fenced = _fenced("sh" if heading else "yaml", f"{textwrap.dedent(lines)}\n")
-            yield f"{heading}:\n\n{fenced}" if heading else fenced
+            yield fenced if heading.startswith("Example") or not heading else f"{heading}:\n\n{fenced}"
         else:
             yield _filled(_marked(" ".join(text.split()))) + "\n"
-    yield "| option | |\n| --- | --- |"
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
-            names, text = (" ".join(part.split()).replace("|", "\\|") for part in record)
-            yield f"| `{names}` | {text} |"
+    options = list(_options(name))
+    yield from (f"- `{names}`: {text}" for names, text in options if (names, text) not in repeated)
+    if others := [f"`{re.split(r'[ ,]', names)[0]}`" for names, text in options if (names, text) in repeated]:
+        yield _filled(f"- [others](#options-of-several-commands): {', '.join(others)}")
 
 
 def _marked(text: str) -> str:
@@ -299,10 +317,8 @@ def testing_page() -> str:
         function = method.fget if isinstance(method, property) else method
         if not name.startswith("_") and ">>>" in (getattr(function, "__doc__", None) or ""):
             lines += _method(name, function, isinstance(method, property))
-    lines += [CASES, "| in the file | |", "| --- | --- |", *_names(FILE), ""]
-    lines += ["| in a case | |", "| --- | --- |", *_names(CASE), ""]
-    lines += ["| in a step of `when` | |", "| --- | --- |", *_names(STEP), ""]
-    lines += [PYTEST, "| option | |", "| --- | --- |", *_pytest_options(), ""]
+    lines += [CASES, "In the file:\n", *_names(FILE), "", "In a case:\n", *_names(CASE), ""]
+    lines += ["In a step of `when`:\n", *_names(STEP), "", PYTEST, *_pytest_options(), ""]
     _, table, forms = str(events.__doc__).strip().split("\n\n")
     return "\n".join([*lines, EVENTS, table, "", _filled(" ".join(forms.split())), ""])
 
@@ -310,8 +326,7 @@ def testing_page() -> str:
 def _method(name: str, function: Any, is_property: bool) -> Iterator[str]:
     text, _, example = inspect.cleandoc(function.__doc__).partition("\n\n>>> ")
     signature = "" if is_property else _signature(function)
-    yield f"### {name}\n"
-    yield f"`projections.{name}{signature}`\n"
+    yield f"### {name}{signature}\n"
     for part in text.split("\n\n"):
         yield _filled(" ".join(part.split())) + "\n"
     yield f"```pycon\n>>> {example}\n```\n"
@@ -325,7 +340,7 @@ def _signature(function: Any) -> str:
 
 
 def _names(meanings: Mapping[str, str]) -> Iterator[str]:
-    return (f"| `{name}` | {meaning} |" for name, meaning in meanings.items())
+    return (f"- `{name}`: {meaning}" for name, meaning in meanings.items())
 
 
 class _Options:
