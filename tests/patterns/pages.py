@@ -40,11 +40,13 @@ def shown(page: str) -> Iterator[Shown]:
 
 def matrix(rules: Rules) -> str:
     """The access patterns of a rule file as a Markdown table."""
-    lines = ["| | The application asks | It reads | Requests |", "| --- | --- | --- | --- |"]
+    lines = ["| | The application asks | It reads |", "| --- | --- | --- |"]
     for one in access_patterns(rules.typed(), queries_of(rules)):
         conditions = " and ".join("`" + condition_words(read).replace("|", "\\|") + "`" for read in one.reads)
         where = one.plan.path if one.plan.path != TABLE else "the table"
-        lines.append(f"| {one.query.id} | {one.query.about} | {where}: {conditions} | {count_words(one.plan)} |")
+        count = count_words(one.plan)
+        requests = "" if count == "1" else f" ({count} requests)"
+        lines.append(f"| {one.query.id} | {one.query.about} | {where}: {conditions}{requests} |")
     return "\n".join(lines) + "\n"
 
 

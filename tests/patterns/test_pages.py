@@ -34,6 +34,14 @@ def test_what_a_page_shows_is_what_the_command_prints(
     assert flaw(lines, output) is None, f"python tests/patterns/pages.py writes it again: {page}, {command}"
 
 
+@pytest.mark.parametrize("path", sorted((DIRECTORY / "refused").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_questions_without_a_request_have_none(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["queries", str(path)])
+    assert ended.value.code == 1
+    assert "no request" in capsys.readouterr().out
+
+
 @patterns
 def test_page_has_the_access_patterns_of_the_rules(pattern: Pattern) -> None:
     page = pattern.page.read_text()
