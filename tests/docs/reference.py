@@ -218,7 +218,7 @@ With the extra `test`, pytest has the fixture `projections`, and runs files name
 application writes items, the functions process them in memory until nothing changes, and the test compares the items.
 Nothing is mocked: the handler is the one that is deployed.
 
-[The fixture](#the-fixture) · [Case files](#case-files) · [Options of pytest](#options-of-pytest) ·
+[Case files](#case-files) · [The fixture](#the-fixture) · [Options of pytest](#options-of-pytest) ·
 [Event files](#event-files)
 
 The examples on this page use these rules:
@@ -235,6 +235,9 @@ queries:
   likers: { find: Like, by: [postId], order: userId, attributes: [userId] }
 ```
 
+"""
+
+FIXTURE = """\
 ## The fixture
 
 ```python
@@ -312,13 +315,13 @@ EVENTS = """\
 
 def testing_page() -> str:
     """Return docs/testing.md."""
-    lines = [TESTING]
+    lines = [TESTING, CASES, "In the file:\n", *_names(FILE), "", "In a case:\n", *_names(CASE), ""]
+    lines += ["In a step of `when`:\n", *_names(STEP), "", FIXTURE]
     for name, method in vars(Scenario).items():
         function = method.fget if isinstance(method, property) else method
         if not name.startswith("_") and ">>>" in (getattr(function, "__doc__", None) or ""):
             lines += _method(name, function, isinstance(method, property))
-    lines += [CASES, "In the file:\n", *_names(FILE), "", "In a case:\n", *_names(CASE), ""]
-    lines += ["In a step of `when`:\n", *_names(STEP), "", PYTEST, *_pytest_options(), ""]
+    lines += [PYTEST, *_pytest_options(), ""]
     _, table, forms = str(events.__doc__).strip().split("\n\n")
     return "\n".join([*lines, EVENTS, table, "", _filled(" ".join(forms.split())), ""])
 
