@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from projections.cli.options import as_json, document_of, find_rules, note, rules_option
 from projections.errors import UsageError
+from projections.language.syntax import suggest
 from projections.terminal import json_text, print_text
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from projections.inspect.cost.changes import Flow
+    from projections.language.canonical import Document
+
+__all__ = ["command", "read_rates"]
 
 
 @click.command("cost")
@@ -16,179 +24,120 @@ __all__ = ["command"]
 @rules_option
 @as_json
 @click.option(
-    "--events-per-second",
-    "total",
-    type=click.FloatRange(0, min_open=True),
-    metavar="N",
-    help="Changes per second, of all entities.",
-)
-@click.option(
     "--rate",
     "rates",
     multiple=True,
-    metavar="ENTITY=N",
-    help="New items per second; ENTITY:removed=N for removed ones, ENTITY:attribute,…=N for edits.",
+    metavar="[ENTITY=]N",
+    help="New items per second; ENTITY:attribute,…=N for edits; N alone for all events. Can be repeated.",
 )
-@click.option("--why", is_flag=True, help="Print how each number is calculated.")
 @click.option(
     "--targets",
-    multiple=True,
-    metavar="RULE=N",
-    help="Number of different targets in a batch. [default: one for each event]",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="Number of different targets of each rule in a batch. [default: one for each event]",
 )
 @click.option(
-    "--values",
-    multiple=True,
-    metavar="RULE=N",
-    help="Number of different values of a target in `counts`, `distinct` and `values`. [default: one for each event]",
-)
-@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events that change the busiest target.")
-@click.option(
-    "--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that the rule applies to. [default: 1]"
-)
-@click.option(
-    "--elements",
-    multiple=True,
-    metavar="RULE=N",
-    help="Number of elements of the list in `each`, or of references. [default: 3]",
-)
-@click.option("--children", multiple=True, metavar="RULE=N", help="Number of children of each parent. [default: 100]")
-@click.option(
-    "--item-bytes",
-    multiple=True,
-    metavar="ENTITY=N",
-    help="Size in bytes of an item that the application writes. [default: 500]",
-)
-@click.option(
-    "--projection",
-    multiple=True,
-    metavar="INDEX=WHAT",
-    help="Projection of an index: all, keys, or names of attributes. [default: as in the rules]",
+    "--children", type=click.FloatRange(0), default=100, metavar="N", show_default=True, help="Children of each parent."
 )
 @click.option(
     "--batch",
-    type=click.FloatRange(1),
-    metavar="N",
-    help="Number of events in a batch. [default: from rate and window, which begins with the first record]",
-)
-@click.option(
-    "--batch-size",
     type=click.IntRange(1, 10_000),
-    default=500,
-    show_default=True,
-    help="BatchSize of the event source mapping.",
-)
-@click.option(
-    "--window", type=click.FloatRange(0, 300), default=1.0, show_default=True, help="Batching window in seconds."
-)
-@click.option("--shards", type=click.IntRange(1), default=1, show_default=True, help="Shards of the stream.")
-@click.option(
-    "--parallelization",
-    type=click.IntRange(1, 10),
-    default=1,
-    show_default=True,
-    help="ParallelizationFactor of the event source mapping.",
-)
-@click.option(
-    "--memory", type=click.IntRange(128, 10_240), default=1024, show_default=True, help="Memory of the function, in MB."
-)
-@click.option(
-    "--call-ms",
-    type=click.FloatRange(0),
-    default=None,
-    help="Latency of a DynamoDB request in milliseconds. [default: 5]",
-)
-@click.option(
-    "--price",
-    "prices",
-    multiple=True,
-    metavar="WHAT=DOLLARS",
-    help="Price of write, read, request, gb-second or sqs.",
+    metavar="N",
+    help="Number of events in a batch. [default: from the rate, with the template's settings]",
 )
 def command(
     events: tuple[str, ...],
     rules: str | None,
     as_json: bool,
-    total: float | None,
     rates: tuple[str, ...],
-    why: bool,
-    targets: tuple[str, ...],
-    values: tuple[str, ...],
-    hottest: tuple[str, ...],
-    matching: tuple[str, ...],
-    elements: tuple[str, ...],
-    children: tuple[str, ...],
-    item_bytes: tuple[str, ...],
-    projection: tuple[str, ...],
-    batch: float | None,
-    batch_size: int,
-    window: float,
-    shards: int,
-    parallelization: int,
-    memory: int,
-    call_ms: float | None,
-    prices: tuple[str, ...],
+    targets: float | None,
+    children: float,
+    batch: int | None,
 ) -> int:
     """Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.
 
-    From rates: --events-per-second N is spread evenly over the entities that rules read. --rate Like=500 sets the new items
-    of an entity per second, --rate Like:removed=20 the removed ones, and --rate Post:title=3 the edits of an attribute. The
-    command generates items for such changes.
+    From rates: --rate Like=500 sets the new items of an entity per second, and --rate Post:title=3 the edits of an
+    attribute. --rate 100 is spread evenly over the entities that rules read. The estimate assumes items of up to 1 KB, and
+    that each rule applies. A removed item costs about as much as a new one.
 
-    From a sample: EVENTS are recorded stream events, as for `replay`, and come in batches of --batch. With
-    --events-per-second the result is scaled to that rate.
-
-    In both cases, the changes run through the real handler on tables in memory, and every request is counted.
-
-    Options that take NAME=VALUE can be repeated; a value without a name applies to all names.
+    From events: EVENTS are recorded stream events, as for `replay`. They run through the real handler on tables in memory,
+    and every request is counted. --rate 100 scales the result to 100 events per second.
 
     \b
     Examples:
-      projections cost --rules social --events-per-second 100
+      projections cost --rules social --rate 100
       projections cost --rules social --rate Like=500 --rate Post:title=3
       projections cost --rules social events/social.json
     """
-    from projections.cli.printing.cost import estimate_document, print_estimate, print_worst
-    from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
-    from projections.inspect.cost.workload import Assumptions, Delivery, assuming, named_numbers, projections_of, shares
-    from projections.inspect.cost.writes import worst_writes
+    from projections.cli.printing.cost import print_estimate
+    from projections.inspect.cost.changes import worst_writes
+    from projections.inspect.cost.estimate import estimate
     from projections.language.program import Program
 
     program = Program.from_document(document_of(find_rules(rules)))
-    default = {name: price for name, (price, _) in PRICES.items()}
-    assumed = Assumptions(
-        item_bytes=named_numbers(item_bytes, program.entities, "--item-bytes", least=1),
-        matching=shares(matching, program.rules, "--matching"),
-        targets=named_numbers(targets, program.rules, "--targets", least=1),
-        values=named_numbers(values, program.rules, "--values", least=1),
-        elements=named_numbers(elements, program.rules, "--elements", least=1),
-        children=named_numbers(children, program.rules, "--children"),
-        hottest=shares(hottest, program.rules, "--hottest"),
-        projections=projections_of(program, projection),
-        memory_mb=memory,
-        call_ms=CALL_MS if call_ms is None else call_ms,
-        transaction_ms=TRANSACTION_MS if call_ms is None else 3 * call_ms,
-        prices=default | named_numbers(prices, default, "--price"),
-    )
-    program = assuming(program, assumed.projections)
-    delivery = Delivery(batch_size, window, shards, parallelization, batch)
     if events:
-        if rates:
-            raise UsageError("--rate is for estimates without EVENTS; give --events-per-second to scale a sample")
-        from projections.inspect.cost.sample import sample_estimate
+        from projections.inspect.cost.recorded import estimate_events
         from projections.local.events import read
 
         records = [one.record for one in read(events, program, note)]
-        found = sample_estimate(program, records, assumed, delivery, total)
+        found = estimate_events(program, records, batch, _total(rates))
     else:
-        from projections.inspect.cost.estimate import estimate
-        from projections.inspect.cost.workload import read_workload
-
-        found = estimate(program, assumed, read_workload(program, total, rates), delivery)
+        found = estimate(
+            program.typed, read_rates(program.typed, rates), targets=targets, children=children, batch=batch
+        )
+    worst = worst_writes(program)
     if as_json:
-        worst = {rule: one.document for rule, one in worst_writes(program).items()}
-        print_text(json_text({**estimate_document(found), "worstWrite": worst}))
+        document = {**found.document(), "worstWrite": {rule: one.document for rule, one in worst.items()}}
+        print_text(json_text(document))
     else:
-        print_estimate(program, found, why=why)
-        print_worst(worst_writes(program))
+        print_estimate(program, found, worst)
     return 0
+
+
+def _total(rates: Sequence[str]) -> float | None:
+    """Return the rate of all recorded events."""
+    if not rates:
+        return None
+    if len(rates) > 1 or "=" in rates[0]:
+        raise UsageError("with EVENTS, --rate is the number of all events per second: write --rate 100")
+    return _number(rates[0], rates[0])
+
+
+def read_rates(document: Document, given: Sequence[str]) -> dict[Flow, float]:
+    """Return the changes per second. Raises UsageError with the nearest name."""
+    from projections.inspect.cost.changes import Flow
+    from projections.language.facts import creators
+
+    made = creators(document)
+    own = [name for name in document.entities if name not in made]
+    found: dict[Flow, float] = {}
+    for text in given:
+        what, equals, number = text.rpartition("=")
+        rate = _number(number, text)
+        if not equals:
+            read = {source for rule in document.rules.values() for source in rule.sources}
+            entities = [name for name in own if name in read]
+            flows = [Flow(name) for name in entities]
+        else:
+            entity, _, attributes = what.partition(":")
+            if entity not in own:
+                hint = suggest(entity, own) or f"; the application writes {', '.join(own)}"
+                reason = "only rules write" if entity in document.entities else "unknown entity"
+                raise UsageError(f'--rate {text}: {reason} "{entity}"{hint}')
+            names = frozenset(filter(None, (name.strip() for name in attributes.split(","))))
+            flows = [Flow(entity, names or None)]
+        for flow in flows:
+            found[flow] = found.get(flow, 0.0) + rate / len(flows)
+    if not found:
+        raise UsageError("no rate: pass --rate N, --rate ENTITY=N, or files with recorded events")
+    return found
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < 1e12:
+        raise UsageError(f"--rate {option}: write Like=500, Post:title=3 or 100, a number per second above 0")
+    return rate

@@ -156,8 +156,7 @@ def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Seque
 
 def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int:
     from projections.cli.printing.queries import print_patterns
-    from projections.inspect.access_patterns import access_patterns
-    from projections.inspect.rank_patterns import rank_patterns
+    from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
 
     found = access_patterns(rules.program.typed, rules.queries, only)

@@ -1,22 +1,27 @@
-"""The table of access patterns: for each query of a rule file, its plan, its requests, and what is offered to answer it."""
+"""The table of access patterns: for each query of a rule file, its plan, its requests, and what is offered to answer it;
+for each rule of the kind `rank`, what it answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
-from projections.errors import ProjectionsError
-from projections.inspect.cost.writes import Change, WriteCost, write_cost
+from projections.inspect.cost.changes import WriteCost, write_cost
+from projections.inspect.paths import items_of_rank
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal, proposal
-from projections.language.canonical import Document
+from projections.language.canonical import Document, Rank
+from projections.language.facts import entity_key
+from projections.language.syntax import an
+from projections.language.templates import Template
 
-__all__ = ["WORDS", "AccessPattern", "Offer", "access_patterns", "offer"]
+__all__ = ["WORDS", "AccessPattern", "Offer", "RankPattern", "access_patterns", "offer", "rank_patterns"]
 
 WORDS: Mapping[Verdict, str] = {
     "one": "one request",
@@ -34,7 +39,7 @@ UNANSWERED = ("incomplete", "none")
 class Offer:
     """A proposal, and the write units before and after it.
 
-    `cost` is None if the proposal changes no rules, or if no items can be generated for them.
+    `cost` is None if the proposal changes no rules.
     """
 
     proposal: Proposal
@@ -104,31 +109,54 @@ class AccessPattern:
 def access_patterns(document: Document, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
     """Return the access patterns of the queries of a rule file, in their order, or only that of one."""
     found = []
-    costs: dict[str, tuple[Change, Change]] = {}
     for query in queries.values() if only is None else [queries[only]]:
         one = plan(document, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = offer(document, query, one, others, costs)
+        better = offer(document, query, one, others)
         found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
     return found
 
 
-def offer(
-    document: Document,
-    query: Query,
-    plan: Plan,
-    others: Collection[Query],
-    costs: dict[str, tuple[Change, Change]] | None = None,
-) -> Offer | None:
-    """Return what is offered for a query with this plan, as `proposal` has it.
-
-    `costs` keeps the write units under the rules as they are, for further queries.
-    """
+def offer(document: Document, query: Query, plan: Plan, others: Collection[Query]) -> Offer | None:
+    """Return what is offered for a query with this plan, as `proposal` has it."""
     found = proposal(document, query, plan, others)
     if found is None:
         return None
-    try:
-        cost = None if found.document == document else write_cost(document, found.document, query.entities[0], costs)
-    except ProjectionsError:
-        cost = None
-    return Offer(found, cost)
+    same = found.document == document
+    return Offer(found, None if same else write_cost(document, found.document, query.entities[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class RankPattern:
+    """The ranks of a rule. `key` is that of a board, `inputs` are its variables.
+
+    A rank, a percentile or a count takes one request, which reads `items`. A score at a position takes `requests`.
+    """
+
+    rule: str
+    about: str | None
+    board: str
+    key: str
+    inputs: tuple[str, ...]
+    by: str
+    items: int
+    requests: int
+
+    @property
+    def question(self) -> str:
+        """The question in words: the description of the rule, if it has one."""
+        return self.about or f"The rank of a score ({self.by}) on {an(self.board)}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return asdict(self)
+
+
+def rank_patterns(document: Document) -> Iterator[RankPattern]:
+    """Yield the access pattern of each rule of the kind `rank`, in the order of the file."""
+    for name, rule in document.rules.items():
+        if isinstance(rule, Rank):
+            key = document.entities[rule.into].key.values()
+            inputs = tuple(dict.fromkeys(variable for text in key for variable in Template.parse(text).names))
+            about, shown = document.about_rule(name).description, entity_key(document, rule.into)
+            yield RankPattern(name, about, rule.into, shown, inputs, rule.by, items_of_rank(rule), rule.scale.levels)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from projections.inspect.rank_patterns import items_of_rank
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top, once
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
+from projections.language.ranks import RANK_LEVELS_IN_SHARDS
 
-__all__ = ["Path", "path_of"]
+__all__ = ["Path", "items_of_rank", "path_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,12 @@ def _rank(rule: Rank) -> Path:
         f"request reads {items} {'item' if items == 1 else 'items'} of the ledger"
     )
     return Path("rank", how, 2 + 2 * levels, 2 * levels)
+
+
+def items_of_rank(rule: Rank) -> int:
+    """Return how many items of the ledger one request reads for a rank: one for each group, or for each of its shards."""
+    levels = rule.scale.levels
+    return levels + (rule.shards - 1) * min(levels, RANK_LEVELS_IN_SHARDS)
 
 
 def _ledger(name: str, members: int, limit: int, shards: int = 1, counters: int = 0) -> Path:

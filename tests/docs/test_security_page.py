@@ -55,7 +55,7 @@ def test_everybody_in_the_threat_model_has_promises() -> None:
         ["simulate", "--rules", "social", "--histories", "1"],
         ["graph", "social"],
         ["queries", "social"],
-        ["cost", "--rules", "social", "--events-per-second", "1"],
+        ["cost", "--rules", "social", "--rate", "1"],
     ],
     ids=lambda arguments: arguments[0],
 )

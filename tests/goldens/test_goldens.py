@@ -95,7 +95,7 @@ EVENTS = ("social", "publish", "like", "unlike", "edit", "delete", "hide-comment
 COMMAND_LINES: Mapping[str, list[str]] = {
     "check": ["check", "social"],
     "check-findings": ["check", str(ROOT / "tests/simulation/rules/tables.yaml")],
-    "cost": ["cost", "--rules", "social", "--events-per-second", "100"],
+    "cost": ["cost", "--rules", "social", "--rate", "100"],
     "cost-sample": ["cost", "--rules", "social", str(ROOT / "events/social.json")],
     "diff": ["diff", "social", str(HERE / "changed.yaml")],
     "graph": ["graph", "social", "--json"],

@@ -11,8 +11,8 @@ import pytest
 
 from projections.errors import BadInput
 from projections.inspect.client.entities import attributes_of
-from projections.inspect.cost.reads import reads_of
 from projections.inspect.explain.matching import verdict
+from projections.inspect.reads import reads_of
 from projections.language.access.implication import is_number
 from projections.language.attribute_sources import attribute_source, pick
 from projections.language.facts import inputs, origins
@@ -155,11 +155,7 @@ def test_origins_and_rehearsals_read_the_names() -> None:
     assert origins(document.typed())["Bill"]["b"].how == "{c|pad(4)} {qty} of Line"
     assert origins(document.typed())["Bill"]["total"].how == "qty * price of Line"
     assert origins(document.typed())["Bill"]["a"].how == "Line.a"
-    program = Program.from_document(document.canonical())
-    reads = reads_of(program, program.typed.rules["bills"])
-    assert reads.values == {"qty", "price", "a", "c"}
-    assert reads.forms["c"] == ("pad", 4)
-    assert reads.forms["qty"] == reads.forms["price"] == ("number", 0)
+    assert reads_of(document.typed(), document.typed().rules["bills"]).values == {"qty", "price", "a", "c"}
 
 
 def test_findings_see_expressions() -> None:

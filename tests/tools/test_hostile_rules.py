@@ -38,7 +38,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("diff", "RULES", "VALID"),
     ("explain", "--rules", "RULES", str(LIKE)),
     ("replay", "--rules", "RULES", str(LIKE)),
-    ("cost", "--rules", "RULES", "--events-per-second", "10"),
+    ("cost", "--rules", "RULES", "--rate", "10"),
     ("simulate", "--rules", "RULES", "--histories", "1"),
 )
 """Commands that read rules and need no AWS. RULES is the file, VALID the one that it was made of."""

@@ -213,7 +213,7 @@ LIVE: dict[str, Scene] = {
             for more in ([], ["--json"])
         ]
     ),
-    "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
+    "cost": lambda place, path: [[str(path / "events.json")], [EVIL], ["--rate", EVIL]],
     "queries": lambda place, path: [
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--score", "5"],
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--at", "1", "--json"],

@@ -11,7 +11,7 @@ from projections.access.ranks import Ranking
 from projections.api import load
 from projections.engine.store import ItemKey
 from projections.errors import UsageError
-from projections.inspect.rank_patterns import rank_patterns
+from projections.inspect.access_patterns import rank_patterns
 from projections.language.ranks import RankRule
 from tests.engine.world import World
 

@@ -1,8 +1,8 @@
-"""What a change costs before and after a proposal: counted on tables in memory, as DynamoDB charges it."""
+"""What a change costs before and after a proposal."""
 
 from __future__ import annotations
 
-from projections.inspect.cost.writes import Change, write_cost
+from projections.inspect.cost.changes import Change, write_cost
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import proposal

@@ -1,14 +1,14 @@
-"""Workloads whose cost is known twice: of items made up for an estimate, and of the items here. Each is one batch."""
+"""Workloads whose cost is known twice: by the rules, and by the engine for the items here. Each is one batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from projections.engine.store import Image
-from projections.inspect.cost.workload import EDIT, INSERT, REMOVE, Assumptions, Flow
+from projections.inspect.cost.changes import Flow
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.language.values import wire
@@ -32,15 +32,16 @@ TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
 
 @dataclass(frozen=True)
 class Workload:
-    """`before` is written and projected first, unmetered; then `puts` and `removes` are one batch."""
+    """`before` is written and projected first, unmetered; then `puts` are one batch."""
 
     name: str
     rules: str
-    flows: Mapping[Flow, float]
-    puts: Callable[[], Sequence[Image]] = list
-    removes: Callable[[], Sequence[Image]] = list
+    flow: Flow
+    number: int
+    puts: Callable[[], Sequence[Image]]
     before: Callable[[], Sequence[Image]] = list
-    assumptions: Assumptions = field(default_factory=Assumptions)
+    targets: float | None = None
+    children: float = 0.0
 
     @property
     def program(self) -> Program:
@@ -70,7 +71,13 @@ def both(*parts: Callable[[], Sequence[Image]]) -> Callable[[], Sequence[Image]]
     return lambda: [image for part in parts for image in part()]
 
 
-LIKE, UNLIKE = Flow("Like", INSERT), Flow("Like", REMOVE)
+LIKE, POST = Flow("Like"), Flow("Post")
+
+
+def edit(entity: str, attribute: str) -> Flow:
+    return Flow(entity, frozenset({attribute}))
+
+
 COUNT = "  engagement: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
 TOP = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 3, attributes: [at, userId]}}\n"
 EXTREMES = "{first: min(number(at)), last: max(number(at)), best: max(number(stars))}"
@@ -104,13 +111,8 @@ WEIGHTS = """  weights: {from: Like, compute: {set: {weight: stars * 2}}}
 ONCE = "  author: {from: Like, compute: {once: true, set: {author: by}}}\n"
 BY_VALUE = "{stars: counts(text(stars)), most: distinct(text(stars))}"
 HISTOGRAM = f"  histogram: {{from: Like, aggregate: {{into: Post, set: {BY_VALUE}}}}}\n"
-NEWEST = "  newest: {from: Like, aggregate: {into: Post, set: {text: 'last(text, at)', oldest: 'first(text, at)'}}}\n"
 RANKS = "  ranks: {from: Like, rank: {into: Post, by: score, digits: 8}}\n"
 TEAM = "  team: {from: User, embed: {into: Post, match: {editors: '{userId}'}, as: team, attributes: [name]}}\n"
-
-
-def assume(**settings: Any) -> Assumptions:
-    return Assumptions(**settings)
 
 
 def comment(number: int, **attributes: Any) -> Image:
@@ -126,19 +128,13 @@ def user(number: int, **attributes: Any) -> Image:
     return item(f"USER#{number}", "PROFILE", **attributes)
 
 
-def starred(count: int, shift: int = 0, start: int = 0) -> Callable[[], Sequence[Image]]:
-    """Likes of two posts, with three values in turn."""
-    numbers = range(start, start + count)
-    return lambda: [item(f"USER#{n}", f"LIKE#POST#{n % 2}", stars=f"{(n // 2 + shift) % 3}") for n in numbers]
-
-
 def ranked(score: int) -> Callable[[], Sequence[Image]]:
     return lambda: [item("USER#0", "LIKE#POST#0", score=score)]
 
 
-def edited(number: int, last: int = 2) -> Image:
+def edited(number: int) -> Image:
     """A post with three editors."""
-    return post(number, editors=[f"{number}-{k}" for k in (0, 1, last)])
+    return post(number, editors=[f"{number}-{k}" for k in range(3)])
 
 
 def editors() -> Sequence[Image]:
@@ -157,217 +153,102 @@ def social_post(status: str = "published", **attributes: Any) -> Image:
 
 
 WORKLOADS = [
-    Workload("a lone like", COUNT, {LIKE: 1}, likes(1, 1), before=posts(1)),
+    Workload("a lone like", COUNT, LIKE, 1, likes(1, 1), before=posts(1)),
     Workload(
-        "a lone like in the shadow", COUNT.replace("from: Like", "from: Like, mode: shadow") + TOP.replace(
-            "from: Like", "from: Like, mode: shadow"), {LIKE: 1}, likes(1, 1, at=1), before=posts(1),
+        "a lone like in the shadow", (COUNT + TOP).replace("from: Like", "from: Like, mode: shadow"),
+        LIKE, 1, likes(1, 1, at=1), before=posts(1),
     ),
     Workload(
         "a post in the shadow", (CARD + LISTED).replace("from: Post", "from: Post, mode: shadow"),
-        {Flow("Post", INSERT): 1}, posts(1, status="draft", at="1"),
+        POST, 1, posts(1, status="draft", at="1"),
+    ),
+    Workload("1000 likes of one post", COUNT, LIKE, 1000, likes(1000, 1), before=posts(1), targets=1),
+    Workload("1000 likes of 10 posts", COUNT, LIKE, 1000, likes(1000, 10), before=posts(10), targets=10),
+    Workload("300 likes of 300 posts", COUNT, LIKE, 300, likes(300, 300), before=posts(300)),
+    Workload("a like with a least and a greatest", SPAN, LIKE, 1, likes(1, 1, at=1, stars=2), before=posts(1)),
+    Workload("20 likes in a list", TOP, LIKE, 20, likes(20, 2, at=7), before=posts(2), targets=2),
+    Workload(
+        "20 likes whose order changes", TOP, edit("Like", "at"), 20, likes(20, 2, at=7),
+        before=both(posts(2), likes(20, 2, at=1)), targets=2,
     ),
     Workload(
-        "1000 likes of one post", COUNT, {LIKE: 1000}, likes(1000, 1), before=posts(1),
-        assumptions=assume(targets={"": 1}),
-    ),
-    Workload(
-        "1000 likes of 10 posts", COUNT, {LIKE: 1000}, likes(1000, 10), before=posts(10),
-        assumptions=assume(targets={"": 10}),
-    ),
-    Workload("300 likes of 300 posts", COUNT, {LIKE: 300}, likes(300, 300), before=posts(300)),
-    Workload(
-        "250 unlikes of 10 posts", COUNT, {UNLIKE: 250}, removes=likes(250, 10),
-        before=both(posts(10), likes(1000, 10)), assumptions=assume(targets={"": 10}),
-    ),
-    Workload("a lone unlike", COUNT, {UNLIKE: 1}, removes=likes(1, 1), before=both(posts(1), likes(1, 1))),
-    Workload(
-        "120 likes in a list and a counter", COUNT + TOP, {LIKE: 120}, likes(120, 4, at=1), before=posts(4),
-        assumptions=assume(targets={"": 4}),
-    ),
-    Workload("a like with a least and a greatest", SPAN, {LIKE: 1}, likes(1, 1, at=1, stars=2), before=posts(1)),
-    Workload(
-        "50 unlikes from a list", TOP, {UNLIKE: 50}, removes=likes(50, 1), before=both(posts(1), likes(60, 1, at=1)),
-        assumptions=assume(targets={"": 1}),
-    ),
-    Workload(
-        "20 likes whose order changes", TOP, {Flow("Like", EDIT, frozenset({"at"})): 20}, likes(20, 2, at=7),
-        before=both(posts(2), likes(20, 2, at=1)), assumptions=assume(targets={"": 2}),
-    ),
-    Workload(
-        "30 posts with 3 tags of their own each", TAGS, {Flow("Post", INSERT): 30},
-        lambda: [post(n, tags=[f"a{n}", f"b{n}", f"c{n}"]) for n in range(30)],
-    ),
-    Workload(
-        "30 posts with 3 of 5 tags", TAGS, {Flow("Post", INSERT): 30},
+        "30 posts with 3 of 5 tags", TAGS, POST, 30,
         lambda: [post(n, tags=[f"t{(3 * n + k) % 5}" for k in range(3)]) for n in range(30)],
-        before=lambda: [post(1000, tags=[f"t{k}" for k in range(5)])], assumptions=assume(targets={"": 5}),
+        before=lambda: [post(1000, tags=[f"t{k}" for k in range(5)])], targets=5,
+    ),
+    Workload("5 copies", CARD, POST, 5, posts(5, status="draft")),
+    Workload(
+        "5 copies that change", CARD, edit("Post", "status"), 5, posts(5, status="live"), before=posts(5, status="draft"),
     ),
     Workload(
-        "a post that goes with its 3 tags", TAGS, {Flow("Post", REMOVE): 1},
-        removes=lambda: [post(1)], before=lambda: [post(1, tags=["a", "b", "c"])],
-    ),
-    Workload(
-        "10 posts that change a tag", TAGS, {Flow("Post", EDIT, frozenset({"tags"})): 10},
-        lambda: [post(n, tags=[f"a{n}", f"b{n}", f"u{n}"]) for n in range(10)],
-        before=lambda: [
-            *(post(n, tags=[f"a{n}", f"b{n}", f"v{n}"]) for n in range(10)),
-            *(post(100 + n, tags=[f"u{n}", f"v{n}"]) for n in range(10)),
-        ],
-    ),
-    Workload("5 copies", CARD, {Flow("Post", INSERT): 5}, posts(5, status="draft")),
-    Workload(
-        "5 copies that change", CARD, {Flow("Post", EDIT, frozenset({"status"})): 5}, posts(5, status="live"),
-        before=posts(5, status="draft"),
-    ),
-    Workload("5 copies that go", CARD, {Flow("Post", REMOVE): 5}, removes=posts(5), before=posts(5, status="draft")),
-    Workload(
-        "5 edits that are not copied", CARD, {Flow("Post", EDIT, frozenset({"note"})): 5},
+        "5 edits that are not copied", CARD, edit("Post", "note"), 5,
         posts(5, status="draft", note="x"), before=posts(5, status="draft"),
     ),
-    Workload("3 claims", CLAIM, {Flow("User", INSERT): 3}, lambda: [user(n, name=f"n{n}", email="e") for n in range(3)]),
+    Workload("3 claims", CLAIM, Flow("User"), 3, lambda: [user(n, name=f"n{n}", email="e") for n in range(3)]),
+    Workload("7 posts into an index", LISTED, POST, 7, posts(7, status="draft", at="1")),
     Workload(
-        "3 claims that go", CLAIM, {Flow("User", REMOVE): 3}, removes=lambda: [user(n) for n in range(3)],
-        before=lambda: [user(n, name=f"n{n}", email="e") for n in range(3)],
-    ),
-    Workload("7 posts into an index", LISTED, {Flow("Post", INSERT): 7}, posts(7, status="draft", at="1")),
-    Workload(
-        "7 posts that change their index key", LISTED, {Flow("Post", EDIT, frozenset({"status"})): 7},
+        "7 posts that change their index key", LISTED, edit("Post", "status"), 7,
         posts(7, status="live", at="1"), before=posts(7, status="draft", at="1"),
     ),
     Workload(
-        "40 likes of 4 posts that are ranked by them", COUNT + LISTED + RANKED, {LIKE: 40}, likes(40, 4),
-        before=posts(4, status="live", at="1"), assumptions=assume(targets={"": 4}),
+        "40 likes of 4 posts that are ranked by them", COUNT + LISTED + RANKED, LIKE, 40, likes(40, 4),
+        before=posts(4, status="live", at="1"), targets=4,
     ),
-    Workload("a post that is ranked", COUNT + LISTED + RANKED, {Flow("Post", INSERT): 1}, posts(1, status="live", at="1")),
+    Workload("a child appears", AUTHOR, Flow("Comment"), 1, comments(1), before=lambda: [user(0, name="Ada")]),
     Workload(
-        "10 likes of large posts", COUNT, {LIKE: 10}, likes(10, 2), before=posts(2, body="x" * 2500),
-        assumptions=assume(targets={"": 2}, item_bytes={"Post": 2600.0}),
-    ),
-    Workload(
-        "a child appears", AUTHOR, {Flow("Comment", INSERT): 1}, comments(1),
-        before=lambda: [user(0, name="Ada")],
+        "7 edits that concern one of two rules", COUNT + TOP, edit("Like", "at"), 7,
+        likes(7, 2, at="2"), before=both(posts(2), likes(7, 2, at="1")), targets=2,
     ),
     Workload(
-        "7 edits that concern one of two rules", COUNT + TOP, {Flow("Like", EDIT, frozenset({"at"})): 7},
-        likes(7, 2, at="2"), before=both(posts(2), likes(7, 2, at="1")), assumptions=assume(targets={"": 2}),
+        "a parent of 60 children is renamed", AUTHOR, edit("User", "name"), 1,
+        lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60)), children=60,
     ),
     Workload(
-        "a parent of 60 children is renamed", AUTHOR, {Flow("User", EDIT, frozenset({"name"})): 1},
-        lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60, text="x" * 220)),
-        assumptions=assume(children={"": 60}, item_bytes={"Comment": 400}),
+        "a parent of 1000 children in its own collection is renamed", ROOM, edit("Post", "title"), 1,
+        lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(1000)), children=1000,
+    ),
+    Workload("a parent appears", AUTHOR, Flow("User"), 1, lambda: [user(0, name="Ada")]),
+    Workload("5 posts with computed attributes", COMPUTED, POST, 5, posts(5, status="live", views=5, total=9, likeCount=2)),
+    Workload(
+        "10 likes from which shares are computed", COUNT + COMPUTED, LIKE, 10, likes(10, 2),
+        before=posts(2, status="live", views=50, total=10), targets=2,
     ),
     Workload(
-        "a parent of 60 children in its own collection is renamed", ROOM, {Flow("Post", EDIT, frozenset({"title"})): 1},
-        lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(60, text="x" * 215)),
-        assumptions=assume(children={"": 60}, item_bytes={"Comment": 400}),
-    ),
-    *(
-        Workload(
-            f"a parent of {many} children in its own collection is renamed", ROOM,
-            {Flow("Post", EDIT, frozenset({"title"})): 1}, lambda: [item("POST#0", "METADATA", title="New")],
-            before=both(posts(1), comments(many, text="x" * 214)),
-            assumptions=assume(children={"": many}, item_bytes={"Comment": 400}),
-        )
-        for many in (1000, 1001)
-    ),
-    Workload("a parent appears", AUTHOR, {Flow("User", INSERT): 1}, lambda: [user(0, name="Ada")]),
-    Workload(
-        "5 posts with computed attributes", COUNT + COMPUTED, {Flow("Post", INSERT): 5},
-        posts(5, status="live", views=50, total=10),
-    ),
-    Workload(
-        "10 likes from which shares are computed", COUNT + COMPUTED, {LIKE: 10}, likes(10, 2),
-        before=posts(2, status="live", views=50, total=10), assumptions=assume(targets={"": 2}),
-    ),
-    Workload(
-        "3 posts with likes whose views change", COUNT + COMPUTED, {Flow("Post", EDIT, frozenset({"views"})): 3},
-        posts(3, status="live", views=90, total=10),
-        before=both(posts(3, status="live", views=50, total=10), likes(6, 3)),
-    ),
-    Workload(
-        "4 posts with a computed state", COUNT + CASES, {Flow("Post", INSERT): 4}, posts(4, status="live", views=50),
-    ),
-    Workload(
-        "3 posts whose state follows from views", COUNT + CASES, {Flow("Post", EDIT, frozenset({"views"})): 3},
+        "3 posts whose state follows from views", COUNT + CASES, edit("Post", "views"), 3,
         posts(3, views=900), before=both(posts(3, status="live", views=50), likes(6, 3)),
     ),
     Workload(
-        "10 likes with a computed weight", WEIGHTS.replace("/ 7", "/ 4"), {LIKE: 10}, likes(10, 2, stars=4), before=posts(2),
-        assumptions=assume(targets={"": 2}),
+        "10 likes with a computed weight", WEIGHTS.replace("/ 7", "/ 4"), LIKE, 10, likes(10, 2, stars=4),
+        before=posts(2), targets=2,
     ),
+    Workload("5 likes with an author set once", ONCE, LIKE, 5, likes(5, 5, by="ada")),
     Workload(
-        "10 likes whose computed weight changes", WEIGHTS, {Flow("Like", EDIT, frozenset({"stars"})): 10},
-        likes(10, 10, stars=14), before=both(posts(10), likes(20, 10, stars=7)),
-    ),
-    Workload("5 likes with an author set once", ONCE, {LIKE: 5}, likes(5, 5, by="ada")),
-    Workload(
-        "5 likes with an author set once, edited", ONCE, {Flow("Like", EDIT, frozenset({"by"})): 5},
+        "5 likes with an author set once, edited", ONCE, edit("Like", "by"), 5,
         likes(5, 5, by="ben"), before=likes(5, 5, by="ada"),
     ),
     Workload(
-        "12 likes with stars of their own", HISTOGRAM, {LIKE: 12},
-        lambda: [item(f"USER#{n}", f"LIKE#POST#{n % 2}", stars=str(n)) for n in range(12)],
-        before=posts(2), assumptions=assume(targets={"": 2}),
+        "12 likes with stars of their own", HISTOGRAM, LIKE, 12,
+        lambda: [item(f"USER#{n}", f"LIKE#POST#{n % 2}", stars=str(n)) for n in range(12)], before=posts(2), targets=2,
     ),
+    Workload("a like that is ranked", RANKS, LIKE, 1, ranked(12345678)),
+    Workload("a like whose rank changes", RANKS, edit("Like", "score"), 1, ranked(87654321), before=ranked(12345678)),
+    Workload("4 posts with 3 editors each", TEAM, POST, 4, lambda: [edited(n) for n in range(4)], before=editors),
     Workload(
-        "12 likes with one of three stars", HISTOGRAM, {LIKE: 12}, starred(12), before=both(posts(2), starred(18, start=12)),
-        assumptions=assume(targets={"": 2}, values={"": 3}),
-    ),
-    Workload(
-        "12 likes whose stars change", HISTOGRAM, {Flow("Like", EDIT, frozenset({"stars"})): 12}, starred(12, shift=1),
-        before=both(posts(2), starred(30)), assumptions=assume(targets={"": 2}, values={"histogram": 3}),
-    ),
-    Workload(
-        "12 unlikes with stars", HISTOGRAM, {UNLIKE: 12}, removes=starred(12), before=both(posts(2), starred(30)),
-        assumptions=assume(targets={"": 2}, values={"": 3}),
-    ),
-    Workload(
-        "8 likes whose text changes, of the newest and the oldest", NEWEST, {Flow("Like", EDIT, frozenset({"text"})): 8},
-        likes(8, 8, at=1, text="new"), before=both(posts(8), likes(16, 8, at=1, text="old")),
-    ),
-    Workload("a like that is ranked", RANKS, {LIKE: 1}, ranked(12345678)),
-    Workload(
-        "a like whose rank changes", RANKS, {Flow("Like", EDIT, frozenset({"score"})): 1}, ranked(87654321),
-        before=ranked(12345678),
-    ),
-    Workload("an unlike that was ranked", RANKS, {UNLIKE: 1}, removes=ranked(12345678), before=ranked(12345678)),
-    Workload(
-        "4 posts with 3 editors each", TEAM, {Flow("Post", INSERT): 4}, lambda: [edited(n) for n in range(4)],
-        before=editors,
-    ),
-    Workload(
-        "4 posts that change an editor", TEAM, {Flow("Post", EDIT, frozenset({"editors"})): 4},
-        lambda: [edited(n, last=3) for n in range(4)], before=both(editors, lambda: [edited(n) for n in range(4)]),
-    ),
-    Workload(
-        "an editor of 4 posts is renamed", TEAM, {Flow("User", EDIT, frozenset({"name"})): 1},
+        "an editor of 4 posts is renamed", TEAM, edit("User", "name"), 1,
         lambda: [item("USER#ada", "PROFILE", name="Bea")],
         before=both(
             editors, lambda: [item("USER#ada", "PROFILE", name="Ada")],
             lambda: [post(n, editors=["ada", f"{n}-0", f"{n}-1"]) for n in range(4)],
         ),
-        assumptions=assume(children={"": 4}),
+        children=4,
     ),
     Workload(
-        "a social post", "social", {Flow("Post", INSERT): 1}, lambda: [social_post()],
-        before=lambda: [item("USER#ada", "PROFILE", name="Ada")],
-    ),
-    Workload(
-        "12 social likes of one post", "social", {LIKE: 12},
+        "12 social likes of one post", "social", LIKE, 12,
         lambda: [item(f"USER#{n}", "LIKE#POST#p1", likedAt="2026-03-02T01:00:00Z") for n in range(12)],
-        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()], assumptions=assume(targets={"": 1}),
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()], targets=1,
     ),
     Workload(
-        "a social comment", "social", {Flow("Comment", INSERT): 1},
-        lambda: [item("POST#p1", "COMMENT#2026#c1", userId="ada", stars=4, GSI1PK="AUTHOR#ada", GSI1SK="1")],
-        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
-    ),
-    Workload(
-        "a social post that is deleted", "social", {Flow("Post", REMOVE): 1}, removes=lambda: [social_post()],
-        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
-    ),
-    Workload(
-        "a social post with a new title", "social", {Flow("Post", EDIT, frozenset({"title"})): 1},
+        "a social post with a new title", "social", edit("Post", "title"), 1,
         lambda: [social_post() | {"title": {"S": "New"}}],
         before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
     ),

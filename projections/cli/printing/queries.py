@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.access.answers import AnswerPage
-    from projections.inspect.access_patterns import AccessPattern
-    from projections.inspect.rank_patterns import RankPattern
+    from projections.inspect.access_patterns import AccessPattern, RankPattern
     from projections.language.access.plan import Query
     from projections.language.program import Program
 

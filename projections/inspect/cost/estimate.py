@@ -1,48 +1,72 @@
-"""An estimate: a batch's cost, made into units, calls, Lambda time and dollars per event and per month."""
+"""An estimate: the cost of batches as units, calls, Lambda time and dollars, beside that of a handler written by hand.
+
+Prices are those of us-east-1, on demand (2026-11).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
 from typing import Any
 
 from projections.aws.wiring import THREADS
-from projections.inspect.cost.batch import BatchCost, expected, situations
-from projections.inspect.cost.by_hand import ByHand, by_hand
-from projections.inspect.cost.figures import (
-    ACTION_CPU_MS,
-    CALL_CPU_MS,
-    CORE_MB,
-    IDEMPOTENCY_CPU_MS,
-    INVOCATION_MS,
-    NAIVE_CALL_CPU_MS,
-    RECORD_CPU_MS,
-    SECONDS_PER_MONTH,
+from projections.inspect.cost.changes import (
+    PER_TRANSACTION,
+    BatchCost,
+    Flow,
+    Sum,
+    fixed_targets,
+    ledger_actions,
 )
-from projections.inspect.cost.hot import HotKey, hot_keys
-from projections.inspect.cost.reads import Shapes
-from projections.inspect.cost.terms import Sum, Term, totals
-from projections.inspect.cost.workload import Assumptions, Delivery, Flow, Workload
-from projections.language.program import Program
+from projections.language.canonical import Aggregate, Document, Index, Rank, Rule
+from projections.language.facts import indexes_fed
+from projections.stores.capacity import TRANSACTIONAL
 
-__all__ = ["Estimate", "Way", "composed", "estimate"]
+__all__ = [
+    "MILLION",
+    "PRICES",
+    "SECONDS_PER_MONTH",
+    "Estimate",
+    "HotKey",
+    "Way",
+    "by_hand",
+    "dollars",
+    "estimate",
+    "projections_way",
+]
 
-POLL_SECONDS = 0.25
-"""Lambda asks a shard four times a second, without a window."""
+PRICES: Mapping[str, tuple[float, str]] = {
+    "write": (0.625, "million write units"),
+    "read": (0.125, "million read units"),
+    "request": (0.20, "million Lambda requests"),
+    "gb-second": (0.0000133334, "GB-second of Lambda on arm64"),
+}
+"""Dollars, and for what."""
 
-PAYLOAD_BYTES = 6_000_000
-"""Of one invocation's event."""
-
+SECONDS_PER_MONTH = 730 * 3600
 MILLION = 1_000_000
 
-_FEW = 10
-"""Changes of one kind in a batch of which a fraction is not rounded off."""
+BATCH_SIZE, WINDOW = 500, 1.0
+"""Of the template: the most records of an invocation, and how many seconds it waits for them after the first."""
+
+PARTITION_UNITS = 1000
+"""Write units that a partition accepts in a second; a single item is in one partition."""
+
+GROUP_WRITES = 500
+"""Transactional writes of one item in a second: each takes two units of its partition."""
+
+CALL_MS, INVOCATION_MS = 5.0, 2.0
+"""A request to DynamoDB within a Region, and an invocation beside its work; assumed."""
+
+RECORD_CPU_MS, CALL_CPU_MS, CLAIM_CPU_MS = 0.05, 0.4, 0.15
+"""CPU of a record, of a call, and of what Powertools' idempotency adds to a record, as `make bench` measures it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to keep the derived values, per event of the application. `dollars` are by what they are paid for."""
+    """One way to keep the derived values, per event of the application."""
 
     name: str
     write_units: float
@@ -50,23 +74,17 @@ class Way:
     calls: float
     invocations: float
     gb_seconds: float
-    sqs_requests: float
-    prices: Mapping[str, float]
 
     @property
     def dollars(self) -> dict[str, float]:
-        return {
-            "writeUnits": self.write_units * self.prices["write"] / MILLION,
-            "readUnits": self.read_units * self.prices["read"] / MILLION,
-            "requests": self.invocations * self.prices["request"] / MILLION,
-            "gbSeconds": self.gb_seconds * self.prices["gb-second"],
-            "sqsRequests": self.sqs_requests * self.prices["sqs"] / MILLION,
-        }
+        """The price by what is paid for."""
+        used = (self.write_units / MILLION, self.read_units / MILLION, self.invocations / MILLION, self.gb_seconds)
+        names = ("writeUnits", "readUnits", "requests", "gbSeconds")
+        return {name: number * price for name, number, (price, _) in zip(names, used, PRICES.values(), strict=True)}
 
     @property
     def per_event(self) -> float:
-        """Dollars."""
-        return fsum(self.dollars.values())
+        return math.fsum(self.dollars.values())
 
     def document(self, events_per_second: float) -> dict[str, Any]:
         return {
@@ -77,169 +95,211 @@ class Way:
                 "calls": self.calls,
                 "invocations": self.invocations,
                 "gbSeconds": self.gb_seconds,
-                "sqsRequests": self.sqs_requests,
             },
-            "dollarsPerMillionEvents": {name: d * MILLION for name, d in self.dollars.items()}
+            "dollarsPerMillionEvents": {name: dollars * MILLION for name, dollars in self.dollars.items()}
             | {"total": self.per_event * MILLION},
             "dollarsPerMonth": self.per_event * events_per_second * SECONDS_PER_MONTH,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What one batch costs, and what that comes to.
+class HotKey:
+    """A key, or a partition of an index, with its write units a second, or those of the sample.
 
-    `changes` are rates, or numbers of a sample. `events` of the application come in one invocation on average, `records`
-    with what comes back of our own writes. `events_per_second` is None where only a sample is known. `naive_rules` are
-    write units per batch by hand, by rule.
+    `limit` is the number of events of this one key in a second that it accepts, None if only batches decide.
+    """
+
+    rule: str
+    key: str
+    units: float
+    limit: float | None = None
+    advice: str = ""
+
+    @property
+    def load(self) -> float:
+        """The part of what a partition accepts."""
+        return self.units / PARTITION_UNITS
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "key": self.key,
+            "unitsPerSecond": self.units,
+            "load": self.load,
+            "eventsPerSecondAtLimit": self.limit,
+            "advice": self.advice,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cost per event of the application.
+
+    `changes` are rates, or numbers of a sample; `events` come in one invocation; `events_per_second` is None if only a
+    sample is known. `by_hand` are the write units of a handler written by hand, by rule.
     """
 
     changes: Mapping[str, float]
     events_per_second: float | None
     events: float
-    records: float
-    terms: tuple[Term, ...]
-    milliseconds: float
-    busy: float | None
-    """The part of the time that a shard's invocations take: beyond 1 the records wait ever longer."""
     ways: tuple[Way, ...]
     rules: Mapping[str, Sum]
-    naive_rules: Mapping[str, float]
-    hot: tuple[HotKey, ...]
-    assumptions: Assumptions
-    delivery: Delivery
-    entry_bytes: float
-    """Of a ledger entry: the ledger keeps one for each source item."""
+    by_hand: Mapping[str, float]
+    hot: Sequence[HotKey]
     sampled: bool = False
 
     @property
     def ours(self) -> Way:
         return self.ways[0]
 
-
-def estimate(program: Program, assumed: Assumptions, workload: Workload, delivery: Delivery) -> Estimate:
-    """What a workload costs in the long run: batches that follow from its rates are rehearsed."""
-    shapes = Shapes(program)
-    events, batch = _batch(shapes, assumed, workload, delivery)
-    hand = ByHand()
-    for flow, number in _composition(workload, events).items():
-        for weight, rehearsal in situations(shapes, assumed, {flow: 1.0}):
-            hand.add(by_hand(rehearsal), number * weight)
-    changes = {str(flow): rate for flow, rate in workload.rates.items()}
-    rate = workload.events_per_second
-    hot = hot_keys(shapes, assumed, batch, rate / events)
-    return composed(changes, rate, events, batch, hand, hot, assumed, delivery)
-
-
-def composed(
-    changes: Mapping[str, float],
-    events_per_second: float | None,
-    events: float,
-    batch: BatchCost,
-    hand: ByHand,
-    hot: Sequence[HotKey],
-    assumed: Assumptions,
-    delivery: Delivery,
-    *,
-    sampled: bool = False,
-) -> Estimate:
-    """Units, calls, time and dollars of a batch of so many events. The worker does what pushes leave for later."""
-    records = events + batch.records
-    spent = milliseconds(batch, records, assumed)
-    per_second = events_per_second / events if events_per_second else None
-    sums = totals(batch.terms)
-    ours = Way(
-        "projections",
-        sums.all.write_units / events,
-        sums.all.read_units / events,
-        sums.all.calls / events,
-        (1 + batch.tasks) / events,
-        spent / 1000 * assumed.memory_mb / 1024 / events,
-        3 * batch.tasks / events,
-        assumed.prices,
-    )
-    return Estimate(
-        changes=changes,
-        events_per_second=events_per_second,
-        events=events,
-        records=records,
-        terms=tuple(batch.terms),
-        milliseconds=spent,
-        busy=per_second * spent / 1000 / (delivery.shards * delivery.parallelization) if per_second else None,
-        ways=(ours, *_by_hand_ways(hand, events, assumed)),
-        rules=sums.rules,
-        naive_rules=hand.rules,
-        hot=tuple(hot),
-        assumptions=assumed,
-        delivery=delivery,
-        entry_bytes=batch.entry_bytes,
-        sampled=sampled,
-    )
+    def document(self) -> dict[str, Any]:
+        """Return the JSON of `cost --json`."""
+        return {
+            "sample": self.sampled,
+            "changes": dict(self.changes),
+            "eventsPerSecond": self.events_per_second,
+            "eventsPerInvocation": self.events,
+            "ways": [way.document(self.events_per_second or 0.0) for way in self.ways],
+            "rules": {
+                rule or "(of no single rule)": {
+                    "writeUnits": one.write_units,
+                    "readUnits": one.read_units,
+                    "calls": one.calls,
+                    "dollarsPerMillionEvents": dollars(one) * MILLION,
+                    "byHandWriteUnits": self.by_hand.get(rule, 0.0),
+                }
+                for rule, one in self.rules.items()
+            },
+            "hot": [key.document for key in self.hot],
+            "prices": {name: {"dollars": price, "per": unit} for name, (price, unit) in PRICES.items()},
+        }
 
 
-def _composition(workload: Workload, events: float) -> dict[Flow, float]:
-    """So many events in the proportions of the workload."""
-    total = workload.events_per_second
-    return {flow: events * rate / total for flow, rate in workload.rates.items()}
+def dollars(spent: Sum) -> float:
+    """Return the price of units alone: Lambda is paid for all rules together."""
+    return (spent.write_units * PRICES["write"][0] + spent.read_units * PRICES["read"][0]) / MILLION
 
 
-def _batch(shapes: Shapes, assumed: Assumptions, workload: Workload, delivery: Delivery) -> tuple[float, BatchCost]:
-    """How many of the application's events come at once, and what they cost.
+def projections_way(spent: Sum, events: float) -> Way:
+    """Return the cost per event of batches of so many events; the first requests of a batch follow one another."""
+    waiting = max(min(spent.calls, 4.0), spent.calls / THREADS) * CALL_MS
+    milliseconds = INVOCATION_MS + waiting + events * RECORD_CPU_MS + spent.calls * CALL_CPU_MS
+    return _way("projections", spent, events, milliseconds)
 
-    The records of our own writes come through the same stream and fill batches too. How many they are depends on how many
-    events share a write, so the two are found together.
+
+def by_hand(spent: Sum, handled: float, events: float) -> tuple[Way, Way]:
+    """Return the cost of a handler that makes one call after the other, and of the same with Powertools' idempotency.
+
+    `handled` records concern a rule: each has a claim before, and its completion after. Neither counts right: the first
+    counts a retry twice, and neither sees what a stale write overwrote.
     """
-    if delivery.batch is not None:
-        return delivery.batch, expected(shapes, assumed, _composition(workload, delivery.batch))
-    lanes = delivery.shards * delivery.parallelization
-    size = max((assumed.bytes_of(flow.entity) for flow in workload.rates), default=1.0)
-    most = min(delivery.batch_size, PAYLOAD_BYTES / (2 * size + 500))
-    wait = max(delivery.window, POLL_SECONDS)
-    arriving = workload.events_per_second / lanes * wait
-    events = max(1.0, arriving if arriving < 2 * _FEW else _FEW)
-    while True:
-        counts = {flow: round(n) if n > _FEW else n for flow, n in _composition(workload, events).items()}
-        found = sum(counts.values())
-        batch = expected(shapes, assumed, counts)
-        each = 1 + batch.records / found
-        following = max(1.0, min(most / each, 1 / each + arriving))
-        if abs(following - events) < 0.02 * events:
-            return found, batch
-        events = following
+    found = []
+    for name, claims in (
+        ("one UpdateItem per record and rule", 0.0),
+        ("the same behind Powertools' idempotency", 2 * handled),
+    ):
+        one = Sum(spent.write_units + claims, spent.read_units, spent.calls + claims)
+        milliseconds = INVOCATION_MS + one.calls * (CALL_MS + CALL_CPU_MS) + claims / 2 * CLAIM_CPU_MS
+        found.append(_way(name, one, events, milliseconds))
+    return found[0], found[1]
 
 
-def milliseconds(batch: BatchCost, records: float, assumed: Assumptions) -> float:
-    """Of one invocation: waiting for answers, at most ten requests at once, and what one core computes meanwhile."""
-    waiting = max(batch.row, batch.transactions / THREADS) * assumed.transaction_ms
-    calls: dict[str, float] = {}
-    for term in batch.terms:
-        if term.what != "transaction":
-            calls[term.what] = calls.get(term.what, 0.0) + term.count * term.calls
-    waiting += fsum(max(min(1.0, number), number / THREADS) for number in calls.values()) * assumed.call_ms
-    computing = records * RECORD_CPU_MS + batch.actions * ACTION_CPU_MS + fsum(calls.values()) * CALL_CPU_MS
-    return INVOCATION_MS + waiting + computing * CORE_MB / min(assumed.memory_mb, CORE_MB)
+def _way(name: str, spent: Sum, events: float, milliseconds: float) -> Way:
+    """Return the cost per event with a function of 1 GB."""
+    units = (spent.write_units / events, spent.read_units / events, spent.calls / events)
+    return Way(name, *units, 1 / events, milliseconds / 1000 / events)
 
 
-def _by_hand_ways(cost: ByHand, events: float, assumed: Assumptions) -> tuple[Way, Way]:
-    """Without and with idempotency. One call after the other, as a handler written by hand makes them."""
+# From rates
 
-    def way(name: str, more: float, computing: float) -> Way:
-        calls = cost.calls + more
-        computing += calls * NAIVE_CALL_CPU_MS
-        spent = INVOCATION_MS + calls * assumed.call_ms + computing * CORE_MB / min(assumed.memory_mb, CORE_MB)
-        return Way(
-            name,
-            (cost.write_units + more) / events,
-            cost.read_units / events,
-            calls / events,
-            1 / events,
-            spent / 1000 * assumed.memory_mb / 1024 / events,
-            0.0,
-            assumed.prices,
-        )
 
-    claimed = 2 * cost.handled  # a claim before, and its completion after
-    return (
-        way("one UpdateItem per record and rule", 0.0, 0.0),
-        way("the same behind Powertools' idempotency", claimed, cost.handled * IDEMPOTENCY_CPU_MS),
+def estimate(
+    document: Document,
+    rates: Mapping[Flow, float],
+    *,
+    targets: float | None = None,
+    children: float = 0.0,
+    batch: float | None = None,
+) -> Estimate:
+    """Return the cost of changes at these rates per second, in batches of the template's size and window.
+
+    `targets` is the number of different targets of each rule in a batch (None: one for each event), `children` that of
+    the children of a parent, `batch` that of the events in a batch.
+    """
+    per_second = math.fsum(rates.values())
+    events = batch or min(BATCH_SIZE, 1 + per_second * WINDOW)
+    flows = {flow: rate * events / per_second for flow, rate in rates.items()}
+    cost, hand = (BatchCost(document, targets, children, alone=alone) for alone in (False, True))
+    cost.add(flows)
+    hand.add(flows)
+    hot = [*_hot_groups(document, cost, per_second / events), *_hot_indexes(document, cost, per_second / events)]
+    rules = {name: Sum() for name in document.rules if name in cost.rules} | {name: Sum() for name in cost.rules}
+    for name, one in cost.rules.items():
+        rules[name].add(one, 1 / events)
+    return Estimate(
+        changes={str(flow): rate for flow, rate in rates.items()},
+        events_per_second=per_second,
+        events=events,
+        ways=(projections_way(cost.total, events), *by_hand(hand.total, hand.handled, events)),
+        rules=rules,
+        by_hand={name: one.write_units / events for name, one in hand.rules.items()},
+        hot=sorted(hot, key=lambda key: -key.load),
     )
+
+
+def _hot_groups(document: Document, cost: BatchCost, batches: float) -> Iterator[HotKey]:
+    """Yield the groups and members of the busiest target of each rule. `batches` are those of a second."""
+    for name, changes in cost.contributions.items():
+        rule = document.rules[name]
+        known = [number for number in (cost.targets, fixed_targets(document, rule)) if number is not None]
+        events = changes / max(1.0, min([changes, *known]))  # of one target in a batch
+        yield _group(name, rule, events, batches)
+        if members := TRANSACTIONAL * ledger_actions(rule):
+            advice = "all members of a target share a partition, also with shards: use several targets"
+            limit = PARTITION_UNITS / members
+            yield HotKey(name, f"members of {name}", members * events * batches, limit, advice)
+
+
+def _group(name: str, rule: Rule, events: float, batches: float) -> HotKey:
+    """Return the group of a target: one transactional write in each transaction that changes it."""
+    sharded = isinstance(rule, Aggregate | Rank)
+    shards = rule.shards if isinstance(rule, Aggregate | Rank) else 1
+    transactions = max(min(1.0, events), events / PER_TRANSACTION) * batches
+    advice = f"up to {PER_TRANSACTION} events share a transaction; an item accepts {GROUP_WRITES} transactions a second"
+    if transactions > GROUP_WRITES * shards:
+        advice = "a longer window, so that fewer transactions change it"
+        if sharded:
+            advice = f"needs shards: {math.ceil(transactions / GROUP_WRITES)} on this rule, or {advice}"
+    limit = GROUP_WRITES * PER_TRANSACTION * shards
+    return HotKey(name, f"the busiest group of {name}", TRANSACTIONAL * transactions / shards, limit, advice)
+
+
+def _hot_indexes(document: Document, cost: BatchCost, batches: float) -> Iterator[HotKey]:
+    """Yield index partitions that many items share: every write to one of these items is a write to the partition."""
+    for name, rule in document.rules.items():
+        for index in indexes_fed(document, rule):
+            assert isinstance(rule, Index)
+            declared = document.tables[document.entities[rule.source].table].indexes[index]
+            keys = [key for key, _ in declared.partition]
+            cases = (case.set for case in rule.cases if case.set.keys() & keys)
+            template = next((" ".join(case[key] for key in keys if key in case) for case in cases), "")
+            partitions = _partitions(template)
+            if declared.local or partitions is None:  # partitions of a local index are those of the table
+                continue
+            units = cost.index_units.get((rule.source, index), 0.0) * batches / partitions
+            at_a_time = "one partition key" if partitions == 1 else f"{partitions} partition keys"
+            advice = f"writes to {index} go to {at_a_time} at a time; bucket(n) in the template multiplies this by n"
+            yield HotKey(name, f"{index} {template}", units, None, advice)
+
+
+def _partitions(template: str) -> int | None:
+    """Return how many partition keys a template has at a time: 1 for a constant or a date, n for bucket(n), else None."""
+    total = 1
+    for text in re.findall(r"\{([^}]*)\}", template):
+        bucket = re.search(r"\|\s*bucket\((\d+)\)\s*$", text)
+        if bucket:
+            total *= int(bucket[1])
+        elif not re.search(r"\|\s*date\(", text):
+            return None
+    return total

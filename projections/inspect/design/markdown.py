@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from projections.access.placeholders import count_words, partition_words, sort_expression
 from projections.access.reads import Read
-from projections.inspect.access_patterns import WORDS, AccessPattern
+from projections.inspect.access_patterns import WORDS, AccessPattern, RankPattern, rank_patterns
 from projections.inspect.design.model import Attributes, Design, Entity, Index, ReadCost, Status
-from projections.inspect.rank_patterns import RankPattern, rank_patterns
 from projections.language.access.plan import Step, Verdict, WritePattern
 from projections.language.canonical import Attributes as KeyAttributes
 from projections.language.facts import conditions

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
-from projections.inspect.cost.figures import ITEM_BYTES
-from projections.inspect.cost.reads import Shapes
+from projections.inspect.cost.changes import ITEM_BYTES
+from projections.inspect.reads import read_attributes
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
 from projections.language.canonical import Document, Embed, IndexKeys
@@ -121,10 +121,10 @@ class Design:
 def gathered(rules: Rules, title: str) -> Design:
     """Return the table design of valid rules, without its checklist."""
     program = Program.from_document(rules.canonical())
-    document, shapes = program.typed, Shapes(program)
+    document = program.typed
     patterns = access_patterns(document, queries_of(rules))
     queries = [one.query for one in patterns]
-    writers = tuple(_attributes(rules, document, shapes, queries))
+    writers = tuple(_attributes(rules, document, queries))
     return Design(
         title=title,
         document=document,
@@ -133,7 +133,7 @@ def gathered(rules: Rules, title: str) -> Design:
         patterns=tuple(patterns),
         writes=tuple(writes_of(rules).values()),
         attributes=writers,
-        reads=tuple(_read_cost(shapes, one, _chain(shapes, one, writers)) for one in patterns if one.reads),
+        reads=tuple(_read_cost(program, one, _chain(program, one, writers)) for one in patterns if one.reads),
     )
 
 
@@ -204,7 +204,7 @@ def _needed(
 # --- attributes ---
 
 
-def _attributes(rules: Rules, document: Document, shapes: Shapes, queries: Sequence[Query]) -> Iterator[Attributes]:
+def _attributes(rules: Rules, document: Document, queries: Sequence[Query]) -> Iterator[Attributes]:
     """Yield for each entity the attributes that the application writes, as far as the rule file names them, then those that
     rules write.
     """
@@ -214,7 +214,7 @@ def _attributes(rules: Rules, document: Document, shapes: Shapes, queries: Seque
         if name in made:
             groups[made[name], chains[name, EXISTS]] = dict(entity.key)
         else:
-            own = _own(document, name, shapes, queries, written[name])
+            own = _own(document, name, queries, written[name])
             yield Attributes(name, None, dict.fromkeys(own, ""))
         for attribute, origin in written[name].items():
             chain = chains.get((name, REST if attribute == EVERY else attribute), (origin.rule,))
@@ -223,9 +223,7 @@ def _attributes(rules: Rules, document: Document, shapes: Shapes, queries: Seque
             yield Attributes(name, rule, values, chain, document.mode(rule))
 
 
-def _own(
-    document: Document, name: str, shapes: Shapes, queries: Sequence[Query], derived: Mapping[str, Origin]
-) -> Iterator[str]:
+def _own(document: Document, name: str, queries: Sequence[Query], derived: Mapping[str, Origin]) -> Iterator[str]:
     """Yield the attributes of an entity that the rule file names and no rule writes."""
     entity = document.entities[name]
     ttl = document.tables[entity.table].ttl
@@ -233,7 +231,7 @@ def _own(
     tested = Pattern.parse(entity.match or {}).names
     expiry = [ttl] if ttl and entity.expires else []
     variables = key_variables(document, name)
-    free = [root(one) for one in (*entity.required, *tested, *expiry, *shapes.paths(name), *asked)]
+    free = [root(one) for one in (*entity.required, *tested, *expiry, *read_attributes(document, name), *asked)]
     named = dict.fromkeys([*entity.key, *entity.index_key, *(one for one in free if one not in variables)])
     return (one for one in named if one not in derived)
 
@@ -247,13 +245,13 @@ def _asked(query: Query) -> tuple[str, ...]:
 # --- read capacity ---
 
 
-def _chain(shapes: Shapes, one: AccessPattern, attributes: Iterable[Attributes]) -> tuple[str, ...]:
+def _chain(program: Program, one: AccessPattern, attributes: Iterable[Attributes]) -> tuple[str, ...]:
     """Return the longest chain of rules before the keys that a query reads by are written."""
     keys = {
         (entity, name)
         for read in one.reads
         for entity in read.entities
-        for name in _key_names(shapes.program.tables[read.table], read.index)
+        for name in _key_names(program.tables[read.table], read.index)
     }
     chains = [group.chain for group in attributes if any((group.entity, name) in keys for name in group.values)]
     return max(chains, key=len, default=())
@@ -266,7 +264,7 @@ def _key_names(schema: Schema, index: str | None) -> tuple[str, ...]:
     return (*schema.key_attributes, *(name for name, _ in (*partition, *sort)))
 
 
-def _read_cost(shapes: Shapes, one: AccessPattern, chain: tuple[str, ...]) -> ReadCost:
+def _read_cost(program: Program, one: AccessPattern, chain: tuple[str, ...]) -> ReadCost:
     query, expected = one.query, one.query.expect
     size = expected.bytes if expected.bytes is not None else ITEM_BYTES
     known = [number for number in (expected.items, query.limit) if number is not None]
@@ -285,5 +283,5 @@ def _read_cost(shapes: Shapes, one: AccessPattern, chain: tuple[str, ...]) -> Re
         units=units,
         per_second=per_second,
         chain=chain,
-        index=any(read.index not in (None, *shapes.program.tables[read.table].local) for read in one.reads),
+        index=any(read.index not in (None, *program.tables[read.table].local) for read in one.reads),
     )

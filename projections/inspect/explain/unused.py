@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from projections.engine.store import Image, ItemKey
-from projections.inspect.cost.reads import reads_of
 from projections.inspect.explain.matching import nearest_entities, verdict
+from projections.inspect.reads import Reads, reads_of
 from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -48,9 +47,7 @@ class _Misses:
 def unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
     """Return the rules that none of these images fits, and the items of no entity. Disabled rules are left out."""
     open_rules = [one for one in program.variants if not program.disabled(one.name)]
-    read = {
-        (name, one.source): reads_of(program, one) for name, one in program.typed.variants() if one.source is not None
-    }
+    read = {(name, one.source): reads_of(program.typed, one) for name, one in program.typed.variants()}
     fitted: set[str] = set()
     misses: dict[tuple[str, str], _Misses] = {}
     seen: set[tuple[ItemKey, str]] = set()
@@ -70,8 +67,7 @@ def unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
             one = misses.setdefault((rule.name, rule.source.name), _Misses())
             one.reasons[judged.reasons] += 1
             one.attributes.update(image)
-            reads = read[rule.name, rule.source.name]
-            one.present.update(name for name in reads.where | reads.target | reads.values if _has(item, name))
+            one.present.update(name for name in read[rule.name, rule.source.name].names if _has(item, name))
             if (key, rule.name) not in seen:
                 seen.add((key, rule.name))
                 one.items += 1
@@ -99,7 +95,7 @@ def _reasons(
     name: str,
     rules: Iterable[Rule],
     misses: Mapping[tuple[str, str], _Misses],
-    read: Mapping[tuple[str, str], Any],
+    read: Mapping[tuple[str, str], Reads],
 ) -> Iterator[str]:
     absent = []
     for rule in rules:
@@ -116,9 +112,9 @@ def _reasons(
         yield f"no item of {' or '.join(absent)}"
 
 
-def _near(misses: _Misses, reads: Any, keys: Iterable[str]) -> Iterator[str]:
+def _near(misses: _Misses, reads: Reads, keys: Iterable[str]) -> Iterator[str]:
     """Yield the names that all items lack, each with the most similar attribute that the rule does not read."""
-    wanted = {root(name) for name in reads.where | reads.target | reads.values if name not in misses.present}
+    wanted = {root(name) for name in reads.names if name not in misses.present}
     free = misses.attributes - {root(name) for name in misses.present} - set(keys) - wanted
     for name in sorted(wanted - misses.attributes):
         if near := nearest(name, free):

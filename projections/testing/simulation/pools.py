@@ -13,16 +13,26 @@ from itertools import islice, product
 from typing import Any
 
 from projections.errors import BadInput
-from projections.inspect.cost.examples import compared, put
 from projections.language import canonical
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.measures import TYPED
-from projections.language.patterns import Affix, AnythingBut, Compares, Either, Equals, Exists, Numeric, Pattern, Test
+from projections.language.patterns import (
+    Affix,
+    AnythingBut,
+    Compares,
+    Either,
+    Equals,
+    Exists,
+    Named,
+    Numeric,
+    Pattern,
+    Test,
+)
 from projections.language.program import Program
-from projections.language.syntax import root
+from projections.language.syntax import root, steps
 from projections.language.templates import Template
 from projections.language.values import Resolver, number_text, wire
 
@@ -365,7 +375,7 @@ def _nested(fields: Mapping[str, Value]) -> dict[str, Any]:
     """Paths and values as the contents of a map."""
     image: dict[str, Any] = {}
     for path, value in fields.items():
-        put(image, path, value)
+        _put(image, path, value)
     return image
 
 
@@ -404,7 +414,7 @@ def _around(alternative: Any) -> list[Value]:
         case Numeric(bounds=bounds):
             return [{"N": number_text(number + step)} for _, number in bounds for step in (-1, 0, 1)]
         case Compares():
-            return compared(alternative)
+            return _compared(alternative)
         case AnythingBut(excluded=excluded):
             return [value for one in excluded for value in _around(one)] + [{"S": "anything"}]
         case Exists():
@@ -424,3 +434,28 @@ def _piped(pipe: str) -> list[Value]:
         case "ulid":
             return [{"S": ulid} for ulid in _ULIDS]
     return [{"S": "Ab"}, {"S": "ab"}, {"S": "cD"}]
+
+
+def _put(image: dict[str, Value], path: str, value: Value) -> None:
+    """Set the value at a dotted path of an item, in maps that replace other values. A map is kept for its elements."""
+    *before, last = steps(path)
+    place: Any = image
+    for step in before:
+        if "M" not in place.get(step, {}):
+            place[step] = {"M": {}}
+        place = place[step]["M"]
+    if "M" not in place.get(last, {}):
+        place[last] = value
+
+
+def _compared(alternative: Compares) -> list[Value]:
+    """Return values that are below, at, and above what an alternative compares with."""
+    found: list[Value] = []
+    for _, operand in alternative.bounds:
+        if isinstance(operand, Named):
+            found += [{"N": "2"}, {"N": "1"}, {"N": "3"}, {"S": "m"}, {"S": "a"}, {"S": "z"}]
+        elif isinstance(operand, str):
+            found += [{"S": text} for text in (operand, operand + "0", operand[:-1] or "!")]
+        else:
+            found += [{"N": number_text(operand + step)} for step in (0, 1, -1)]
+    return found

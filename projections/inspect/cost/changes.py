@@ -1,0 +1,426 @@
+"""The cost of changes as it follows from the rules: what each rule writes, reads and calls, for items of up to 1 KB.
+
+Every rule is assumed to apply, and every target to exist. A test compares this account with that of the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NamedTuple
+
+from projections.engine.attempts import MOST_ACTIONS
+from projections.inspect.reads import reads_of
+from projections.language.access.paths import key_variables
+from projections.language.attribute_sources import attribute_source
+from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Rule, Top
+from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
+from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
+from projections.language.facts import EVERY, creators, indexes_fed
+from projections.language.program import Program
+from projections.language.rules import LIST_BYTES, AggregateRule, IndexRule, ItemRule, LedgerRule, PickRule
+from projections.language.rules import Rule as CompiledRule
+from projections.language.syntax import root
+from projections.language.templates import Template
+from projections.stores.capacity import TRANSACTIONAL
+from projections.stores.requests import BATCH_STATEMENTS
+
+__all__ = [
+    *("CHILDREN", "ELEMENTS", "ITEM_BYTES", "BatchCost", "Change", "Flow", "Sum"),
+    *("WriteCost", "change_of", "Worst", "fixed_targets", "ledger_actions", "worst_writes", "write_cost"),
+]
+
+CHILDREN = 100
+"""Children of a parent under `embed`, if nobody states them."""
+
+ELEMENTS = 3
+"""Elements of a list in `each`, or parents that a child references in a list."""
+
+ITEM_BYTES = 500
+"""Of an item of the application, if nobody states its size."""
+
+READ_BYTES = 4096
+KEYS_PER_READ = 100
+PER_TRANSACTION = MOST_ACTIONS - 1
+"""Sources of one target that share a transaction, with the group's own action."""
+
+
+class Flow(NamedTuple):
+    """Changes of one kind: new items of an entity, or edits of these attributes (`EVERY`: of all)."""
+
+    entity: str
+    edited: frozenset[str] | None = None
+
+    def __str__(self) -> str:
+        if self.edited is None:
+            return f"a new {self.entity}"
+        return f"an edit of {self.entity}.{', '.join(sorted(self.edited))}"
+
+
+@dataclass(slots=True)
+class Sum:
+    """Write units, read units and calls."""
+
+    write_units: float = 0.0
+    read_units: float = 0.0
+    calls: float = 0.0
+
+    def add(self, other: Sum, times: float = 1.0) -> None:
+        self.write_units += times * other.write_units
+        self.read_units += times * other.read_units
+        self.calls += times * other.calls
+
+
+@dataclass
+class BatchCost:
+    """The cost of one batch, by rule, with all that follows from it; under "" what no single rule causes.
+
+    `targets` is the number of different targets of a rule in the batch; None if each event has its own. `alone` leaves out
+    the ledger and all that changes have in common: the cost of a handler that updates each target for each record.
+    """
+
+    document: Document
+    targets: float | None = None
+    children: float = CHILDREN
+    alone: bool = False
+    rules: dict[str, Sum] = field(default_factory=dict)
+    contributions: dict[str, float] = field(default_factory=dict)
+    """Changes of contributions, by rule."""
+    index_units: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Write units by entity and index."""
+    handled: float = 0.0
+    """Records that some rule concerns."""
+    _actions: dict[str, float] = field(default_factory=dict)
+    """Actions in transactions of the ledger, by rule."""
+    _entries: float = 0.0
+    _changed: dict[tuple[str, float], tuple[frozenset[str] | None, frozenset[str]]] = field(default_factory=dict)
+    """Entities and numbers of items that were written, with the attributes (None: new items) and the rules."""
+
+    @property
+    def total(self) -> Sum:
+        total = Sum()
+        for one in self.rules.values():
+            total.add(one)
+        return total
+
+    def add(self, flows: Mapping[Flow, float]) -> None:
+        """Add the changes of a batch, each with its number, and what the function does once for all of them."""
+        for flow, number in flows.items():
+            self._follow(flow.entity, number, flow.edited, frozenset())
+            while self._changed:  # the records of what was written come in the next batch
+                changed, self._changed = self._changed, {}
+                for (entity, count), (edited, path) in changed.items():
+                    self._changes(entity, count, edited, path)
+        if not self.alone:
+            self._spend("", read_units=1, calls=1)  # the registry
+        total = sum(self._actions.values())
+        transactions = ceil(total / MOST_ACTIONS) * min(1.0, self._entries)
+        for rule, actions in self._actions.items():
+            self._spend(rule, calls=transactions * actions / total)
+
+    def _spend(self, rule: str, write_units: float = 0.0, read_units: float = 0.0, calls: float = 0.0) -> None:
+        self.rules.setdefault(rule, Sum()).add(Sum(write_units, read_units, calls))
+
+    def _follow(self, entity: str, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
+        """Note changed items, several writes of one item together. `path` has the rules that led to the change."""
+        known, rules = self._changed.get((entity, number), (frozenset(), frozenset()))
+        both = None if edited is None or known is None else known | edited
+        self._changed[entity, number] = (both, rules | path)
+
+    def _changes(self, entity: str, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
+        """Add what rules do for changed items."""
+        open_ = [(name, rule) for name, rule in self.document.variants() if name not in path]
+        open_ = [(name, rule) for name, rule in open_ if rule.mode != "shadow" or rule.recorded]
+        own = [(name, rule) for name, rule in open_ if rule.source == entity]
+        item_rules = _item_rules(self.document, own, edited)
+        concerned = [one for one in own if edited is None or reads_of(self.document, one[1]).changed_by(edited)]
+        recorded = [name for name, rule in concerned if rule.recorded]
+        pulling = [
+            (name, rule)
+            for name, rule in open_
+            if isinstance(rule, Embed) and rule.into == entity and (edited is None or not edited.isdisjoint(rule.match))
+        ]
+        self.handled += number * bool(item_rules or concerned or pulling)
+        if item_rules:
+            self._write_item(entity, number, edited, item_rules, path)
+        self._entries += number * bool(recorded)
+        for name in recorded if not self.alone else ():
+            shared = number / len(recorded)
+            self._spend(name, write_units=TRANSACTIONAL * shared)
+            self._actions[name] = self._actions.get(name, 0.0) + shared
+        for name, rule in concerned:
+            if isinstance(rule, Embed):
+                self._push(name, rule, number, edited, path)
+            elif rule.recorded:
+                self._contribute(name, rule, number, path, moved=edited is not None)
+            elif isinstance(rule, Copy):
+                copies = number * (ELEMENTS if rule.each else 1)
+                fresh = edited is None
+                self._publish(name, rule, copies, _changed(rule, edited), fresh=fresh)
+                self._follow(rule.into, copies, None if fresh else _changed(rule, edited), path | {name})
+        for name, rule in pulling:
+            parents = number * (ELEMENTS if rule.listed is not None else 1)
+            self._spend(name, parents if rule.listed is not None else 0, parents, parents if self.alone else number)
+            self._publish(name, rule, number, frozenset(rule.written))
+            self._follow(entity, number, frozenset(rule.written), path | {name})
+        for name, rule in open_ if edited is None and not self.alone else ():
+            if rule.into == entity and rule.recorded and rule.written and rule.mode != "shadow":  # nothing counted yet
+                self._read_and_publish(name, rule, number, path)
+
+    def _write_item(
+        self,
+        entity: str,
+        number: float,
+        edited: frozenset[str] | None,
+        rules: Mapping[str, Rule],
+        path: frozenset[str],
+    ) -> None:
+        """Add the one write of an item by all its index and compute rules."""
+        written = frozenset(name for rule in rules.values() for name in rule.written)
+        units = 1 + self._index_units(entity, written, number, fresh=edited is None)
+        for name in rules:
+            self._spend(name, number * units / len(rules), 0, number / len(rules))
+        self._follow(entity, number, written, path | rules.keys())
+
+    def _contribute(self, name: str, rule: Rule, number: float, path: frozenset[str], *, moved: bool) -> None:
+        """Add contributions with what they share: groups, and a publish of each target. `moved` ones change their order."""
+        changes = number * (ELEMENTS if rule.each else 1)
+        self.contributions[name] = self.contributions.get(name, 0.0) + changes
+        known = [one for one in (self.targets, fixed_targets(self.document, rule)) if one is not None]
+        targets = changes if self.alone or isinstance(rule, Copy) else min([changes, *known])
+        if not self.alone:
+            groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
+            actions = groups + changes * ledger_actions(rule) * (1 + moved)
+            self._spend(name, TRANSACTIONAL * actions)
+            self._actions[name] = self._actions.get(name, 0.0) + actions
+        if isinstance(rule, Rank) or rule.mode == "shadow":
+            return
+        self._read_and_publish(name, rule, targets, path)
+
+    def _read_and_publish(self, name: str, rule: Rule, targets: float, path: frozenset[str]) -> None:
+        """Add a read of each group, the write of its target, and what follows from it."""
+        written = frozenset(rule.written or (EVERY,))
+        if not self.alone:
+            queries = rule.queries if isinstance(rule, Aggregate) else int(isinstance(rule, Top | Latest))
+            self._spend(name, 0, targets * (1 + queries), _calls(targets, KEYS_PER_READ) + targets * queries)
+        self._publish(name, rule, targets, written, fresh=isinstance(rule, Copy))
+        self._follow(rule.into, targets, written, path | {name})
+
+    def _publish(self, name: str, rule: Rule, targets: float, written: frozenset[str], *, fresh: bool = False) -> None:
+        """Add a write of each target."""
+        units = 1 + self._index_units(rule.into, written, targets, fresh=fresh)
+        together = rule.recorded and not self.alone
+        self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if together else targets)
+
+    def _push(self, name: str, rule: Embed, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
+        """Add a push to the children of each parent; a new parent has none yet."""
+        children = 0.0 if edited is None else self.children
+        written = _changed(rule, edited)
+        units = 1 + self._index_units(rule.into, written, number * children)
+        reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
+        if rule.listed is not None:
+            reads += children * ELEMENTS
+        calls = 1 + children if self.alone else 2 + children / BATCH_STATEMENTS
+        self._spend(name, number * (children * units + (not self.alone)), number * reads, number * calls)
+        if children:
+            self._follow(rule.into, number * children, written, path | {name})
+
+    def _index_units(self, entity: str, written: frozenset[str], number: float, *, fresh: bool = False) -> int:
+        """Return the units of the index entries of one item that change with these attributes."""
+        found = index_units(self.document, entity, written, fresh=fresh)
+        for index, units in found.items():
+            place = (entity, index)
+            self.index_units[place] = self.index_units.get(place, 0.0) + number * units
+        return sum(found.values())
+
+
+def _item_rules(
+    document: Document, rules: Iterable[tuple[str, Rule]], edited: frozenset[str] | None
+) -> dict[str, Rule]:
+    """Return the index and compute rules that write an edited item, also those that read what others compute."""
+    left: dict[str, Rule] = {name: rule for name, rule in rules if isinstance(rule, Index | Compute)}
+    if edited is None:
+        return left
+    found: dict[str, Rule] = {}
+    while more := {name: rule for name, rule in left.items() if reads_of(document, rule).changed_by(edited)}:
+        found |= more
+        edited = edited.union(*(rule.written for rule in more.values()))
+        left = {name: rule for name, rule in left.items() if name not in more}
+    return {name: rule for name, rule in found.items() if not (isinstance(rule, Compute) and rule.once)}
+
+
+def _changed(rule: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
+    """Return the attributes of the target that change with these of the source."""
+    if rule.attributes is None or edited is None or EVERY in edited or (isinstance(rule, Embed) and rule.listed):
+        return frozenset(rule.written or (EVERY,))
+    sources = {name: attribute_source(text).names for name, text in rule.attributes.items()}
+    changed = {name for name, paths in sources.items() if not edited.isdisjoint(map(root, paths))}
+    return frozenset(changed.union(rule.values if isinstance(rule, Copy) else ()))
+
+
+def ledger_actions(rule: Rule) -> int:
+    """Return the actions of a contribution in a transaction beside its entry and the group that targets share."""
+    if isinstance(rule, Rank):
+        return rule.scale.levels - 1
+    return rule.members + (rule.counters if isinstance(rule, Aggregate) else 0)
+
+
+def index_units(document: Document, entity: str, written: frozenset[str], *, fresh: bool = False) -> dict[str, int]:
+    """Return the units of each index for a write of these attributes: 1 for an entry, 2 if its key changes.
+
+    The key attributes of a `fresh` item have no entry yet.
+    """
+    table = document.tables[document.entities[entity].table]
+    kept = set(document.entities[entity].index_key)
+    rules = [rule for rule in document.rules.values() if isinstance(rule, Index) and rule.source == entity]
+    fed = {index for rule in rules for index in indexes_fed(document, rule)}
+    found = {}
+    for name, keys in table.indexes.items():
+        shown = table.shown(name)
+        if name not in fed and keys.names.isdisjoint(kept):
+            continue
+        if EVERY in written or not keys.names.isdisjoint(written):
+            found[name] = 1 if fresh else 2
+        elif not fresh and (shown is None or not shown.isdisjoint(written)):
+            found[name] = 1
+    return found
+
+
+def fixed_targets(document: Document, rule: Rule) -> int | None:
+    """Return how many targets a rule has at all, if its key has no variables, or buckets alone; else None."""
+    total = 1
+    for name in key_variables(document, rule.into):
+        text = rule.bind.get(name, f"{{{name}}}")
+        found = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", text)
+        if found is None and Template.parse(text).fields:
+            return None
+        total *= int(found[1]) if found else 1
+    return total
+
+
+def _calls(number: float, size: int) -> float:
+    """Return the calls for a number of items, of which one call takes `size`; a fraction of an item is rare."""
+    return ceil(number / size) if number > 1 else number
+
+
+# What an application's own write costs
+
+
+class Change(NamedTuple):
+    """Write units of one change: `own` of the application's write with its index entries, `rules` of what follows it."""
+
+    own: float
+    rules: float
+
+    @property
+    def total(self) -> float:
+        return self.own + self.rules
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCost:
+    """Write units of a new item of `entity`, and of an edit of all its attributes, before and after rules change.
+
+    If only rules write the items of a query, `entity` is the application's entity that they make them of.
+    """
+
+    entity: str
+    put: tuple[Change, Change]
+    edit: tuple[Change, Change]
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON: [before, after] of a new item and of an edit."""
+        return {
+            "of": self.entity,
+            "put": [change.total for change in self.put],
+            "edit": [change.total for change in self.edit],
+        }
+
+    def __str__(self) -> str:
+        put, edit = (f"{one.total:g} → {other.total:g}" for one, other in (self.put, self.edit))
+        return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
+
+
+def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
+    """Return what a change of an entity costs under two versions of the rules."""
+    made = creators(before)
+    seen = {entity}
+    while entity in made and before.rules[made[entity]].source not in seen:
+        entity = before.rules[made[entity]].source
+        seen.add(entity)
+    put, edit = Flow(entity), Flow(entity, frozenset({EVERY}))
+    return WriteCost(
+        entity,
+        (change_of(before, put), change_of(after, put)),
+        (change_of(before, edit), change_of(after, edit)),
+    )
+
+
+def change_of(document: Document, flow: Flow) -> Change:
+    """Return what one change costs."""
+    cost = BatchCost(document)
+    cost.add({flow: 1})
+    fed = {name for rule in document.rules.values() if rule.into == flow.entity for name in rule.written}
+    entity = document.entities[flow.entity]
+    table, own = document.tables[entity.table], 1
+    for name, keys in table.indexes.items():
+        if keys.names & (entity.index_key.keys() - fed):
+            own += 1 if flow.edited is None else 2
+        elif flow.edited is not None and name in index_units(document, flow.entity, frozenset({EVERY})):
+            own += keys.projection != "keys_only"
+    return Change(float(own), cost.total.write_units)
+
+
+# The most that one write of an item can cost
+
+ITEM_UNITS = 400
+"""Write units of the largest item."""
+
+
+class Worst(NamedTuple):
+    """Write units of one write under one rule: `units`, and `per_child` for each child of a parent."""
+
+    units: int
+    per_child: int = 0
+
+    @property
+    def document(self) -> dict[str, int]:
+        return {"writeUnits": self.units, "writeUnitsPerChild": self.per_child}
+
+
+def worst_writes(program: Program) -> Mapping[str, Worst]:
+    """Return the most write units of one write by rule. Targets have at most 1 KB beside what the rule writes."""
+    found: dict[str, Worst] = {}
+    for rule in program.variants:
+        one = _worst(program, rule)
+        known = found.get(rule.name, Worst(0))
+        found[rule.name] = Worst(max(one.units, known.units), max(one.per_child, known.per_child))
+    return found
+
+
+def _worst(program: Program, rule: CompiledRule) -> Worst:
+    if isinstance(rule, ListEmbedRule):
+        return Worst(2 * MOST_REFERENCES + _units(LIST_BYTES), _units(LIST_BYTES))
+    if isinstance(rule, EmbedRule):
+        return Worst(0, ITEM_UNITS)
+    if isinstance(rule, ItemRule):
+        indexes = max(map(len, rule.indexes), default=0) if isinstance(rule, IndexRule) else 0
+        return Worst(ITEM_UNITS * (1 + 2 * indexes))
+    changed = 2 * (rule.each.most if rule.each is not None else 1)  # all elements are replaced by others
+    if not isinstance(rule, LedgerRule):
+        return Worst(changed * ITEM_UNITS)
+    typed = program.typed.rules[rule.name]
+    counters = len(rule.value_slots) if isinstance(rule, AggregateRule) else 0
+    member = _units(MEMBER_BYTES) if rule.carries else 1
+    listed = isinstance(rule, PickRule) and rule.list_name is not None
+    published = _units(LIST_BYTES) if listed else member
+    entry = _units(2 * ENTRY_BYTES) if rule.each is not None else _units(2 * rule.most_of_one)
+    steps = 1 + changed * (1 + typed.members + counters) // MOST_ACTIONS
+    ledger = 2 * (steps * entry + changed * (1 + typed.members * member + counters))
+    return Worst(ledger + (changed * published * (2 if rule.creates else 1) if rule.writes_items else 0))
+
+
+def _units(size: int) -> int:
+    return -(-size // 1024)

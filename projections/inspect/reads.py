@@ -1,0 +1,109 @@
+"""What rules read of their sources: what decides whether they apply, where to, and what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.language import canonical
+from projections.language.access.paths import key_variables
+from projections.language.arithmetic import Expression
+from projections.language.attribute_sources import attribute_source
+from projections.language.canonical import Document
+from projections.language.facts import EVERY
+from projections.language.patterns import Pattern
+from projections.language.syntax import root
+from projections.language.templates import Template
+
+__all__ = ["Reads", "read_attributes", "reads_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Dotted paths: `where` decides whether a rule applies, `target` where to, `values` what it writes."""
+
+    where: frozenset[str]
+    target: frozenset[str]
+    values: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.where | self.target | self.values
+
+    def changed_by(self, edited: frozenset[str]) -> bool:
+        """Whether an edit of these attributes may change what the rule makes of an item."""
+        return EVERY in edited or EVERY in self.values or any(root(path) in edited for path in self.names)
+
+
+def reads_of(document: Document, rule: canonical.Rule) -> Reads:
+    """Return what a rule reads of its first source."""
+    where = {*_names(rule.where)}
+    target: set[str] = set()
+    values: set[str] = set()
+    match rule:
+        case canonical.Index():
+            for case in rule.cases:
+                where.update(_names(case.where))
+                values.update(_templates(case.set.values()))
+        case canonical.Aggregate():
+            for measure in rule.set.values():
+                values.update(_names(measure.where))
+                if measure.by is not None:  # of `first` and `last`, which take any value
+                    values.update([str(measure.expression), measure.by])
+                elif measure.expression:
+                    values.update(_factors(measure.expression))
+        case canonical.Rank():
+            values.update(_factors(rule.by))
+        case canonical.Top() | canonical.Latest():
+            values.update([rule.by, *_sources(rule.attributes)])
+        case canonical.Copy():
+            values.update([EVERY] if rule.attributes is None else _sources(rule.attributes))
+            values.update(_templates(value for value in rule.values.values() if isinstance(value, str)))
+        case canonical.Compute():
+            for one in (case for cases in rule.set.values() for case in cases):
+                where.update(_names(one.where))
+                if one.kind != "constant":
+                    template = one.kind == "template"
+                    values.update(
+                        (Template.parse(one.value) if template else Expression.parse(one.value, "value")).names
+                    )
+        case canonical.Embed():
+            values.update(_sources(rule.attributes))
+            target.update(_templates(rule.match.values()))
+    if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
+        target.update(_templates(rule.bind.values()))
+        target.update(name for name in key_variables(document, rule.into) if name not in rule.bind)
+    if rule.each:
+        target.add(rule.each.path)
+    return Reads(frozenset(where), frozenset(target), frozenset(values))
+
+
+def read_attributes(document: Document, entity: str) -> list[str]:
+    """Return the paths of an entity that rules read, sorted."""
+    found: set[str] = set()
+    for _, rule in document.variants():
+        if rule.source == entity:
+            element = rule.each.variable if rule.each else None
+            found |= {path for path in reads_of(document, rule).names if root(path) != element}
+        if isinstance(rule, canonical.Embed) and rule.into == entity:
+            found.update(rule.match)
+    return sorted(found - {EVERY})
+
+
+def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:
+    return Pattern.parse(pattern).names if pattern else ()
+
+
+def _templates(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from Template.parse(text).names
+
+
+def _factors(text: str) -> Iterator[str]:
+    return (factor.path for factor in Expression.parse(text, "value").factors)
+
+
+def _sources(attributes: Mapping[str, str]) -> Iterator[str]:
+    for text in attributes.values():
+        yield from attribute_source(text).names
