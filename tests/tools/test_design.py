@@ -117,7 +117,6 @@ LOCAL = {f"LSI{number}": {"sort": f"at{number}", "local": True} for number in ra
 ENTRY = {"id": "AP-9", "about": "A question"}
 
 COUNTRY = {"key": {"PK": "COUNTRY#{country}", "SK": "SHOP#{shopId}"}}
-LARGE = {"id": "AP-8", "about": "A large post", "get": "Post", "by": ["userId", "postId"], "expect": {"bytes": 100_000}}
 
 WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("Each access pattern has an id", {"queries/profile/id": None}, "not met", "query profile has no id"),
@@ -223,17 +222,6 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
         {"entities/Shop": COUNTRY, "queries/shops": {**ENTRY, "find": "Shop", "by": ["country"]}},
         "not met",
         "(few-partitions)",
-    ),
-    (
-        "Large objects",
-        {
-            "entities/ById": {"key": {"PK": "POST#{postId}", "SK": "POST"}},
-            "entities/Post/id": "postId",
-            "projections/byId": {"from": "Post", "copy": {"into": "ById", "attributes": "all"}},
-            "queries/large": LARGE,
-        },
-        "not met",
-        "(large-copy)",
     ),
     ("Expiry by TTL", {"table/ttl": None}, "not met", "(no-ttl)"),
     ("Large objects", {"queries/profile/expect": None}, "decide", "No query states the size of User items"),

@@ -13,23 +13,19 @@ from projections.language.access.paths import TABLE
 from projections.language.access.plan import VERDICTS
 from projections.language.access.planner import plan
 from projections.language.findings.kinds import (
-    CONSISTENT_READ,
     DATE_ORDER,
     EXPIRY_UNDECIDED,
     FEW_PARTITIONS,
     FILTERED_QUERY,
     HOT_PARTITION,
-    LARGE_COPY,
     LARGE_LIST,
     LARGE_LISTS,
     NO_TTL,
     NUMBER_DOES_NOT_FIT,
     PADDED_NUMBER,
     SEVERAL_REQUESTS,
-    SHARED_RANGE,
     UNANSWERED_QUERY,
     UNPADDED_NUMBER,
-    UNPROJECTED_QUERY,
     Finding,
     Kind,
 )
@@ -102,10 +98,7 @@ def _one_operation(design: Design, review: Review) -> _Found:
     return wrong, open_
 
 
-_VERDICTS = {
-    kind.code
-    for kind in (UNANSWERED_QUERY, UNPROJECTED_QUERY, CONSISTENT_READ, FILTERED_QUERY, SHARED_RANGE, SEVERAL_REQUESTS)
-}
+_VERDICTS = {kind.code for kind in (UNANSWERED_QUERY, FILTERED_QUERY, SEVERAL_REQUESTS)}
 """Findings about how a query is answered. A query has at most one."""
 
 
@@ -221,7 +214,7 @@ def _large_objects(design: Design, review: Review) -> _Found:
         f"No query states the size of {_and(unknown)} items (`expect.bytes`). Do they have documents, images or long texts? "
         "If so, put these into Amazon S3 or into items of their own."
     )
-    return _of(review, LARGE_COPY), [question] if unknown else []
+    return [], [question] if unknown else []
 
 
 _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (

@@ -1,4 +1,4 @@
-"""What reaches a rule: chains of rules, a past that changes, large changes, and quotients with too many digits."""
+"""What reaches a rule: values of disabled rules, a past that changes, and quotients with too many digits."""
 
 from __future__ import annotations
 
@@ -9,68 +9,28 @@ from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
 from projections.language.attribute_sources import attribute_source
-from projections.language.canonical import Aggregate, Rule
-from projections.language.contribution import DIGITS_AFTER, ELEMENTS, ENTRY_BYTES
+from projections.language.contribution import DIGITS_AFTER
 from projections.language.facts import inputs
 from projections.language.findings.kinds import (
-    LONG_CHAIN,
-    MANY_CONTRIBUTIONS,
     MOVING_HISTORY,
     READS_DISABLED,
     UNROUNDED_QUOTIENT,
-    UNUSED_WITHIN,
     Remark,
 )
 from projections.language.findings.reads import Read, expression_place, offset_of, reads
-from projections.language.findings.rule_facts import Facts, KeySet
+from projections.language.findings.rule_facts import Facts
 from projections.language.measures import ROUNDED, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection
-from projections.language.ownership import chains as chains_of
-from projections.language.shapes import attribute_map, computed_cases, each_parts
+from projections.language.shapes import attribute_map, computed_cases
 from projections.language.syntax import an
 from projections.language.values import number_text
 
-__all__ = ["chains", "history", "quotients", "transactions"]
+__all__ = ["disabled", "history", "quotients"]
 
 
-_LONG = 3
-
-
-def chains(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about rules at the end of a chain of three or more, and about rules that publish nothing: what reads
-    from them, and limits of their freshness.
-    """
-    yield from _disabled(facts)
-    yield from _unused_within(facts)
-    for name, chain in chains_of(facts.rules).items():
-        if len(chain) < _LONG:
-            continue
-        yield Remark(
-            LONG_CHAIN,
-            ("projections", name),
-            f"takes effect {len(chain)} passes through the stream after the application's write "
-            f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule (about a second plus the batching window)",
-            "if that is too slow, read from the source of the first rule instead",
-            at_key=True,
-        )
-
-
-def _unused_within(facts: Facts) -> Iterator[Remark]:
-    for name, rule in facts.projections.items():
-        if rule.within is None or rule.publishes:
-            continue
-        state, way = ("in shadow mode", "set `mode: live`") if rule.enabled else ("disabled", "enable the rule")
-        yield Remark(
-            UNUSED_WITHIN,
-            ("projections", name, "within"),
-            f"makes no alarm while the rule is {state}: it publishes nothing, so its freshness is not measured",
-            f"{way}, or remove `within`",
-            at_key=True,
-        )
-
-
-def _disabled(facts: Facts) -> Iterator[Remark]:
+def disabled(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about rules that read what a disabled rule no longer keeps up to date."""
     if all(rule.enabled for rule in facts.projections.values()):
         return
     for name, given in inputs(facts.typed).items():
@@ -160,69 +120,6 @@ def _is_of_key(facts: Facts, entity: str, path: str) -> bool:
         return False
     source = attribute_map(copy.copy_.attributes).get(path)
     return source is not None and set(facts.variables(copy.source)).issuperset(attribute_source(source).names)
-
-
-ACTIONS = 100
-_VARIABLE_BYTES = 20
-_ENTRY_BYTES = 30
-_MEMBER_BYTES = 50
-
-
-def transactions(facts: Facts) -> Iterator[Remark]:
-    """Yield a remark for each `each` of a recorded rule with a high limit, unless its elements share few targets.
-
-    The ancestors of a path are too few.
-    """
-    seen: set[Location] = set()
-    for name, rule in facts.variants:
-        place: Location = ("projections", name, *rule.place("each"))
-        if rule.each is None or place in seen or not facts.typed.rules[name].recorded:
-            continue
-        _, path, limit = each_parts(rule.each)
-        if isinstance(path, dict) or limit <= ELEMENTS:
-            continue
-        key = facts.target_keys[name, rule.source]
-        groups = 1 if _own_target(key) else 0
-        beside = _actions(facts.typed.rules[name])
-        actions = groups + beside
-        if not actions:
-            continue
-        fixed = sum(_fixed(facts, other, one) for other, one in facts.variants if one.source == rule.source)
-        most = max((ACTIONS - 1 - fixed - (1 - groups)) // actions, 1)
-        seen.add(place)
-        yield Remark(
-            MANY_CONTRIBUTIONS,
-            place,
-            f"a change of more than {most} elements of {path} takes several transactions, of {ACTIONS} actions each; "
-            f"more than about {_entries(name, key, beside):,} elements exceed the limit of one item "
-            f"({ENTRY_BYTES:,} bytes): the rule then contributes nothing for that item",
-            f"keep {path} shorter, or write its elements as items of their own",
-            at_key=True,
-        )
-
-
-def _own_target(key: KeySet) -> bool:
-    slots = [slot for one in (*key.partition, *key.sort) for slot in one.slots if slot.origin == "each"]
-    return any(slot.piped("bucket", "date") is None for slot in slots)
-
-
-def _fixed(facts: Facts, name: str, variant: Projection) -> int:
-    """Return the actions of the other rules of the same item, whose contributions change in the same transaction."""
-    rule = facts.typed.rules[name]
-    return 1 + _actions(rule) if variant.each is None and rule.recorded else 0
-
-
-def _actions(rule: Rule) -> int:
-    """Return the actions that one contribution takes beside those of entry and group."""
-    return rule.members + (rule.counters if isinstance(rule, Aggregate) else 0)
-
-
-def _entries(rule: str, key: KeySet, members: int) -> int:
-    """Return about how many contributions one item can have, as a round number."""
-    made = (*key.partition, *key.sort)
-    target = sum(one.literal_bytes + _VARIABLE_BYTES * len(one.slots) for one in made)
-    most = ENTRY_BYTES // (target + len(rule) + _ENTRY_BYTES + _MEMBER_BYTES * members)
-    return most // 100 * 100 or most
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.findings.conditions import conditions, meanings
-from projections.language.findings.contributions import chains, history, quotients, transactions
+from projections.language.findings.contributions import disabled, history, quotients
 from projections.language.findings.indexes import expiry, indexes, tables
 from projections.language.findings.keys import lengths, sorting
 from projections.language.findings.kinds import Remark
@@ -27,8 +27,7 @@ _FAMILIES = (
     sorting,
     lengths,
     partitions,
-    transactions,
-    chains,
+    disabled,
     history,
     quotients,
     targets,

@@ -13,8 +13,6 @@ from projections.language.findings.kinds import (
     CHILDREN_NOT_INDEXED,
     EXPIRY_UNDECIDED,
     HALF_AN_INDEX_KEY,
-    KEPT_EXPIRY,
-    LOCAL_INDEX,
     MANY_INDEXES,
     NO_TTL,
     NOT_PROJECTED,
@@ -34,7 +32,6 @@ from projections.language.templates import Field, Template
 __all__ = ["expiry", "indexes", "tables"]
 
 
-_USUAL = 3
 _GLOBAL, _LOCAL = 20, 5
 """DynamoDB's limits of indexes of a table; that of global indexes can be raised."""
 
@@ -46,15 +43,6 @@ def tables(facts: Facts) -> Iterator[Remark]:
         place: Location = (*(("table",) if rules.table is not None else ("tables", name)), "indexes")
         local = [index for index, form in table.indexes.items() if is_local(form)]
         yield from _many(place, len(table.indexes) - len(local), len(local))
-        if local:
-            yield Remark(
-                LOCAL_INDEX,
-                (*place, local[0]),
-                "with a local index, all items of one partition key can have at most 10 GB, and writes beyond that fail; it "
-                "can be created only with the table, and not deleted",
-                "if a partition may grow larger, or its reads need not be consistent, use a global index",
-                at_key=True,
-            )
 
 
 def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
@@ -66,17 +54,7 @@ def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
                 f"the table has {number} {kind} indexes, and DynamoDB creates at most {most}",
                 "let several kinds of items share the key attributes of one index, or remove indexes that no query uses",
                 at_key=True,
-                rated="error",
             )
-            return
-    if global_ + local > _USUAL:
-        yield Remark(
-            MANY_INDEXES,
-            place,
-            f"the table has {global_ + local} indexes, and each is written when an attribute that it projects changes",
-            "let several kinds of items share the key attributes of one index, or project less",
-            at_key=True,
-        )
 
 
 def expiry(facts: Facts) -> Iterator[Remark]:
@@ -101,24 +79,6 @@ def expiry(facts: Facts) -> Iterator[Remark]:
                 f"retracted",
                 f"if items of {_some(sources_here)} have {table.ttl}, add `expires: true` to the entity, and "
                 f"`expired: keep` or `expired: retract` to its rules",
-                at_key=True,
-            )
-        kept = [
-            (rule, source)
-            for rule, one in facts.projections.items()
-            for source in one.sources
-            if one.expired == "keep"
-            and source in here
-            and not any(table.ttl in written(w) for _, w in facts.into(source))
-        ]
-        if table.ttl is not None and kept:
-            items = _some([*dict.fromkeys(source for _, source in kept)])
-            yield Remark(
-                KEPT_EXPIRY,
-                (*place, "ttl"),
-                f"expired items of {items} stay counted (rule {kept[0][0]}): "
-                f"a user who sets {table.ttl} can let an item expire and create it again, and it counts each time",
-                f"if users can set it, use `expired: retract`; otherwise accept this: `# check: ignore {KEPT_EXPIRY.code}`",
                 at_key=True,
             )
         if table.ttl is None:

@@ -54,12 +54,9 @@ DATE_ORDER = Kind("date-order", ("warning",))
 LONG_KEY = Kind("long-key", ("note", "warning", "error"))
 HOT_PARTITION = Kind("hot-partition", ("warning", "note"))
 HOT_GROUP = Kind("hot-group", ("warning", "note"))
-MANY_CONTRIBUTIONS = Kind("many-contributions", ("note",))
-LONG_CHAIN = Kind("long-chain", ("note",))
 MOVING_HISTORY = Kind("moving-history", ("note",))
 ONCE_AND_PUTS = Kind("once-and-puts", ("note", "warning"))
 UNROUNDED_QUOTIENT = Kind("unrounded-quotient", ("warning",))
-UNUSED_WITHIN = Kind("unused-within", ("note",))
 READS_DISABLED = Kind("reads-disabled", ("warning",))
 
 # Targets
@@ -80,25 +77,20 @@ AMBIGUOUS_INDEX_KEY = Kind("ambiguous-index-key", ("note",))
 UNREACHABLE_CASE = Kind("unreachable-case", ("warning",))
 NOT_PROJECTED = Kind("not-projected", ("note",))
 CHILDREN_NOT_INDEXED = Kind("children-not-indexed", ("warning",))
-MANY_INDEXES = Kind("many-indexes", ("note", "error"))
-LOCAL_INDEX = Kind("local-index", ("note",))
+MANY_INDEXES = Kind("many-indexes", ("error",))
 
 # TTL
 
 EXPIRY_UNDECIDED = Kind("expiry-undecided", ("note",))
 NO_TTL = Kind("no-ttl", ("warning",))
-KEPT_EXPIRY = Kind("kept-expiry", ("note",))
 
 # Queries
 
 UNANSWERED_QUERY = Kind("unanswered-query", ("warning",))
-UNPROJECTED_QUERY = Kind("unprojected-query", ("warning",))
-CONSISTENT_READ = Kind("consistent-read", ("warning", "note"))
+CONSISTENT_READ = Kind("consistent-read", ("note",))
 FILTERED_QUERY = Kind("filtered-query", ("warning",))
-SHARED_RANGE = Kind("shared-range", ("warning",))
 SEVERAL_REQUESTS = Kind("several-requests", ("note",))
 UNUSED_INDEX = Kind("unused-index", ("note",))
-LARGE_COPY = Kind("large-copy", ("note",))
 STATIC_INDEX_KEY = Kind("static-index-key", ("note",))
 FEW_PARTITIONS = Kind("few-partitions", ("note",))
 

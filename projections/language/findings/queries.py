@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Iterator
 
-from projections.language.access.paths import bare_variables
 from projections.language.access.plan import Plan, Query, queries_of
 from projections.language.access.planner import plan
-from projections.language.access.proposals import EXACT, proposal
+from projections.language.access.proposals import proposal
 from projections.language.canonical import Document, Index
 from projections.language.embeds import children_of
 from projections.language.facts import creators, indexes_fed
-from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
-    AMBIGUOUS_INDEX_KEY,
     CONSISTENT_READ,
     FILTERED_QUERY,
-    LARGE_COPY,
     SEVERAL_REQUESTS,
-    SHARED_RANGE,
     UNANSWERED_QUERY,
     UNKNOWN_ATTRIBUTE,
-    UNPROJECTED_QUERY,
     UNUSED_INDEX,
     Kind,
     Remark,
@@ -32,12 +24,8 @@ from projections.language.findings.names import known_attributes
 from projections.language.findings.rule_facts import Facts
 from projections.language.mistakes import Location
 from projections.language.syntax import root, suggest
-from projections.language.templates import Field
 
 __all__ = ["queries"]
-
-LARGE = 4096
-"""Bytes of an item of which copies are expensive."""
 
 
 def queries(facts: Facts) -> Iterator[Remark]:
@@ -53,9 +41,7 @@ def queries(facts: Facts) -> Iterator[Remark]:
         if not unknown:
             yield from _answered(document, plans[name], asked)
         yield from _derived_read(document, query)
-    yield from _ambiguous_ranges(facts, plans)
     yield from _unused(facts, document, list(plans.values()))
-    yield from _large_copies(document, asked)
 
 
 # --- one query ---
@@ -70,62 +56,26 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
         way = "if this is intended, change nothing: the results are merged into one answer"
         yield Remark(SEVERAL_REQUESTS, place, f"takes {planned.reason}", way, at_key=True)
         return
-    kind, inner, reason = _kind(document, planned)
+    kind, reason = _kind(planned)
     offered = proposal(document, query, planned, list(asked.values()))
     if offered is None:
         way, paste = _no_proposal(query, kind), ""
     else:
         way, paste = f"{offered.sentence} (`projections queries --apply {query.name}` does this)", offered.text
-    yield Remark(kind, (*place, *inner), reason, way, at_key=True, paste=paste)
+    yield Remark(kind, place, reason, way, at_key=True, paste=paste)
 
 
-def _ambiguous_ranges(facts: Facts, plans: Mapping[str, Plan]) -> Iterator[Remark]:
-    """Yield a remark for each attribute in a sort key that, with a separator in it, puts items into ranges of others.
-
-    It is reported at the first query that reads such a range.
-    """
-    numbers, seen = Numbers(facts), set[tuple[str, str]]()
-    for name, request in ((name, request) for name, planned in plans.items() for request in planned.requests):
-        sort, entity = request.sort, request.entities[0]
-        if sort is None or sort.kind != "S" or request.index is None:
-            continue
-        separator, bare = facts.table(entity).separator, bare_variables(facts.typed, entity)
-        for part, text in pairwise(sort.prefix):
-            if (
-                not isinstance(part, Field)
-                or not part.plain
-                or part.name in bare
-                or (sort.attribute, part.name) in seen
-            ):
-                continue
-            if isinstance(text, str) and separator in text and numbers.number(entity, part.name) is None:
-                seen.add((sort.attribute, part.name))
-                yield Remark(
-                    AMBIGUOUS_INDEX_KEY,
-                    ("queries", name),
-                    f"{part} in {sort.attribute} may contain the separator {separator}: the answer also has items whose "
-                    f"{part.name} continues after the given value with {separator}",
-                    f"if users can set it, compare it in the answer, use a variable of the key of {entity} instead, or let "
-                    "the application refuse values with the separator",
-                    at_key=True,
-                )
-
-
-def _kind(document: Document, planned: Plan) -> tuple[Kind, Location, str]:
-    """Return the kind of finding of a query that is not answered exactly, the place in it, and the reason."""
-    query = planned.query
+def _kind(planned: Plan) -> tuple[Kind, str]:
+    """Return the kind of finding of a query that is not answered exactly, and the reason."""
     if planned.verdict == "filtered":
         if planned.others:
-            words = f"also reads {' and '.join(planned.others)} items, and discards them: {planned.reason}"
-            return SHARED_RANGE, (), words
-        return FILTERED_QUERY, (), f"reads more items than it returns: {planned.reason}. {_share(query)}"
-    if query.consistent and plan(document, replace(query, consistent=False)).verdict in EXACT:
-        return CONSISTENT_READ, ("consistent",), f"no request reads these items consistently: {planned.reason}"
-    if planned.verdict == "incomplete" and plan(_projecting_all(document), query).verdict in EXACT:
-        inner: Location = ("attributes",) if query.attributes else ()
-        return UNPROJECTED_QUERY, inner, planned.reason
+            return (
+                FILTERED_QUERY,
+                f"also reads {' and '.join(planned.others)} items, and discards them: {planned.reason}",
+            )
+        return FILTERED_QUERY, f"reads more items than it returns: {planned.reason}. {_share(planned.query)}"
     words = "only a scan could answer it" if planned.verdict == "none" else "no request returns all items of its answer"
-    return UNANSWERED_QUERY, (), f"{words}: {planned.reason}"
+    return UNANSWERED_QUERY, f"{words}: {planned.reason}"
 
 
 def _share(query: Query) -> str:
@@ -143,19 +93,9 @@ def _no_proposal(query: Query, kind: Kind) -> str:
         )
     if len(query.entities) > 1 and not query.by:
         return "add `by`: a value that all the entities have, so that they can share a partition"
-    if kind is FILTERED_QUERY or kind is SHARED_RANGE:
+    if kind is FILTERED_QUERY:
         return "accept this if few items are discarded, or add an index whose keys contain the conditions"
     return "divide the query into simpler ones, or let the application scan and accept this"
-
-
-def _projecting_all(document: Document) -> Document:
-    return replace(
-        document,
-        tables={
-            name: replace(table, indexes={n: replace(keys, projection="all") for n, keys in table.indexes.items()})
-            for name, table in document.tables.items()
-        },
-    )
 
 
 def _unknown(facts: Facts, query: Query) -> Iterator[Remark]:
@@ -194,7 +134,6 @@ def _derived_read(document: Document, query: Query) -> Iterator[Remark]:
                 "is written so far, and costs twice as much",
                 "leave it out, or read the items that the application writes",
                 at_key=True,
-                rated="note",
             )
 
 
@@ -239,31 +178,3 @@ def _embedded(document: Document) -> set[tuple[str | None, str]]:
     return {
         (children_of(whole, name).index, rule.into) for name, rule in document.rules.items() if rule.kind == "embed"
     }
-
-
-def _large_copies(document: Document, asked: dict[str, Query]) -> Iterator[Remark]:
-    sizes = {
-        entity: query.expect.bytes
-        for query in asked.values()
-        if query.expect.bytes is not None
-        for entity in query.entities
-    }
-    for name, rule in document.rules.items():
-        if rule.kind != "copy" or getattr(rule, "attributes", ()) is not None:
-            continue
-        size = max(sizes.get(rule.source, 0), sizes.get(rule.into, 0))
-        if size >= LARGE:
-            units = -(-size // 1024)
-            needed = sorted(_needed(asked, rule.into))
-            yield Remark(
-                LARGE_COPY,
-                ("projections", name, "copy", "attributes"),
-                f"copies items of {size:,} bytes: each change of one writes its copy with {units} write units",
-                f"copy only what queries of {rule.into} need, such as [{', '.join(needed)}]"
-                if needed
-                else f"copy only the attributes that readers of {rule.into} need",
-            )
-
-
-def _needed(asked: dict[str, Query], entity: str) -> set[str]:
-    return {name for query in asked.values() if entity in query.entities for name in query.attributes or ()}
