@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,7 +46,6 @@ __all__ = ["command"]
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
 @click.option("-v", "--verbose", is_flag=True, help="First, print each record with the rules that apply to it.")
 @click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
-@click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @click.option("--save", metavar="FILE", help="Also write the records of EVENTS to this file, as one Lambda event.")
 @click.option(
     "--table",
@@ -71,7 +69,6 @@ def command(
     internal: bool,
     verbose: bool,
     brief: bool,
-    endpoint_url: str | None,
     save: str | None,
     tables: tuple[str, ...],
     batch_size: int,
@@ -93,11 +90,10 @@ def command(
       - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
       - {PK: USER#ann, SK: "LIKE#POST#p1"}
 
-    First, puts the newest version of each recorded item of the application into temporary tables, in memory
-    or at --endpoint-url. Then delivers the recorded events, and then the stream records of the temporary tables, until
-    nothing changes. So a rule with `once` reads the newest values. With --settle, it reads those at the time: the items of
-    each batch are written as they are recorded, and the functions finish before the next batch (--batch-size 1: before the
-    next record).
+    First, puts the newest version of each recorded item of the application into temporary tables in memory. Then delivers
+    the recorded events, and then the stream records of the temporary tables, until nothing changes. So a rule with `once`
+    reads the newest values. With --settle, it reads those at the time: the items of each batch are written as they are
+    recorded, and the functions finish before the next batch (--batch-size 1: before the next record).
 
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
@@ -124,12 +120,10 @@ def command(
     from projections.language.values import plain_items
     from projections.local.events import read
     from projections.local.replay import replay
-    from projections.local.tables import EndpointTables, MemoryTables, schemas
+    from projections.local.tables import MemoryTables, schemas
 
     if tables and save is None:
         raise UsageError("--table names the table in the records of --save: pass --save FILE")
-    if settle and endpoint_url is not None:
-        raise UsageError("--settle replays on tables in memory; omit --endpoint-url")
     whole = load(find_rules(rules))
     note_missing(whole.program, selected_rules(whole.program, select))
     loaded = whole.only(select)
@@ -140,17 +134,12 @@ def command(
         names = real_names(tables, [*program.tables]) if tables else {}
         write_output(save, json_text({"Records": [_renamed(record, names) for record in records]}) + "\n")
         note_written(save, count(len(records), "record"))
-    with ExitStack() as stack:
-        temporary = (
-            MemoryTables(schemas(program), records)
-            if endpoint_url is None
-            else stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
-        )
-        result = replay(program, records, temporary, batch_size=batch_size, settle=settle)
-        answers = [
-            Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
-            for query, parameters in asked
-        ]
+    temporary = MemoryTables(schemas(program), records)
+    result = replay(program, records, temporary, batch_size=batch_size, settle=settle)
+    answers = [
+        Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
+        for query, parameters in asked
+    ]
     if as_json:
         print_text(json_text(replay_document(result, program, answers, internal=internal)))
     else:

@@ -5,18 +5,14 @@
 | `{"Records": […]}`, records | Lambda, `aws dynamodbstreams get-records`, `sam local generate-event` | these records |
 | `{"DDBStreamBatchInfo": …}` | an on-failure destination in S3 | the records in its `payload` |
 | `{"Item": …}`, `{"Items": […]}` | a table export (DYNAMODB_JSON), `aws dynamodb scan`, `get-item` | inserts |
-| `{"Responses": …}` | `aws dynamodb batch-get-item`, `transact-get-items` | inserts |
-| `{"Keys": …, "NewImage": …}` | an incremental export | inserts, edits, removals, in order of time |
-| `{TABLE: [{"PutRequest": …}]}` | the requests of `aws dynamodb batch-write-item` | the records of these writes |
-| `[{"Put": …}, {"Delete": …}]` | the requests of `aws dynamodb transact-write-items` | the records of these writes |
 | `{"put": …}` and other steps | people, as in case files (`steps`) | the records of these writes |
 | an item with all key attributes | people | an insert |
 
 A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed by gzip; it has at most 512 MiB, also after
-decompression. A directory is that of one or more table exports, whose files are found by `manifest-files.json`. The
-writes of all files run in order on one store in memory, so the second put of a key is an edit. An absent image may be
-`null` or `{}`; if the rules have one table, the table in `eventSourceARN` may be missing. The commands skip a file
-whose items all have other key attributes than the tables of the rules, and report this, if there are others.
+decompression. A directory is that of a full table export. The writes of all files run in order on one store in
+memory, so the second put of a key is an edit. An absent image may be `null` or `{}`; if the rules have one table, the
+table in `eventSourceARN` may be missing. The commands skip a file whose items all have other key attributes than the
+tables of the rules, and report this, if there are others.
 """
 
 from __future__ import annotations
@@ -25,14 +21,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
 from projections.language.files import text_of_file
 from projections.language.mistakes import Location, Mistake
-from projections.local.json_text import Document, documents, parsed, text_of
+from projections.local.json_text import Document, parsed, text_of
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
 from projections.local.steps import STEPS, step_mistakes, suggest_step
 
@@ -58,7 +53,7 @@ def read(paths: Sequence[str], program: Program, skipped: Callable[[str], None] 
     called with a sentence for each.
     """
     files: list[tuple[str, list[_Found]]] = []
-    for path, table in _files(paths, skipped):
+    for path, table in _files(paths):
         some = list(_file(path, program, table))
         flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
         if some and all(flaws):
@@ -99,88 +94,30 @@ def _other_keys(program: Program, some: Sequence[_Found]) -> str:
     return " or ".join(found)
 
 
-def _files(paths: Iterable[str], skipped: Callable[[str], None] | None) -> Iterator[tuple[str, str | None]]:
+def _files(paths: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the files, with the table of an export where its summary names it."""
     for path in paths:
-        if path != "-" and Path(path).is_dir():
-            yield from _exports(Path(path), skipped)
-        else:
-            yield path, _Export(Path(path).parent.parent).table if path != "-" else None
-
-
-@dataclass(frozen=True)
-class _Export:
-    """The directory of one export: its summary, and the list of its data files."""
-
-    path: Path
-
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        try:
-            found = json.loads(text_of_file(self.path / "manifest-summary.json"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def table(self) -> str | None:
-        arn = self.summary.get("tableArn")
-        return table_in(arn) if isinstance(arn, str) else None
-
-    @property
-    def time(self) -> str:
-        """Where the export is in the order of all: a full one has the items of one time, another begins at one."""
-        names = ("exportFromTime", "exportTime", "startTime")
-        return next((str(self.summary[name]) for name in names if name in self.summary), self.path.name)
-
-    @property
-    def full(self) -> bool:
-        return bool(self.summary.get("exportType", "FULL_EXPORT") == "FULL_EXPORT")
-
-    def files(self) -> Iterator[Path]:
-        """Yield the data files that the manifest lists. Raises UsageError if it cannot be read, or a file is missing."""
-        form = self.summary.get("outputFormat", "DYNAMODB_JSON")
-        if form != "DYNAMODB_JSON":
-            raise UsageError(f"{self.path}: is in the format {form}; export the table in the format DYNAMODB_JSON")
-        for place, listed in documents(str(self.path / "manifest-files.json")):
-            key = listed.get("dataFileS3Key") if isinstance(listed, dict) else None
-            if not isinstance(key, str):
-                raise UsageError(f"{place}: not the manifest of an export: it has no dataFileS3Key")
-            name = PurePosixPath(key).name
-            beside = [base / "data" / name for base in (self.path, self.path.parent)]  # of a full, an incremental one
-            found = next((file for file in beside if file.is_file()), None)
-            if found is None:
-                raise UsageError(f"{place}: {beside[0]} is missing; copy the data files of the export, too")
-            yield found
-
-
-def _exports(directory: Path, skipped: Callable[[str], None] | None) -> Iterator[tuple[str, str | None]]:
-    """Yield the data files of the exports in a directory, in order of time."""
-    present = sorted(directory.rglob("data/*.json.gz"))
-    exports = [_Export(manifest.parent) for manifest in directory.rglob("manifest-files.json")]
-    if not exports and not present:
-        raise UsageError(
-            f"{directory}: is a directory without manifest-files.json and data/*.json.gz, the files of a table export in "
-            "the format DYNAMODB_JSON"
-        )
-    full: dict[str | None, Path] = {}
-    listed: set[Path] = set()
-    for export in sorted(exports, key=lambda one: (one.time, one.path)):
-        if export.full and (other := full.setdefault(export.table, export.path)) != export.path:
+        if path == "-" or not Path(path).is_dir():
+            yield path, _table_of_export(path)
+            continue
+        present = sorted(Path(path).rglob("data/*.json.gz"))
+        if not present:
             raise UsageError(
-                f"{directory}: has two full exports of one table, {other.name} and {export.path.name}; pass the directory "
-                "of one, because items that were deleted in between cannot be told"
+                f"{path}: is a directory without data/*.json.gz, the files of a table export in the format DYNAMODB_JSON"
             )
-        files = list(export.files())
-        listed.update(files)
-        yield from ((str(file), export.table) for file in files)
-    rest = [file for file in present if file not in listed]
-    if not exports:
-        yield from ((str(file), _Export(file.parent.parent).table) for file in rest)
-    elif rest and skipped is not None:
-        skipped(
-            f"{directory}: {len(rest)} data files are in no manifest-files.json, such as {rest[0].name}; they are skipped"
-        )
+        if len({file.parent for file in present}) > 1:
+            raise UsageError(f"{path}: has the files of several exports; pass the directory of each")
+        yield from ((str(file), _table_of_export(str(file))) for file in present)
+
+
+def _table_of_export(path: str) -> str | None:
+    """Return the table of a data file of an export; None if there is no summary beside it."""
+    try:
+        summary = json.loads(text_of_file(Path(path).parent.parent / "manifest-summary.json"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    arn = summary.get("tableArn") if isinstance(summary, dict) else None
+    return table_in(arn) if isinstance(arn, str) else None
 
 
 @dataclass(frozen=True)
@@ -248,14 +185,14 @@ def _numbered(path: _Path, number: int) -> str:
 def _file(path: str, program: Program, table: str | None) -> Iterator[_Found]:
     for one in _yaml(path) if path.endswith((".yaml", ".yml")) else map(_Json, parsed(path, text_of(path))):
         inner = _payload(path, one)
-        for steps, named in _lists(program, inner):
-            for element in inner.elements(steps):
-                if _is_record(element.value):
-                    yield Recorded(_floats(element.value), element.place)
-                elif isinstance(element.value, dict):
-                    yield _write(program, element, named or table, within_items=steps not in (None, (), ("Records",)))
-                else:
-                    raise UsageError(f"{element.place}: {_strange(element.value)}; {_STREAM}; {_PLAIN}")
+        steps = _list_in(program, inner)
+        for element in inner.elements(steps):
+            if _is_record(element.value):
+                yield Recorded(_floats(element.value), element.place)
+            elif isinstance(element.value, dict):
+                yield _write(program, element, table, within_items=steps == ("Items",))
+            else:
+                raise UsageError(f"{element.place}: {_strange(element.value)}; {_STREAM}; {_PLAIN}")
 
 
 def _yaml(path: str) -> Iterator[_Yaml]:
@@ -290,34 +227,19 @@ def _payload(path: str, document: _Json | _Yaml) -> _Json | _Yaml:
     return next(map(_Json, parsed(f"{path}: payload", value["payload"])), document)
 
 
-def _lists(program: Program, document: _Json | _Yaml) -> Iterator[tuple[_Path | None, str | None]]:
-    """Yield where a document has lists of records and items, with the tables that it names; None: it is one itself."""
+def _list_in(program: Program, document: _Json | _Yaml) -> _Path | None:
+    """Return where a document has a list of records or items; None if it is itself one of these."""
     value = document.value
     if isinstance(value, list):
-        yield (), None
-        return
+        return ()
     if not isinstance(value, dict) or _is_record(value) or ("Records" not in value and table_of(program, value)):
-        yield None, None
-        return
-    for name in ("Records", "Items", "TransactItems", "Responses"):
-        if name in value and (isinstance(value[name], list) or name == "Records"):
-            if not isinstance(value[name], list):
-                raise UsageError(f"{document.place()}: {name} is not a list; {_STREAM}")
-            yield (name,), None
-            return
-    outer = next((name for name in ("RequestItems", "Responses") if isinstance(value.get(name), dict)), None)
-    tables = value if outer is None else value[outer]
-    if tables and all(isinstance(some, list) for some in tables.values()) and (outer or _are_requests(tables.values())):
-        for name in tables:
-            yield ((name,) if outer is None else (outer, name)), name
-    else:
-        yield None, None
-
-
-def _are_requests(lists: Iterable[Any]) -> bool:
-    return all(
-        isinstance(one, dict) and one.keys() <= {"PutRequest", "DeleteRequest"} for some in lists for one in some
-    )
+        return None
+    for name in ("Records", "Items"):
+        if isinstance(value.get(name), list):
+            return (name,)
+    if "Records" in value:
+        raise UsageError(f"{document.place()}: Records is not a list; {_STREAM}")
+    return None
 
 
 def _floats(value: Any) -> Any:
@@ -336,24 +258,12 @@ def _is_record(value: Any) -> bool:
 def _write(program: Program, element: _Element, table: str | None, *, within_items: bool) -> Write:
     """Return the write that an element which is not a record stands for. Raises UsageError if it is something else."""
     value, place = element.exact(), element.place
-    request = next((name for name in _REQUESTS if isinstance(value.get(name), dict)), None)
     if table_of(program, value) is not None:
         return Write({"put": value}, place, table)
-    if request is not None and len(value) == 1:
-        verb, part = _REQUESTS[request]
-        named = value[request].get("TableName", table)
-        if not verb or not isinstance(value[request].get(part), dict):
-            raise UsageError(
-                f"{place}: {request} is not read, only Put with Item and Delete with Key; write it as a step: "
-                '{"update": {…}}'
-            )
-        return Write({verb: value[request][part]}, place, named if isinstance(named, str) else None)
     if isinstance(value.get("Item"), dict):
         return Write({"put": value["Item"]}, place, table)
     if within_items and not value.keys() & set(STEPS):
         return Write({"put": value}, place, table)
-    if isinstance(value.get("Keys"), dict) and ("Metadata" in value or "NewImage" in value):
-        return Write(value, place, table, incremental=True)
     if value.keys() & set(STEPS) or "remove" in value:
         if mistakes := list(step_mistakes(value, (), program)):
             raise UsageError(*(": ".join([element.within(one), *map(str, one.path), one.message]) for one in mistakes))
@@ -364,17 +274,6 @@ def _write(program: Program, element: _Element, table: str | None, *, within_ite
         f"{place}: {_strange(value)}, and not an item or a step{near}: it lacks {keys}; {_PLAIN}, and a stream event as "
         '{"Records": […]}'
     )
-
-
-_REQUESTS = {
-    "PutRequest": ("put", "Item"),
-    "DeleteRequest": ("delete", "Key"),
-    "Put": ("put", "Item"),
-    "Delete": ("delete", "Key"),
-    "Update": ("", ""),
-    "ConditionCheck": ("", ""),
-}
-"""Requests of batches and transactions: the step that they are, and what of them is its content."""
 
 
 def _strange(element: Any) -> str:

@@ -30,15 +30,6 @@ _DEEPEST = 200
 _MOST = 512 * 2**20
 """Bytes of a file, after decompression. Its values take several times as much memory."""
 
-_COMPRESSED = {
-    b"BZh": "bzip2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-    b"PK\x03\x04": "zip",
-    b"\x04\x22\x4d\x18": "lz4",
-}
-"""Compressions that are not read, by the first bytes of a file."""
-
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 
@@ -134,16 +125,13 @@ def text_of(path: str) -> str:
             raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
     if data is None:
         raise UsageError(f"{path}: has more than {_MOST // 2**20} MiB (of text, after decompression); split it")
-    for begin, name in _COMPRESSED.items():
-        if data.startswith(begin):
-            raise UsageError(f"{path}: is compressed by {name}, which is not read; decompress it, or use gzip")
-    if data.startswith((b"\xe0\x01\x00\xea", b"$ion_1_0")):
-        raise UsageError(f"{path}: is in Amazon Ion; export the table in the format DYNAMODB_JSON")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+        raise UsageError(
+            f"{path}:{line}: not UTF-8 at byte {error.start}; save it as UTF-8, or compress it by gzip"
+        ) from None
 
 
 def parsed(file: str, text: str) -> Iterator[Document]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from projections.engine.records import content_of, decode, is_sequence, is_value
+from projections.engine.records import content_of, decode, is_sequence
 from projections.errors import BadInput, InvalidRequest, UsageError
 from projections.language.program import Program
 from projections.local.items import key_of
@@ -33,15 +33,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write in an event file, and its place: a step, or a line of an incremental export.
-
-    `exported_from` is the real name of the table if it is known.
-    """
+    """A step in an event file, and its place. `exported_from` is the real name of the table if it is known."""
 
     step: Mapping[str, Any]
     place: str
     exported_from: str | None = None
-    incremental: bool = False
 
 
 def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[Recorded]:
@@ -61,37 +57,18 @@ def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[
         on_record=lambda _, record: made.append(record),
     )
     application = Application(program, store)
-    for one in _by_time(found):
+    for one in found:
         if isinstance(one, Recorded):
             record = _complete(program, one, arns)
             _remember(program, store, record)
             yield Recorded(record, one.place)
         else:
             try:
-                _do(program, store, application, one)
+                _do(program, application, one)
             except UsageError as error:
                 raise UsageError(f"{one.place}: {error}") from None
             yield from (Recorded(record, one.place) for record in made)
         made.clear()
-
-
-def _by_time(found: Sequence[Recorded | Write]) -> Iterator[Recorded | Write]:
-    """Yield records and writes in their order, and the lines of incremental exports, among themselves, in order of time."""
-    timed: list[tuple[int, Write]] = []
-    for one in found:
-        if isinstance(one, Write) and one.incremental:
-            timed.append((_micros(one.step, timed[-1][0] if timed else 0), one))
-    ordered = iter(sorted(timed, key=lambda one: one[0]))
-    for one in found:
-        yield next(ordered)[1] if isinstance(one, Write) and one.incremental else one
-
-
-def _micros(line: Mapping[str, Any], otherwise: int) -> int:
-    """Return the time of a line of an incremental export, in microseconds."""
-    try:
-        return int(line["Metadata"]["WriteTimestampMicros"]["N"])
-    except (KeyError, TypeError, ValueError):
-        return otherwise
 
 
 def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[str, Any]:
@@ -155,11 +132,8 @@ def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -
         return  # the handler will report it
 
 
-def _do(program: Program, store: MemoryStore, application: Application, write: Write) -> None:
+def _do(program: Program, application: Application, write: Write) -> None:
     table = None if write.exported_from is None else _logical(program, write.exported_from)
-    if write.incremental:
-        _exported(store, application, write.step, table or _only(program, write.step["Keys"]))
-        return
     (verb,) = (name for name in STEPS if name in write.step)
     subject = write.step[verb]
     table = write.step.get("table", table)
@@ -189,25 +163,6 @@ def _only(program: Program, item: Mapping[str, Any]) -> str:
     if len(names) == 1 or len(fitting) == 1:
         return some[0]
     raise UsageError(f'the table may be {" or ".join(some)}; name it: {{"put": {{…}}, "table": "{some[0]}"}}')
-
-
-def _exported(store: MemoryStore, application: Application, line: Mapping[str, Any], table: str) -> None:
-    """Do what a line of an incremental export states: an item's images before and after the time of the export."""
-    old, new = line.get("OldImage") or None, line.get("NewImage") or None
-    for image in (old, new):
-        if image is not None and not is_value({"M": image}):
-            raise UsageError('OldImage and NewImage must be items with types, such as {"PK": {"S": "text"}}')
-    if old is None and new is None:
-        raise UsageError("a removal without OldImage; export with the view type NEW_AND_OLD_IMAGES")
-    try:
-        if old is not None:
-            store.seed(table, old)
-    except InvalidRequest as error:
-        raise UsageError(f"OldImage: {error}") from None
-    if new is not None:
-        application.put(new, table, "NewImage")
-    else:
-        application.delete(line["Keys"], table)
 
 
 def table_in(arn: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from endpoint_tables import EndpointTables
+
 from projections.aws.clients import client
 from projections.engine.store import Image, ItemKey
 from projections.local.event_source import Record
-from projections.local.tables import LEDGER, EndpointTables, schemas
+from projections.local.tables import LEDGER, schemas
 from projections.operations.verify.drift import KINDS
 from projections.testing.oracle import Oracle
 from tests.engine.world import World

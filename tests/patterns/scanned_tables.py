@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from endpoint_tables import EndpointTables
+
 from projections.engine.store import Image, ItemKey, Schema
 from projections.local.event_source import Record
-from projections.local.tables import LEDGER, EndpointTables
+from projections.local.tables import LEDGER
 
 __all__ = ["ScannedTables"]
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from endpoint_tables import EndpointTables
+
 from benchmarks.charges import try_statements
 from projections.aws.clients import client
 from projections.engine.processor import Processor
@@ -13,7 +15,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Delete, Image, Store, Update
 from projections.inspect.rehearsal.recorder import RecordingStore, Spent
 from projections.language.program import Program
-from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
+from projections.local.tables import MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from endpoint_tables import EndpointTables
 from place import Place
 from test_graph_page import CONTRAST, shot
 
@@ -31,7 +32,7 @@ from projections.errors import Transient, UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.local.replay import replay
-from projections.local.tables import EndpointTables, schemas
+from projections.local.tables import schemas
 from projections.operations.backfill.progress import Progress, Run
 
 if TYPE_CHECKING:

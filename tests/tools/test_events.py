@@ -174,7 +174,6 @@ def file(tmp_path: Path, name: str, content: str | bytes) -> str:
         ("item.yaml", "- {PK: POST#1, SK: METADATA, price: 1.10}"),
         ("step.yml", "put: {PK: POST#1, SK: METADATA, price: 1.10}"),
         ("scan.yaml", "Items: [{PK: {S: POST#1}, SK: {S: METADATA}, price: {N: '1.10'}}]"),
-        ("incremental.json", json.dumps({"Metadata": {}, "Keys": {}, "NewImage": ITEM})),
     ],
     ids=lambda one: one if isinstance(one, str) and len(one) < 20 else "",
 )
@@ -272,21 +271,8 @@ def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_
     with pytest.raises(UsageError, match="the table may be orders or returns; name it"):
         read([str(tmp_path)], TWO)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"empty: is a directory without manifest-files.json and data/\*\.json\.gz"):
+    with pytest.raises(UsageError, match=r"empty: is a directory without data/\*\.json\.gz"):
         read([str(tmp_path / "empty")], TWO)
-
-
-def test_incremental_exports_are_edits_and_removals(tmp_path: Path) -> None:
-    new = {**ITEM, "price": {"N": "2"}}
-    lines = [
-        {"Keys": {"PK": ITEM["PK"], "SK": ITEM["SK"]}, "Metadata": {}, "OldImage": ITEM, "NewImage": new},
-        {"Keys": {"PK": ITEM["PK"], "SK": ITEM["SK"]}, "Metadata": {}, "OldImage": new},
-    ]
-    path = file(tmp_path, "lines.json", "\n".join(map(json.dumps, lines)))
-    assert [name for name, _, _ in made([path])] == ["MODIFY", "REMOVE"]
-    bare = file(tmp_path, "bare.json", json.dumps({"Keys": lines[0]["Keys"], "Metadata": {}}))
-    with pytest.raises(UsageError, match=r"bare.json:1:1: a removal without OldImage; export with the view type"):
-        read([bare], ONE)
 
 
 def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path) -> None:
@@ -347,7 +333,6 @@ def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
         ("[1]", r"bad.yaml:1:2: \[0\]: expected a stream record, found 1"),
         ("a: [", r"bad.yaml:1:5: not YAML|bad.yaml:2:1: not YAML"),
         ("", "no records in it"),
-        ("$ion_1_0 {}", "is in Amazon Ion; export the table in the format DYNAMODB_JSON"),
     ],
 )
 def test_a_mistake_in_plain_items_has_place_reason_and_solution(tmp_path: Path, text: str, complaint: str) -> None:

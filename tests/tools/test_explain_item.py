@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from endpoint_tables import EndpointTables
 from histories import RULES, compiled, settled
 
 import projections
@@ -27,7 +28,7 @@ from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.local.replay import replay
-from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
+from projections.local.tables import MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 from projections.testing import Scenario

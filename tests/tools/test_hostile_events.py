@@ -218,12 +218,6 @@ FORMS: dict[str, Callable[[list[Any]], Any]] = {
     "list": lambda records: records,
     "S3 destination": lambda records: {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": records})},
     "scan": lambda records: {"Items": [_image(one) for one in records]},
-    "batch-get-item": lambda records: {"Responses": {"app": [_image(one) for one in records]}},
-    "batch-write-item": lambda records: {"app": [{"PutRequest": {"Item": _image(one)}} for one in records]},
-    "transact-write-items": lambda records: [{"Put": {"TableName": "app", "Item": _image(one)}} for one in records],
-    "incremental export": lambda records: [
-        {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, **one["dynamodb"]} for one in records
-    ],
     "steps": lambda records: [{"put": _image(one)} for one in records],
 }
 """Files of each form, with the content of an event."""
