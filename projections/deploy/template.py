@@ -12,7 +12,7 @@ from typing import Any
 from projections.deploy.checksum import with_checksum
 from projections.deploy.needs import MAIN, NOTHING, Deployment, TableNeeds
 from projections.errors import UsageError
-from projections.language.yaml_text import scalar
+from projections.language.editing import scalar
 from projections.printable import printable
 from projections.stores.indexes import GLOBAL, LOCAL, projection
 

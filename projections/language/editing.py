@@ -1,23 +1,84 @@
-"""Changes a part of a YAML or JSON text and leaves all other characters as they are, with comments and layout.
+"""Parts of a rule file as YAML, and changes of a part of a YAML or JSON text that leave all other characters as they are.
 
-The nodes of ruamel.yaml have the places. Its round-trip writer is not used: it writes `{a: 1}` for `{ a: 1 }`, and removes
-the spaces with which people align columns.
-"""
+Comments and layout stay. The nodes of ruamel.yaml have the places. Its round-trip writer is not used: it writes `{a: 1}` for
+`{ a: 1 }`, and removes the spaces with which people align columns."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
-from projections.language.yaml_text import block, flow, name
+from projections.language.values import number_text
 
-__all__ = ["LayoutError", "with_element", "with_merged", "without", "without_element"]
+__all__ = [
+    "LayoutError",
+    "block",
+    "flow",
+    "name",
+    "scalar",
+    "text",
+    "with_element",
+    "with_merged",
+    "without",
+    "without_element",
+]
+
+
+_PLAIN = re.compile(r"[A-Za-z][\w.-]*")
+_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+_EXPRESSION = re.compile(r"[a-z]+\([\w.]+(?: \* [\w.]+)?\)", re.ASCII)
+
+
+def scalar(text: str) -> str:
+    """Return a text in YAML, quoted if YAML 1.1 would read another type."""
+    if _PLAIN.fullmatch(text) and text.isascii() and text.lower() not in _NOT_TEXT:
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def text(value: str) -> str:
+    """Return a text, plain if every version of YAML reads it as a text, else in double quotes."""
+    return value if _EXPRESSION.fullmatch(value) else scalar(value)
+
+
+def name(value: str) -> str:
+    """Return a key of a mapping."""
+    return text(value)
+
+
+def flow(value: Any) -> str:
+    """Return a value in flow style: `{ into: Post, set: { likeCount: count } }`."""
+    if isinstance(value, Mapping):
+        return (
+            "{ " + ", ".join(f"{name(str(key))}: {flow(one)}" for key, one in value.items()) + " }" if value else "{}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(one) for one in value) + "]"
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, Decimal):
+        return number_text(value)
+    return json.dumps(value)
+
+
+def block(value: Mapping[str, Any], width: int = 90, indent: str = "") -> str:
+    """Return a mapping with a line for each key; a value that is a mapping is in flow style if it fits into `width`."""
+    lines = []
+    for key, one in value.items():
+        line = f"{indent}{name(str(key))}: {flow(one)}"
+        if isinstance(one, Mapping) and one and (len(line) > width or not indent):
+            lines += [f"{indent}{name(str(key))}:", block(one, width, indent + "  ")]
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
 
 Path = tuple[str | int, ...]
 """Names of mappings, and positions in lists."""

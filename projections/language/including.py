@@ -5,7 +5,7 @@
 Included parts come first, in the order in which files are named, then those of the file itself. Each file is read once.
 
 A rule file may come from a stranger, as in a pull request. So it can only include files below the directory of the first
-file or below the current one. A pattern follows no links to directories, and is compared with a limited number of names.
+file or below the current one. Only the name of a file can be a pattern, which is compared with the names in its directory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import has_magic
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes"
 """The parts of a rule file that have entries by name: several files may have entries of them."""
 _MOST_ENTRIES = 1_000
 """How many entities, rules or queries all files may have together. `check` compares them with each other."""
-_MOST_LOOKED_AT = 10_000
-"""How many names of files and directories a pattern may be compared with."""
 
 
 def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -> Source:
@@ -219,14 +216,12 @@ def _included(
             yield place, f"expected a path that is relative to this file, found {shown(name)}"
         elif os.path.isabs(name):
             yield place, f"{name} is an absolute path: give one that is relative to this file"
-        elif not _is_below(path.parent / _literal(name), roots):
+        elif has_magic(os.path.dirname(name)) or "**" in name:
+            yield place, f"{name}: only the name of a file can be a pattern, as in orders/*.yaml; name each directory"
+        elif not _is_below(path.parent / (os.path.dirname(name) if has_magic(name) else name), roots):
             yield place, _outside(name)
         else:
-            try:
-                found = list(_files(name, path, source.file))
-            except OverflowError:
-                yield place, f"{name} matches too much: more than 10,000 names were compared; name directories instead"
-                continue
+            found = list(_files(name, path, source.file))
             if not found:
                 yield place, _missing(name, path)
             for file, shown_as in found:
@@ -239,11 +234,6 @@ def _included(
 def _is_below(path: Path, roots: Collection[Path]) -> bool:
     """Whether a path, which need not exist, is in one of the directories after all links are followed."""
     return any(_real(path).is_relative_to(root) for root in roots)
-
-
-def _literal(pattern: str) -> Path:
-    """Return the directory from which a pattern is compared with names; of a path without pattern, the path."""
-    return Path(*takewhile(lambda step: not has_magic(step), Path(pattern).parts))
 
 
 def _outside(name: str) -> str:
@@ -263,48 +253,13 @@ def _files(name: str, path: Path, file: str) -> Iterator[tuple[Path, str]]:
         elif (shipped := bundled(name)) is not None:
             yield shipped, str(shipped)
         return
-    for one in sorted(_matching(directory, name)):
-        inside = Path(os.path.normpath(directory / one))
-        if _real(inside) != _real(path):
-            yield inside, os.path.normpath(os.path.join(shown_in, one))
-
-
-def _matching(directory: Path, pattern: str) -> set[str]:
-    """Return the relative paths of the files that match. Raise OverflowError if too many names would be compared.
-
-    `glob` follows links to directories: a few links to one directory and some `*` make it compare names for ever.
-    """
-    left = _MOST_LOOKED_AT
-
-    def files(base: Path, steps: list[str]) -> Iterator[Path]:
-        nonlocal left
-        step, *rest = steps
-        if not has_magic(step):
-            inside = base / step
-            if rest and inside.is_dir():
-                yield from files(inside, rest)
-            elif not rest and inside.is_file():
-                yield inside
-            return
-        if step == "**":
-            yield from files(base, rest or ["*"])
-        for entry in os.scandir(base):
-            left -= 1
-            if left < 0:
-                raise OverflowError
-            if entry.name.startswith(".") and not step.startswith("."):
-                continue
-            if step == "**":
-                if entry.is_dir(follow_symlinks=False):
-                    yield from files(base / entry.name, steps)
-            elif fnmatchcase(entry.name, step):
-                if not rest:
-                    if entry.is_file():
-                        yield base / entry.name
-                elif entry.is_dir(follow_symlinks=False):
-                    yield from files(base / entry.name, rest)
-
-    return {os.path.relpath(one, directory) for one in files(directory, [step for step in pattern.split("/") if step])}
+    inside, pattern = directory / os.path.dirname(name), os.path.basename(name)
+    names = [one.name for one in os.scandir(inside) if one.is_file()] if inside.is_dir() else []
+    for one in sorted(names):
+        file_path = Path(os.path.normpath(inside / one))
+        hidden = one.startswith(".") and not pattern.startswith(".")
+        if fnmatchcase(one, pattern) and not hidden and _real(file_path) != _real(path):
+            yield file_path, os.path.normpath(os.path.join(shown_in, os.path.dirname(name), one))
 
 
 def _missing(name: str, path: Path) -> str:

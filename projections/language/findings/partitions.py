@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from projections.language.editing import block
 from projections.language.findings.kinds import (
     FEW_PARTITIONS,
     HOT_GROUP,
@@ -21,7 +22,6 @@ from projections.language.models import Projection
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases, index_attributes, key_attributes
 from projections.language.templates import Field, Template
-from projections.language.yaml_text import block
 
 __all__ = ["partitions", "static"]
 
