@@ -6,7 +6,7 @@ import gc
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "StreamHandler",
     "Tally",
+    "agree",
     "audit_from_environment",
     "collect_seldom",
     "stream_from_environment",
@@ -318,7 +319,7 @@ def _parts(environ: Mapping[str, str], throttled: Callable[[str], None], wrote: 
     settings = Settings.read(environ)
     document = _document(settings.rules)
     program = Program.from_document(document)
-    _agree(settings.tables, program.tables)
+    agree(settings.tables, program.tables)
     # botocore is imported here, so that a missing setting is reported before that takes its time.
     from projections.aws.clients import client
     from projections.stores.dynamodb import DynamoDBStore
@@ -416,7 +417,8 @@ def _number(environ: Mapping[str, str], name: str, default: int, least: int) -> 
     return int(text)
 
 
-def _agree(tables: Mapping[str, str], wanted: Mapping[str, object]) -> None:
+def agree(tables: Mapping[str, str], wanted: Collection[str]) -> None:
+    """Raise Misconfigured unless the named tables are those of the rules."""
     named, known = set(tables), set(wanted)
     if named == known:
         return

@@ -12,11 +12,9 @@ from projections.cli.options import as_json, endpoint_options
 from projections.terminal import console, count, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from projections.init.model import Model
     from projections.init.project import File
-    from projections.init.proposal import Proposal, Rule
+    from projections.init.proposal import Proposal
     from projections.init.reading import Reading
 
 __all__ = ["command"]
@@ -190,27 +188,14 @@ def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, 
     from dataclasses import asdict
 
     return {
+        **{name: getattr(proposal, name) for name in ("sampled", "complete", "recognised", "separator", "deployed")},
         "table": proposal.table.name,
-        "sampled": proposal.sampled,
-        "complete": proposal.complete,
-        "recognised": proposal.recognised,
         "readUnits": {"expected": expected, "consumed": reading.units, "requests": reading.requests},
-        "separator": proposal.separator,
         "entities": [asdict(entity) for entity in proposal.entities],
         "relations": [asdict(relation) for relation in proposal.relations],
-        "rules": [_rule_document(rule) for rule in proposal.rules],
+        "rules": [{**asdict(rule), "kind": rule.kind, "state": rule.state} for rule in proposal.rules],
         "unknown": [asdict(unknown) for unknown in proposal.unknown],
     }
-
-
-def _rule_document(rule: Rule) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    document = {**asdict(rule), "kind": rule.kind, "active": rule.state == "shadow", "state": rule.state}
-    if document["contradiction"] is not None:
-        for example in document["contradiction"]["examples"]:
-            del example["hidden"]
-    return document
 
 
 def _print_proposal(proposal: Proposal, reading: Reading) -> None:
@@ -229,34 +214,22 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     if proposal.deployed:
         out.print(styled("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
     out.print()
-    marks = {"shadow": styled("[green]shadow[/]  "), "possible": styled("[yellow]possible[/]")}
-    certain = [rule for rule in proposal.rules if rule.state != "uncertain"]
-    for rule in certain:
+    marks = {
+        "shadow": styled("[green]shadow[/]   "),
+        "possible": styled("[yellow]possible[/] "),
+        "uncertain": styled("[yellow]uncertain[/]"),
+    }
+    for rule in sorted(proposal.rules, key=lambda rule: rule.state == "uncertain"):
         out.print(styled("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
-    if certain:
+        if (found := rule.contradiction) is not None:
+            for phrase in found.differences:
+                out.print(styled("    [dim]-[/] {}", phrase))
+            out.print(styled("    {}.", found.effect))
+            if rule.refused:
+                out.print(styled("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
+    if proposal.rules:
+        out.print("Rules that are not `shadow` are comments in rules.yaml.")
         out.print()
-    _print_uncertain([rule for rule in proposal.rules if rule.state == "uncertain"])
-
-
-def _print_uncertain(rules: Sequence[Rule]) -> None:
-    if not rules:
-        return
-    out = console()
-    out.print(
-        styled(
-            "[yellow]Uncertain[/]: comments in rules.yaml, because some items contradict these rules, and most agree."
-        )
-    )
-    for rule in rules:
-        found = rule.contradiction
-        assert found is not None
-        out.print(styled("  [bold]{}[/]  {}", rule.name, rule.evidence))
-        for phrase in found.differences:
-            out.print(styled("    [dim]-[/] {}", phrase))
-        out.print(styled("    {}.", found.effect))
-        if rule.refused:
-            out.print(styled("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
-    out.print()
 
 
 def _print_entities(proposal: Proposal) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.aws.wiring import Settings
+from projections.aws.wiring import Settings, agree
 from projections.deploy.cloudformation import FUNCTION, TABLE, VARIABLES, Document, Resource
 from projections.deploy.comparison import STREAM, Comparison, Pair, variables
 from projections.deploy.delivery import delivery_findings
@@ -108,10 +108,10 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
         yield both.finding(NOT_JUDGED, _place(both, function, "TABLES"), reason)
     else:
         try:
-            Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+            settings = Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+            agree(settings.tables, [table.name for table in both.deployment.tables])
         except Misconfigured as error:
             yield both.finding(ENVIRONMENT, _place(both, function), f"{function.id}: {error}")
-        yield from _table_names(both, function, given)
     for name, value in variables(pair.ours).items():
         if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
             reason = f"{function.id} has no environment variable {name}"
@@ -130,23 +130,6 @@ def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
         yield both.finding(
             ENVIRONMENT, path, reason, "set NEW_RULES to fill, and run `projections backfill`", rated="warning"
         )
-
-
-def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:
-    wanted, named = {table.name for table in both.deployment.tables}, set(both.tables_of(function))
-    if not named or named == wanted:
-        return
-    if wanted == {MAIN}:
-        reason, instead = "TABLES is set, but the rules have `table:`", "set TABLE_NAME"
-    elif named == {MAIN}:
-        reason = f"TABLE_NAME is set, but the rules have {', '.join(sorted(wanted))}"
-        instead = "set TABLES to a JSON object of their names"
-    else:
-        lacking, strange = ", ".join(sorted(wanted - named)), ", ".join(sorted(named - wanted))
-        reason = f"TABLES does not match the rules: missing: [{lacking}]; unknown: [{strange}]"
-        instead = "name the tables of the rules, and no others"
-    path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
-    yield both.finding(ENVIRONMENT, path, f"{function.id}: {reason}", instead)
 
 
 def _place(both: Comparison, function: Resource, *name: str) -> Location:

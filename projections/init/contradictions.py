@@ -25,12 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.init.proposal import Contradiction, Example, Table, effects
-from projections.init.rows import Row, masked
+from projections.init.proposal import Contradiction, Table
+from projections.init.rows import Row
 from projections.language.keys import key_text
 from projections.language.values import Value
 
-__all__ = ["Case", "Verdict", "contradiction", "identity", "judged", "others"]
+__all__ = ["Case", "Verdict", "contradiction", "identity", "judged"]
 
 
 _MOSTLY = 0.75
@@ -131,51 +131,35 @@ def contradiction(
     """Return the counter-evidence. `every` are the cases of all items that the rule would write to; `unseen` is the number
     of items that could not be judged.
     """
-    wrong = sorted(
-        (_example(case, table) for case in verdict.cases if not case.agrees), key=lambda one: [*one.key.values()]
-    )
+    examples = sorted((_example(case, table) for case in verdict.cases if not case.agrees), key=lambda one: one["key"])
+    both = [case for case in every if case.stored is not None and case.computed is not None]
     return Contradiction(
         entity,
         attribute,
         verdict.right,
         len(verdict.cases),
-        tuple(wrong[:_MOST_EXAMPLES]),
-        sum(case.stored is not None and case.computed is not None and not case.agrees for case in every),
-        *_added_and_removed(every),
-        unseen,
+        tuple(examples[:_MOST_EXAMPLES]),
+        changes=sum(not case.agrees for case in both),
+        adds=sum(case.stored is None and case.computed is not None for case in every),
+        removes=sum(case.stored is not None and case.computed is None for case in every),
+        unseen=unseen,
     )
 
 
-def others(every: Sequence[Case], entity: str, attribute: str, *, least: bool) -> str:
-    """Return what a rule that all compared items agree with would do to the other items, empty if nothing."""
-    listed = effects(entity, attribute, 0, *_added_and_removed(every), least=least)
-    return f"; live, it would {listed}" if listed else ""
+def _example(case: Case, table: Table) -> dict[str, str]:
+    key = " ".join(str(next(iter(case.row.item[name].values()))) for name in table.key_names)
+    return {"key": key, "stored": _shown(case.stored), "computed": _shown(case.computed)}
 
 
-def _added_and_removed(every: Sequence[Case]) -> tuple[int, int]:
-    adds = sum(case.stored is None and case.computed is not None for case in every)
-    return adds, sum(case.stored is not None and case.computed is None for case in every)
-
-
-def _example(case: Case, table: Table) -> Example:
-    return Example(
-        {name: str(next(iter(case.row.item[name].values()))) for name in table.key_names},
-        _shown(case.stored),
-        _shown(case.computed),
-        (_shown(case.stored, hidden=True), _shown(case.computed, hidden=True)),
-    )
-
-
-def _shown(value: Value | None, *, hidden: bool = False) -> str:
-    """Return a value as a short text; `hidden` masks all except numbers."""
+def _shown(value: Value | None) -> str:
+    """Return a value as a short text."""
     if value is None:
         return "nothing"
     ((kind, content),) = value.items()
     if kind == "S":
-        text = masked(content) if hidden else content
-        return f'"{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"}"'
+        return f'"{content if len(content) <= _LONGEST_SHOWN else content[: _LONGEST_SHOWN - 1] + "…"}"'
     if kind == "M":
-        return "{" + ", ".join(f"{name}: {_shown(one, hidden=hidden)}" for name, one in sorted(content.items())) + "}"
+        return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(content.items())) + "}"
     if kind == "BOOL":
         return "true" if content else "false"
     identified = identity(value)

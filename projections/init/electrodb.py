@@ -19,7 +19,7 @@ from projections.init.proposal import Attribute, Entity, Pairs, Table
 from projections.init.rows import lower_camel
 from projections.language.syntax import LanguageError
 
-__all__ = ["End", "Index", "Names", "is_schema", "read"]
+__all__ = ["is_schema", "read"]
 
 
 _CASINGS = {"default": "lower", "lower": "lower", "upper": "upper", "none": "none"}
@@ -29,12 +29,11 @@ _SCALARS = ("string", "number", "boolean")
 
 @dataclass(frozen=True)
 class Names:
-    """The names in a schema that are parts of keys. `versioned`: its form since version 1, with `model`."""
+    """The names in a schema that are parts of keys."""
 
     service: str
     entity: str
     version: str
-    versioned: bool
     attributes: Mapping[str, Part]
 
     def field(self, attribute: str) -> str:
@@ -87,9 +86,9 @@ class Index:
     def prefixes(self) -> tuple[str, str, str]:
         """Return the beginnings of partition and sort key, and the end of the sort key."""
         names = self.names
-        pk = f"${names.service}" if names.versioned else f"${names.service}_{names.version}"
+        pk = f"${names.service}"
         collections = "$" + "#".join(self.collections) if self.collections else ""
-        own = ("#" if collections else "$") + names.entity + (f"_{names.version}" if names.versioned else "")
+        own = ("#" if collections else "$") + f"{names.entity}_{names.version}"
         sk, end = (collections, own) if self.kind == "clustered" else (collections + own, "")
         if len(self.ends) == 1:
             pk, sk, end = pk + sk + end, "", ""
@@ -101,7 +100,7 @@ class End:
 
     def __init__(self, part: Part, role: str, index: Index) -> None:
         self.part, self.role, self.index, self.names = part, role, index, index.names
-        composite = part.get("composite") or part.get("facets")
+        composite = part.get("composite")
         if composite is None or not isinstance(composite.value, list):
             raise part.wrong("composite is missing: a list of attributes. Other forms of it cannot be read")
         self.composite = [one.text() for one in composite.elements()]
@@ -227,10 +226,8 @@ _IDENTIFIER = "__edb_e__"
 
 
 def is_schema(value: Any) -> bool:
-    """Return whether a JSON value is a schema: of `model`, or of the form before version 1."""
-    return (
-        isinstance(value, dict) and "indexes" in value and ("model" in value or {"entity", "service"} <= value.keys())
-    )
+    """Return whether a JSON value is a schema, in its form since version 1 of ElectroDB."""
+    return isinstance(value, dict) and {"model", "indexes"} <= value.keys()
 
 
 def read(schemas: Sequence[Part]) -> Model:
@@ -289,13 +286,11 @@ class _Schema:
         self.part = part
         self.model = model
         self.name = ""
-        head = part.get("model")
-        named = head or part
+        named = part.need("model")
         self.names = Names(
             named.need("service").text(),
             named.need("entity").text(),
             str(named.need("version").value),
-            head is not None,
             dict(part.need("attributes").members()),
         )
         self.indexes = [Index(index, self.names) for _, index in part.need("indexes").members()]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 
 from projections.init.indexes import index_keys
 from projections.init.proposal import Attribute, Entity, Table, Unknown, overlapping
@@ -110,14 +110,13 @@ def snake_case(rows: Sequence[Row]) -> bool:
 def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict[Position, str]:
     """Return a name for each variable. An attribute of that name has the same value, as rules require."""
     found: dict[Position, str] = {}
-    identifiers = _identifiers(shape)
     for position in shape.variables:
         texts = [row.parts[position] for row in shape.rows]
         same = next((other for other in found if _twins(shape, other, position)), None)
         if same is not None and len(set(texts)) >= _LEAST:  # as in USER#42 · PROFILE#42
             found[position] = found[same]
             continue
-        for name in _variable_names(shape, position, entity, table, snake, position in identifiers):
+        for name in _variable_names(shape, position, entity, table, snake):
             usable = PATH.fullmatch(name) and "." not in name and _consistent(shape.rows, name, texts)
             twin = next((other for other, known in found.items() if known == name), None)
             if usable and (twin is None or _twins(shape, twin, position)):
@@ -163,28 +162,7 @@ def _consistent(rows: Sequence[Row], name: str, texts: Sequence[str]) -> bool:
     return all(name not in row.item or row.text(name) == text for row, text in zip(rows, texts, strict=True))
 
 
-def _identifiers(shape: Shape) -> set[Position]:
-    """Return, for each constant, the variable after it that is its id: the one with the most values, or the last."""
-    runs: dict[Position, list[Position]] = {}
-    marker: Position | None = None
-    for position in shape.positions:
-        if position[1] == 0:
-            marker = None
-        if position in shape.constants:
-            marker = position if shape.constants[position] else marker
-        elif marker is not None:
-            runs.setdefault(marker, []).append(position)
-
-    def rank(position: Position) -> tuple[bool, int, int]:
-        texts = {row.parts[position] for row in shape.rows}
-        return form_of(texts) not in _TIMES, len(texts), position[1]
-
-    return {max(run, key=rank) for run in runs.values()}
-
-
-def _variable_names(
-    shape: Shape, position: Position, entity: str, table: Table, snake: bool, identifier: bool
-) -> Iterator[str]:
+def _variable_names(shape: Shape, position: Position, entity: str, table: Table, snake: bool) -> Iterator[str]:
     attribute, _ = position
     marker = _marker(shape, position)
     texts = [row.parts[position] for row in shape.rows]
@@ -198,7 +176,7 @@ def _variable_names(
     whole = [other for other in shape.positions if other[0] == attribute] == [position]
     if whole and normal(key_name) not in _NO_NAME:
         yield key_name
-    default = _joined([*words(singular(marker)), "id"], snake) if marker and identifier and form not in _TIMES else ""
+    default = _joined([*words(singular(marker)), "id"], snake) if marker and form not in _TIMES else ""
     if default:
         stem = normal(singular(marker))
         yield from (name for name in echoes if stem in normal(name))
@@ -208,26 +186,14 @@ def _variable_names(
     if default:
         yield default
         yield _joined(["other", *words(default)], snake)
-    yield from _fallbacks(form, marker, entity, attribute, whole, key_name, snake)
-
-
-def _fallbacks(
-    form: str, marker: str, entity: str, attribute: int, whole: bool, key_name: str, snake: bool
-) -> Iterator[str]:
-    if form in _TIMES:
+    elif form in _TIMES:
         yield form
-    elif marker:
-        yield _joined([*words(marker), "part"], snake)
     elif whole:
         yield key_name
-        yield _joined([*words(entity), "id" if attribute == 0 else "key"], snake)
-    else:
-        yield from ("tenant", "tenantId") if attribute == 0 else ("part",)
+    elif attribute == 0:
+        yield from ("tenant", "tenantId")
     stem = _joined([*words(marker or entity), "part"], snake) or "part"
-    number = 2
-    while True:
-        yield f"{stem}{number}"
-        number += 1
+    yield from (f"{stem}{number}" for number in count(1))
 
 
 def _joined(parts: Sequence[str], snake: bool) -> str:

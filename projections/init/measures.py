@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 
-from projections.init.contradictions import Case, Verdict, contradiction, identity, judged, others
+from projections.init.contradictions import Case, Verdict, contradiction, identity, judged
 from projections.init.proposal import Attribute, Relation, Rule, Sample, Table
 from projections.init.relations import Link, named_by, related_twice, rule_body
 from projections.init.rows import lower_camel, normal, plural, singular, words
@@ -192,17 +192,12 @@ def _counted(family: Family, attribute: str) -> str:
         rest = len(with_it) - len(exact)
         more = f"; {rest} more could not be compared" if rest else ""
         every = f"{len(exact)} of {len(exact)} {relation.parent} items"
-        return f"{attribute} is {_said('', relation)} in {every}{more}{_others(family, attribute, '')}"
+        return f"{attribute} is {_said('', relation)} in {every}{more}"
     return (
         f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the sample in "
         f"{len(with_it)} of {len(with_it)} {relation.parent} items; {relation.seen} of {relation.of} {relation.child} items "
         f"belong to {an(relation.parent)} in the sample"
     )
-
-
-def _others(family: Family, attribute: str, measure: str) -> str:
-    every = family.cases(attribute, measure)
-    return others(every, family.link.relation.parent, attribute, least=not all(family.seen))
 
 
 def _less(stored: Value, counted: Value) -> bool:
@@ -236,8 +231,7 @@ def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str
         stored = [identity(case.stored) for case in verdict.cases if id(case.row) in with_children]
         if verdict.all_right and len(set(stored)) >= _LEAST_PARENTS:
             of = f"{verdict.right} of {verdict.right} {relation.parent} items"
-            evidence = f"{attribute.name} is {_said(measure, relation)} in {of}"
-            return measure, evidence + _others(family, attribute.name, measure)
+            return measure, f"{attribute.name} is {_said(measure, relation)} in {of}"
     return None
 
 

@@ -11,8 +11,8 @@ from projections.language.templates import KeyPattern, overlap
 from projections.language.values import Image
 
 __all__ = [
-    *("Attribute", "Contradiction", "Entity", "Example", "Pairs", "Proposal", "Relation", "Rule", "Sample", "Table"),
-    *("Unknown", "effects", "overlapping"),
+    *("Attribute", "Contradiction", "Entity", "Pairs", "Proposal", "Relation", "Rule", "Sample", "Table"),
+    *("Unknown", "overlapping"),
 ]
 
 
@@ -127,28 +127,17 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Example:
-    """An item that contradicts a rule: its key, the stored and the computed value as text. `hidden` has both values with
-    texts masked, for files.
-    """
-
-    key: Mapping[str, str]
-    stored: str
-    computed: str
-    hidden: tuple[str, str]
-
-
-@dataclass(frozen=True)
 class Contradiction:
     """The items that contradict a rule which holds on most: it is `right` on so many of `judged` items of `entity`.
-    `changes`, `adds` and `removes` are the items of the sample whose attribute the rule would change, add or remove.
+    `examples` have key, stored and computed value of some of them. `changes`, `adds` and `removes` are the items of the
+    sample whose attribute the rule would change, add or remove.
     """
 
     entity: str
     attribute: str
     right: int
     judged: int
-    examples: tuple[Example, ...]
+    examples: tuple[Mapping[str, str], ...]
     changes: int
     adds: int
     removes: int
@@ -159,47 +148,33 @@ class Contradiction:
     def differences(self) -> list[str]:
         """A phrase for each example, with its key, and one for the number of others."""
         more = self.judged - self.right - len(self.examples)
-        phrases = [
-            f"{' '.join(one.key.values())}: stored {one.stored}, computed {one.computed}" for one in self.examples
-        ]
+        phrases = [f"{one['key']}: stored {one['stored']}, computed {one['computed']}" for one in self.examples]
         return [*phrases, *([f"{more} more"] if more else [])]
 
     @property
     def effect(self) -> str:
         """A sentence on what the rule would do to the items of the sample if it were live, and on those not compared."""
-        least = self.unseen > 0
-        listed = effects(self.entity, self.attribute, self.changes, self.adds, self.removes, least=least)
-        live = f"Live, it would {listed or f'change no {self.entity} item'}"
-        if not least:
+        least = "at least " if self.unseen else ""
+        changes = {
+            f"change {self.attribute} of": self.changes,
+            f"add {self.attribute} to": self.adds,
+            f"remove {self.attribute} from": self.removes,
+        }
+        parts = [f"{verb} {least}{self._items(number)}" for verb, number in changes.items() if number]
+        live = f"Live, it would {' and '.join(parts) or f'change no {self.entity} item'}"
+        if not self.unseen:
             return live
-        items = _items(self.unseen, self.entity)
-        return f"{items} could not be compared: items that the value depends on may be outside the sample. {live}"
+        missing = "could not be compared: items that the value depends on may be outside the sample"
+        return f"{self._items(self.unseen)} {missing}. {live}"
 
     @property
     def doubt(self) -> str:
-        """The counter-evidence and the effect for a file, without keys and texts of the table."""
-        examples = "; ".join("stored {}, computed {}".format(*one.hidden) for one in self.examples)
+        """The counter-evidence and the effect for a file, without keys and values of the table."""
         wrong = self.judged - self.right
-        more = ", such as" if wrong > len(self.examples) else ""
-        return f"{wrong} contradict{'s' * (wrong == 1)} it{more}: {examples}. {self.effect}"
+        return f"{wrong} contradict{'s' * (wrong == 1)} it. {self.effect}"
 
-
-def effects(entity: str, attribute: str, changes: int, adds: int, removes: int, *, least: bool = False) -> str:
-    """Return how many items a rule changes, as words; empty if none."""
-    parts = [
-        f"{verb} {'at least ' if least else ''}{_items(number, entity)}"
-        for verb, number in (
-            (f"change {attribute} of", changes),
-            (f"add {attribute} to", adds),
-            (f"remove {attribute} from", removes),
-        )
-        if number
-    ]
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
-
-
-def _items(number: int, entity: str) -> str:
-    return f"{number:,} {entity} item" + "s" * (number != 1)
+    def _items(self, number: int) -> str:
+        return f"{number:,} {self.entity} item" + "s" * (number != 1)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
     if uncertain:
         lines += _comment(
             "Uncertain rules: most items of the sample agree with them, and some contradict them. The output of "
-            "`projections init` has the keys of these items; texts are masked here. To try a rule, remove its # signs"
+            "`projections init` has these items. To try a rule, remove its # signs"
             f"{where}. It is in shadow mode, too: `projections verify --table {table}` lists all values that it would "
             "change, also before you deploy.",
             "  ",

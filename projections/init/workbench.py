@@ -1,4 +1,9 @@
-"""Data models of NoSQL Workbench for Amazon DynamoDB: tables, facets and sample items."""
+"""Data models of NoSQL Workbench for Amazon DynamoDB: tables, facets and sample items.
+
+A facet shows the items of one access pattern, with an alias for each key attribute. An alias with a placeholder, such as
+`USER#<userId>`, is read as the template of an entity's key, if it fits the sample items of the facet. Any other alias is
+only a name: then entities are inferred from all sample items of the table.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +98,10 @@ class FacetTable:
             item for item in self.items if not any(_fits(item, pattern, self.table) is not None for pattern in patterns)
         ]
         inferred = infer(self.table, Sample(rest, complete=True), self.separator)
-        inferred = self._named_after_facets(inferred, names)
+        renamed: dict[str, str] = {}
+        for entity in inferred.entities:
+            renamed[entity.name] = entity_name(entity.name, [*names, *renamed.values()])
+        inferred = _renamed(inferred, renamed)
         return replace(
             inferred,
             entities=[*entities, *inferred.entities],
@@ -147,34 +155,6 @@ class FacetTable:
                     kinds.setdefault(one, (attribute, text))
                     kinds.setdefault(other, (attribute, constants[other][attribute]))
         return [replace(entity, kind=kinds.get(name, entity.kind)) for name, (_, entity) in declared.items()]
-
-    def _named_after_facets(self, proposal: Proposal, taken: Sequence[str]) -> Proposal:
-        """Return the proposal, in which an entity whose items are those of one facet has the facet's name."""
-        renamed: dict[str, str] = {}
-        for entity in proposal.entities:
-            patterns = {name: KeyPattern.parse(text, proposal.separator) for name, text in entity.key.items()}
-            own = self._keys_of(self.items, patterns, entity.match)
-            same = [
-                one
-                for one in self.facets
-                if own and own == self._keys_of(one.items, {}, None) == self._keys_of(one.items, patterns, entity.match)
-            ]
-            if len(same) == 1:
-                renamed[entity.name] = entity_name(same[0].name, [*taken, *renamed.values()])
-        others = {one.name for one in proposal.entities} - renamed.keys()
-        renamed |= {name: entity_name(name, [*taken, *renamed.values()]) for name in sorted(others)}
-        return _renamed(proposal, renamed)
-
-    def _keys_of(
-        self, items: Sequence[Image], patterns: Mapping[str, KeyPattern], match: tuple[str, str] | None
-    ) -> set[str]:
-        """Return the keys of the items that fit these patterns; without patterns, of all."""
-        return {
-            self._key_of(item)
-            for item in items
-            if (not patterns or _fits(item, patterns, self.table) is not None)
-            and (match is None or item.get(match[0], {}).get("S") == match[1])
-        }
 
 
 def _template(alias: str) -> str:

@@ -409,7 +409,7 @@ def test_tables_that_do_not_fit_the_rules() -> None:
     template = written(deployment())
     assert any("TABLE_NAME is set, but the rules have app" in one[2] for one in wrong(template, deployment(TABLES)))
     template = written(deployment(TABLES))
-    assert any("TABLES is set, but the rules have `table:`" in one[2] for one in wrong(template))
+    assert any("TABLES is set, but the rules set `table:`" in one[2] for one in wrong(template))
     rules = deployment(TABLES)
     variables = template["Globals"]["Function"]["Environment"]["Variables"]
     variables["TABLES"] = '{"app": "a", "reading": "b", "stats": "c"}'

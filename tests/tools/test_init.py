@@ -278,9 +278,9 @@ def test_uncertain_rules_are_listed_and_verify_finds_the_predicted_changes_when_
     options = tables(init_tables.INDEXED, items)
     code, out, _ = call("init", tmp_path, *options)
     assert code == 0
-    shown = out[out.index("Uncertain: ") :].split("\n\n")[0].splitlines()
+    shown = out[out.index("uncertain  ") :].splitlines()
     counts = [int(one["likeCount"]["N"]) for one in wrong]
-    assert [line.strip() for line in shown[2:]] == [
+    assert [line.strip() for line in shown[1:4]] == [
         *(f"- {one['PK']['S']} METADATA: stored {n}, computed {n - 3}" for one, n in zip(wrong, counts, strict=True)),
         "Live, it would change likeCount of 2 Post items.",
     ]
@@ -289,11 +289,7 @@ def test_uncertain_rules_are_listed_and_verify_finds_the_predicted_changes_when_
         for one in json.loads(call("init", tmp_path, *options, "--force", "--json")[1])["rules"]
         if one["state"] == "uncertain"
     ]
-    assert (rule["name"], rule["active"], rule["contradiction"]["changes"]) == ("likesOfPost", False, 2)
-    assert rule["contradiction"]["examples"] == [
-        {"key": {"PK": one["PK"]["S"], "SK": "METADATA"}, "stored": str(n), "computed": str(n - 3)}
-        for one, n in zip(wrong, counts, strict=True)
-    ]
+    assert (rule["name"], rule["contradiction"]["changes"]) == ("likesOfPost", 2)
     rules = tmp_path / "rules.yaml"
     text = rules.read_text()
     block = text[text.index("  # likesOfPost:") :].split("\n\n")[0]
@@ -329,7 +325,7 @@ def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: 
     assert [one["name"] for one in said["entities"]] == ["User", "Project"]
     assert said["readUnits"]["consumed"] > 0
     assert said["readUnits"]["requests"] >= 16
-    assert [(one["name"], one["active"]) for one in said["rules"]] == [("projectsOfUser", True)]
+    assert [(one["name"], one["state"]) for one in said["rules"]] == [("projectsOfUser", "shadow")]
     assert {name for name in said["files"] if not name.startswith("vendor/")} == set(PROPOSED)
 
 

@@ -174,7 +174,7 @@ def recall(pattern: str) -> Iterator[tuple[str, str, bool]]:
                 for one in of_state(found, "uncertain")
                 if one.contradiction and one.into == rule.into and attribute in one.attributes
                 if one.body["from"] == rule.body["from"]
-                if {tuple(example.key.values()) for example in one.contradiction.examples} == keys
+                if {example["key"] for example in one.contradiction.examples} == {" ".join(key) for key in keys}
             ]
             for one in same:
                 assert predicted(one) == happens(found, one, items), (pattern, one)
@@ -234,20 +234,18 @@ def test_an_uncertain_rule_is_a_comment_with_its_counter_evidence_and_effect() -
     text = rule_file(found)
     assert rule.name not in loads(text).projections
     assert f"  # {rule.name}:\n  #   from: Booking\n  #   mode: shadow\n" in text
-    assert "2 contradict it: stored " in text
+    assert "2 contradict it." in text
     assert "c00" not in text
 
 
 def test_values_of_parents_without_children_are_counted_in_the_effect() -> None:
     items = [*classes(), item(PK="CLASS#new", SK="INFO", title="x")]
-    rules = {name: one for one in of_state(proposal(items), "shadow") for name in one.attributes}
-    assert "; live, it would add bookingCount to 1 Class item" in rules["bookingCount"].evidence
     infos(items)[0]["revenue"] = {"N": "1.125"}
     found = proposal(items)
     assert predicted(uncertain(found, "revenue")) == happens(found, uncertain(found, "revenue"), items) == (1, 1, 0)
 
 
-def test_stale_copies_are_listed_and_masked_in_the_file() -> None:
+def test_stale_copies_are_listed_and_not_in_the_file() -> None:
     items = init_tables.social()
     stale = [one for one in items if "userName" in one][:3]
     for one in stale:
@@ -255,8 +253,7 @@ def test_stale_copies_are_listed_and_masked_in_the_file() -> None:
     found = proposal(items)
     rule = uncertain(found, "userName")
     assert rule.contradiction is not None
-    assert {one.stored for one in rule.contradiction.examples} == {'"Former Person"'}
-    assert 'stored "Xxxxxx Xxxxxx"' in rule_file(found)
+    assert {one["stored"] for one in rule.contradiction.examples} == {'"Former Person"'}
     assert "Former" not in rule_file(found)
     assert predicted(rule) == happens(found, rule, items) == (3, 0, 0)
 
@@ -351,7 +348,7 @@ def test_sparse_index_keys_that_are_wrong_on_few_items_are_uncertain() -> None:
     assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
     assert predicted(rule) == happens(found, rule, items) == (1, 1, 1)
     assert rule.contradiction is not None
-    assert {one.key["PK"] for one in rule.contradiction.examples} == {one["PK"]["S"] for one in some[:3]}
+    assert {one["key"] for one in rule.contradiction.examples} == {f"{one['PK']['S']} INFO" for one in some[:3]}
 
 
 def test_keys_of_an_index_that_are_stale_in_few_items_are_an_uncertain_rule() -> None:

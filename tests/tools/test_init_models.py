@@ -77,15 +77,15 @@ def test_workbench_model_has_its_tables_and_indexes() -> None:
     }
 
 
-def test_facets_declare_entities_and_name_inferred_ones() -> None:
-    """Placeholders in three notations; a facet without templates gives the name; a wrong one only the items."""
+def test_facets_declare_entities_and_others_are_inferred_from_their_items() -> None:
+    """Placeholders in three notations; a facet without templates, or with a wrong one, gives only the items."""
     _, rules = read("workbench.json")
     assert {name: dict(entity.key) for name, entity in rules.entities.items()} == {
         "Reader": {"PK": "READER#{readerId}", "SK": "PROFILE"},
         "Loan": {"PK": "READER#{readerId}", "SK": "LOAN#{copyId}"},
         "Fine": {"PK": "READER#{readerId}", "SK": "FINE#{at}"},
-        "shelves": {"PK": "SHELF#{shelfId}", "SK": "BOOK#{bookId}"},
-        "Wrong": {"PK": "TABLE#{tableId}", "SK": "SEAT#{seatId}"},
+        "Book": {"PK": "SHELF#{shelfId}", "SK": "BOOK#{bookId}"},
+        "Seat": {"PK": "TABLE#{tableId}", "SK": "SEAT#{seatId}"},
         "AuditLogItem": {"day": "{day*}", "at": "{at}"},
     }
     assert "weight N" in model_file(read_model(MODELS / "workbench.json"))
@@ -165,7 +165,6 @@ VARIABLES = {
     "Building": {"cityIdLower": "rome", "use": "homes", "buildingIdLower": "b1"},
     "Offer": {"cityId": "Rome", "offerId": "O1", "rent": "900"},
     "Notice": {"cityId": "Rome", "noticeId": "N1"},
-    "City": {"cityIdLower": "rome"},
     "Meter": {"meterId": "M1", "at": "17"},
     "Alone": {"aloneIdLower": "a1"},
 }
