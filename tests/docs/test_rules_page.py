@@ -123,7 +123,7 @@ def fields(model: type[Any]) -> list[str]:
     return [name.removesuffix("_") for name in model.model_fields]
 
 
-def test_every_mapping_of_a_rule_file_has_its_table_of_keys() -> None:
+def test_every_mapping_of_a_rule_file_has_its_list_of_keys() -> None:
     mappings = {name for name, one in json_schema()["$defs"].items() if "title" in one}
     assert set(MARKED.findall(REFERENCE)) == mappings | {"Rules"}
 

@@ -1,4 +1,4 @@
-"""The pages of the catalogue: what commands print in them, and the table of access patterns.
+"""The pages of the catalogue: what commands print in them, and the list of access patterns.
 
 A block of type `console` holds commands after `$` and what each prints; a line `…` stands for lines left out.
 
@@ -39,20 +39,20 @@ def shown(page: str) -> Iterator[Shown]:
 
 
 def matrix(rules: Rules) -> str:
-    """The access patterns of a rule file as a Markdown table."""
-    lines = ["| | The application asks | It reads |", "| --- | --- | --- |"]
+    """The access patterns of a rule file as a Markdown list: number, question, index, key conditions."""
+    lines = []
     for one in access_patterns(rules.typed(), queries_of(rules)):
-        conditions = " and ".join("`" + condition_words(read).replace("|", "\\|") + "`" for read in one.reads)
-        where = one.plan.path if one.plan.path != TABLE else "the table"
+        conditions = " and ".join(f"`{condition_words(read)}`" for read in one.reads)
+        where = "" if one.plan.path == TABLE else f"{one.plan.path} "
         count = count_words(one.plan)
         requests = "" if count == "1" else f" ({count} requests)"
-        lines.append(f"| {one.query.id} | {one.query.about} | {where}: {conditions}{requests} |")
+        lines.append(f"- **{one.query.id}** {one.query.about}: {where}{conditions}{requests}")
     return "\n".join(lines) + "\n"
 
 
 def with_matrix(page: str, rules: Rules) -> str:
-    """The page with its first table replaced by the access patterns of the rules."""
-    return re.sub(r"(?:^\|.*\n)+", lambda found: matrix(rules), page, count=1, flags=re.MULTILINE)
+    """The page with its list of access patterns replaced by those of the rules."""
+    return re.sub(r"(?:^- \*\*AP-.*\n)+", lambda found: matrix(rules), page, count=1, flags=re.MULTILINE)
 
 
 def flaw(lines: list[str], output: list[str]) -> str | None:
