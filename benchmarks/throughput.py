@@ -32,7 +32,7 @@ from projections.aws.clients import client
 from projections.aws.streams import StreamReader
 from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import THREADS, StreamHandler
-from projections.dev.followed import Followed
+from projections.dev.target import Followed
 from projections.engine.processor import Processor
 from projections.engine.records import stream_label
 from projections.engine.registry import Registry

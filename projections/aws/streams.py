@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.stores.refusals import translated
 
-__all__ = ["FoundShard", "StreamGone", "StreamReader", "Stretch", "as_lambda_has_it", "describe", "is_dynamodb_local"]
+__all__ = ["FoundShard", "StreamGone", "StreamReader", "Stretch", "as_lambda_has_it", "describe"]
 
 MOST_RECORDS = 1000
 """The maximum of one GetRecords."""
@@ -137,11 +137,6 @@ def describe(streams: Any, arn: str) -> tuple[str, list[dict[str, Any]]]:
         if not page.get("LastEvaluatedShardId"):
             return page.get("StreamStatus", "ENABLED"), shards
         request["ExclusiveStartShardId"] = page["LastEvaluatedShardId"]
-
-
-def is_dynamodb_local(arn: str) -> bool:
-    """Return whether a stream is one of DynamoDB Local."""
-    return ":ddblocal:" in arn
 
 
 def as_lambda_has_it(record: Mapping[str, Any], arn: str) -> dict[str, Any]:

@@ -14,22 +14,16 @@ __all__ = ["command"]
 
 @click.command("dev")
 @table_options
-@click.option(
-    "--starting-position",
-    "start",
-    type=click.Choice(["now", "start"]),
-    help="Start with new records, or with all records in the stream. [default: now, or start if --until-idle is set]",
-)
 @click.option("--create", is_flag=True, help="Create missing tables, indexes and streams.")
 @click.option("--until-idle", is_flag=True, help="Stop when the stream is read and all work is done.")
-def command(given: Tables, start: str | None, create: bool, until_idle: bool) -> int:
+def command(given: Tables, create: bool, until_idle: bool) -> int:
     """Run rules on a table's stream, and reload them when they change.
 
     Runs the code of the deployed functions in this process, on DynamoDB Local, MiniStack, LocalStack and other emulators;
-    not on AWS, because it writes. Items that the tables hold are backfilled. Prints every record with its rules, what they
-    wrote and the capacity that the endpoint reports. For a rejected record, prints the reason. When the rule file changes,
-    the changed rules are printed and backfilled at once; if it has mistakes, the old rules stay active. Without --ledger,
-    creates a ledger named after the first table, such as app-ledger.
+    not on AWS, because it writes. At the start, items that the tables hold are backfilled. Prints every record with its
+    rules, what they wrote and the capacity that the endpoint reports. For a rejected record, prints the reason. When the
+    rule file changes, the changed rules are printed and backfilled at once; if it has mistakes, the old rules stay active.
+    Without --ledger, creates a ledger named after the first table, such as app-ledger.
 
     Press Ctrl-C to stop. With --until-idle, exits with 1 if records were quarantined or discarded.
 
@@ -39,8 +33,7 @@ def command(given: Tables, start: str | None, create: bool, until_idle: bool) ->
     """
     from projections.aws.clients import client
     from projections.cli.printing.dev import Printer
-    from projections.dev.active_rules import RulesFile
-    from projections.dev.session import Session
+    from projections.dev.session import RulesFile, Session
     from projections.dev.target import prepare
     from projections.language.program import Program
 
@@ -54,7 +47,7 @@ def command(given: Tables, start: str | None, create: bool, until_idle: bool) ->
         region=given.region,
         create=create,
     )
-    printer = Printer(program.guard_prefix)
+    printer = Printer()
     for what in target.created:
         printer.note(f"created {what}")
     session = Session(
@@ -63,7 +56,6 @@ def command(given: Tables, start: str | None, create: bool, until_idle: bool) ->
         program,
         client("dynamodbstreams", given.endpoint_url, region=given.region),
         printer,
-        latest=(start or ("start" if until_idle else "now")) == "now",
         until_idle=until_idle,
     )
 

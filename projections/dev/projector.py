@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from projections.aws.tables import LEDGER, Live
 from projections.aws.wiring import THREADS
 from projections.engine.processor import OUTDATED, Outcome
-from projections.engine.records import Record
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, at_once
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
-from projections.errors import ConditionFailed, Misconfigured, StoreError, UsageError
+from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.document import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.findings.kinds import Finding
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.values import changed_attributes, same
+from projections.language.values import changed_attributes
 from projections.local.event_source import Batch
 from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.wrapped import WrappedStore
 from projections.terminal import count
 
-__all__ = ["Delivery", "Invocation", "Projector", "Reporter", "Totals", "WatchedStore", "Written", "is_own"]
-
-MOST_RECENT = 1000
-"""Writes of the session whose records are looked for."""
+__all__ = ["Delivery", "Projector", "Reporter", "Totals", "WatchedStore", "Written", "is_own"]
 
 MOST_WRITES = 100
 """Writes that are recorded one by one. A backfill makes millions."""
@@ -50,7 +46,7 @@ class Written:
 @dataclass(slots=True)
 class Delivery:
     """What a batch of records, or a task, did. `writes` counts those to the application's tables, of which `written` has
-    the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
+    the first. `own`: which records show our own writes.
     """
 
     records: Sequence[RecordReport] = ()
@@ -58,10 +54,8 @@ class Delivery:
     written: list[Written] = field(default_factory=list)
     writes: int = 0
     rejected: Sequence[Rejected] = ()
-    needless: int = 0
     ledger_writes: int = 0
     write_units: float = 0.0
-    read_units: float = 0.0
     failed: str | None = None
 
 
@@ -70,26 +64,22 @@ class Totals:
     """The sums of a session. Units are as the endpoint reports them."""
 
     records: int = 0
-    own: int = 0
     writes: int = 0
     ledger_writes: int = 0
     write_units: float = 0.0
-    read_units: float = 0.0
     quarantined: int = 0
     discarded: int = 0
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery, without its records: they are counted once, however often they are delivered."""
-        self.own += sum(delivery.own)
         self.quarantined += len(delivery.rejected)
-        for name in ("writes", "ledger_writes", "write_units", "read_units"):
+        for name in ("writes", "ledger_writes", "write_units"):
             setattr(self, name, getattr(self, name) + getattr(delivery, name))
 
     def words(self) -> str:
-        own = f" ({self.own} of the rules' own writes)" if self.own else ""
         return (
-            f"{count(self.records, 'record')}{own}, {count(self.writes, 'write')}, {self.write_units:.1f} write and "
-            f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.discarded} discarded"
+            f"{count(self.records, 'record')}, {count(self.writes, 'write')}, {self.write_units:.1f} write units, "
+            f"{self.quarantined} quarantined, {self.discarded} discarded"
         )
 
 
@@ -105,12 +95,9 @@ class Reporter(Protocol):
     def changed(self, difference: Difference, name: str) -> None: ...
 
 
-def is_own(program: Program, report: RecordReport, recent: list[Written]) -> bool:
+def is_own(program: Program, report: RecordReport) -> bool:
     """Return whether a record shows a write of ours: rules created the item, or only derived values changed and no rule
     corrects them.
-
-    A correction leaves the guard as it was, as an external write does. Its record is known by the values of one of the
-    `recent` writes of this session, which is then removed.
     """
     record = report.record
     if record is None or report.entity is None:
@@ -121,25 +108,11 @@ def is_own(program: Program, report: RecordReport, recent: list[Written]) -> boo
     if owned and guarded and record.old is None:
         return True  # even if other rules correct it, because they add attributes
     if any(rule.effect == "heals" for rule in report.rules):
-        shown = next((one for one in recent if _shows(program, record, changed, one)), None)
-        if shown is not None:
-            recent.remove(shown)
-        return shown is not None
+        return False
     if owned and guarded:
         return True
     derived = program.derived_attributes(report.entity)
     return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)
-
-
-def _shows(program: Program, record: Record, changed: Iterable[str], written: Written) -> bool:
-    """Return whether all changes of a record are values of a write."""
-    if written.key != record.key or written.deleted or record.new is None:
-        return False
-    names = [name for name in changed if not name.startswith(program.guard_prefix)]
-    return bool(names) and all(
-        same(record.new.get(name), written.set.get(name)) and (name in written.set or name in written.removed)
-        for name in names
-    )
 
 
 class WatchedStore(WrappedStore):
@@ -158,11 +131,7 @@ class WatchedStore(WrappedStore):
         return seen
 
     def write(self, write: Write) -> Image | None:
-        try:
-            removed = self._store.write(write)
-        except ConditionFailed:
-            self._record([], needless=1)
-            raise
+        removed = self._store.write(write)
         self._record([write])
         return removed
 
@@ -172,13 +141,11 @@ class WatchedStore(WrappedStore):
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         answers = self._store.write_each(writes)
-        needless = sum(isinstance(answer, ConditionFailed) for answer in answers)
-        self._record([write for write, answer in zip(writes, answers, strict=True) if answer is None], needless)
+        self._record([write for write, answer in zip(writes, answers, strict=True) if answer is None])
         return answers
 
-    def _record(self, writes: Sequence[Action], needless: int = 0) -> None:
+    def _record(self, writes: Sequence[Action]) -> None:
         with self._lock:
-            self._seen.needless += needless
             for write in writes:
                 if isinstance(write, Check):
                     continue
@@ -197,15 +164,6 @@ class WatchedStore(WrappedStore):
         return Written(write.key, write.purpose.rules, values, removed, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """The result of a delivery: the response or the error for the event source mapping, and what was done."""
-
-    answer: object
-    error: Exception | None
-    delivery: Delivery
-
-
 class Projector:
     """The functions under one program, which `use` replaces; the task queue stays.
 
@@ -221,11 +179,7 @@ class Projector:
         self._live = live
         self._meter = Meter()
         self._rejected: list[Rejected] = []
-        self._recent: list[Written] = []
         self.use(program, self.store_for(program))
-
-    rivalled = False
-    """Whether a record showed another ledger that replaced a guard of this one."""
 
     def store_for(self, program: Program) -> WatchedStore:
         """Return the tables under these rules."""
@@ -246,8 +200,11 @@ class Projector:
             queue=self.queue,
         )
 
-    def invoke(self, logical: str, batch: Batch) -> Invocation:
-        """Deliver a batch. Raises Misconfigured if no batch can succeed, UsageError if other rules are active."""
+    def invoke(self, logical: str, batch: Batch) -> tuple[object, Exception | None, Delivery]:
+        """Deliver a batch; return the response, the error and what was done.
+
+        Raises Misconfigured if no batch can succeed, UsageError if other rules are active.
+        """
         records = [self._record(logical, record) for record in batch.records] if batch.attempt == 1 else []
         before, self.reason = self.spent(), ""
         answer: dict[str, Any] | None = None
@@ -263,31 +220,29 @@ class Projector:
             raise UsageError("other rules became active on these tables. Restart the command with the active rules")
         failed = error is not None or bool(answer and answer.get("batchItemFailures"))
         self.totals.records += len(records)
-        return Invocation(answer, error, self.delivery(before, records, self.reason if failed else None))
+        return answer, error, self.delivery(before, records, self.reason if failed else None)
 
     def work(self) -> Delivery | None:
         """Do the tasks that are due, or return None. Raises Misconfigured; the tasks are then still in the queue."""
         before = self.spent()
         return self.delivery(before) if self._functions.work() else None
 
-    def spent(self) -> tuple[float, float]:
-        """Return the write and read units so far."""
-        return self._meter.write_units, self._meter.read_units
+    def spent(self) -> float:
+        """Return the write units so far."""
+        return self._meter.write_units
 
     def delivery(
         self,
-        before: tuple[float, float],
+        before: float,
         records: Sequence[RecordReport] = (),
         failed: str | None = None,
         store: WatchedStore | None = None,
     ) -> Delivery:
         """Return what was written, rejected and spent since `before`, and add it to the totals."""
         found = (store or self.store).taken()
-        writes, reads = self.spent()
-        found.records, found.own = records, [is_own(self.program, one, self._recent) for one in records]
-        self._recent = [*self._recent, *found.written][-MOST_RECENT:]
+        found.records, found.own = records, [is_own(self.program, one) for one in records]
         found.rejected, self._rejected = self._rejected, []
-        found.write_units, found.read_units = writes - before[0], reads - before[1]
+        found.write_units = self.spent() - before
         found.failed = failed
         self.totals.add(found)
         return found
@@ -298,7 +253,6 @@ class Projector:
 
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
-        self.rivalled = self.rivalled or outcome.counts["rival"] > 0
 
     def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
         return record_report(self.program, Decoded.of(self.program, raw, {self._live.names[logical]: logical}))

@@ -1,30 +1,174 @@
-"""The loop of a session: read the streams, deliver, do the tasks, reload the rule file, until it is stopped."""
+"""A session: rules on a live stream, activated when it begins and when the file changes, each time with a backfill."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from projections.aws.streams import StreamGone, StreamReader, is_dynamodb_local
-from projections.dev.active_rules import ActiveRules, RulesFile
-from projections.dev.followed import Followed
-from projections.dev.projector import Projector, Reporter, Totals
-from projections.dev.target import Target, stream_of
+from projections.aws.streams import StreamGone, StreamReader
+from projections.dev.projector import Delivery, Projector, Reporter, Totals
+from projections.dev.target import Followed, Target, stream_of
 from projections.engine.guards import Guards, Identity
 from projections.engine.records import stream_label
 from projections.engine.registry import Registry
-from projections.engine.rivals import rivals
-from projections.errors import Transient, UsageError
+from projections.errors import Misconfigured, Transient, UsageError
+from projections.inspect.diff.difference import difference
 from projections.inspect.explain.words import key_words
+from projections.language.findings.kinds import Finding
+from projections.language.including import Watched
 from projections.language.program import Program
+from projections.language.review import review
 from projections.local.event_source import Record
 from projections.local.tables import QUIET
-from projections.terminal import styled
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.runner import Runner
+from projections.terminal import count, styled, units
 
-__all__ = ["Session"]
+__all__ = ["ActiveRules", "RulesFile", "Session"]
+
+
+class RulesFile:
+    """The rule file and the files that it includes, checked for changes by their times and sizes.
+
+    A change is reported when the files have stayed the same for two looks: editors write in more than one step.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._watched = Watched(path)
+        self._known = self._seen = self._watched.stamp()
+
+    def changed(self) -> bool:
+        """Return whether a file differs from the last reported state, and all are the same as at the last call."""
+        stamp = self._watched.stamp()
+        settled = stamp is not None and stamp == self._seen and stamp != self._known
+        self._seen = stamp
+        if settled:
+            self._watched.refresh()
+            self._known = self._seen = self._watched.stamp()
+        return settled
+
+
+class ActiveRules:
+    """Activates rules in the registry.
+
+    New and changed rules publish nothing before a backfill, so one runs at once; it also deletes items that rules create no
+    longer, and a removed rule is retired.
+    """
+
+    def __init__(self, target: Target, file: RulesFile, projector: Projector, report: Reporter) -> None:
+        self._target = target
+        self._file = file
+        self._projector = projector
+        self._report = report
+        self._warned: set[tuple[str, str, str]] = set()
+        self._removed: set[str] = set()
+        self.backfilling = False
+
+    def begin(self) -> None:
+        """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""
+        self._findings(review(self._file.path).findings)
+        program, snapshot = self._projector.program, Registry(self._projector.program, self._projector.store).read()
+        if snapshot is not None:
+            program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
+        self.backfill(program)
+
+    def reload(self) -> None:
+        """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
+        name, old = self._file.path.name, self._projector.program
+        found = review(self._file.path)
+        if found.rules is None:
+            self._findings(found.findings)
+            self._refused(f"{name} has mistakes")
+            return
+        program = Program.from_document(found.rules.canonical())
+        if program.tables.keys() != old.tables.keys():
+            self._refused("the rules now name other tables. Restart the command for these tables")
+            return
+        program = self._with_removed(program, old.rules)
+        if program.document == old.document:
+            self._report.note(styled("[dim]{} was saved without a change of the rules[/]", name))
+            return
+        if wrong := self._target.fit(program):
+            self._refused("; ".join(wrong))
+            return
+        self._report.changed(difference(old.document, program.document), name)
+        self._findings(found.findings)
+        try:
+            self.backfill(program)
+        except (UsageError, Misconfigured) as error:
+            self._refused(str(error))
+
+    def _refused(self, reason: str) -> None:
+        self._report.note(styled("[red]The old rules stay active:[/] {}", reason))
+
+    def backfill(self, program: Program) -> None:
+        """Activate rules and project the items that the tables hold. An interrupted backfill continues next time."""
+        store = self._projector.store_for(program)
+        backfill = Backfill(
+            program,
+            store,
+            now=lambda: datetime.now(UTC),
+            run=self._projector.run,
+            pace=lambda writes: None,
+            quarantine=self._projector.reject,
+        )
+        before, started = self._projector.spent(), time.monotonic()
+        self.backfilling = True
+        try:
+            run = backfill.begin(wait=0.0, allow_delete=True)
+            self._projector.use(program, store)
+            runner = Runner(backfill)
+            run = runner.work(run)
+        except KeyboardInterrupt:
+            stopped = "the backfill is not complete; it continues in the next session"
+            self._report.note(styled("[yellow]{}[/]", stopped))
+            return
+        finally:
+            self.backfilling = False
+        delivery = self._projector.delivery(before, store=store)
+        read = backfill.report(run).get("items", Counter())["items"]
+        self._report.note(
+            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')} and "
+            f"{count(delivery.ledger_writes, 'write')} to the ledger (its progress is recorded there), "
+            f"{units(delivery.write_units, 'write unit')}, {time.monotonic() - started:.1f} s"
+            + ("" if run.done else styled(". [red]It is not complete.[/]"))
+        )
+        for key, reason in runner.failed.items():
+            self._report.note(styled("[red]failed[/] {}", f"{key}: {reason}"))
+        if delivery.rejected:
+            self._report.delivered(Delivery(rejected=delivery.rejected))
+
+    def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
+        """Return the program with removed rules retired: what they wrote is removed."""
+        names = {name.partition("@")[0] for name in before} | self._removed
+        gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
+        if not gone:
+            return program
+        if fresh := [name for name in gone if name not in self._removed]:
+            retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
+            text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
+            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire))
+            self._removed.update(fresh)
+        retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
+        return Program.from_document({**program.document, "retired": retired})
+
+    def _findings(self, found: Sequence[Finding]) -> None:
+        """Report errors, and warnings that were not reported before."""
+        fresh = []
+        for one in found:
+            mark = (one.code, one.path, one.reason)
+            if one.severity == "error" or (one.severity == "warning" and mark not in self._warned):
+                fresh.append(one)
+                self._warned.add(mark)
+        self._report.findings(fresh)
+
 
 POLL_SECONDS = 0.2
 DISCOVER_SECONDS = 1.0
@@ -32,10 +176,7 @@ DISCOVER_SECONDS = 1.0
 
 
 class Session:
-    """One run of the loop. `stop`, from a signal handler, ends it after the current delivery.
-
-    `latest` skips records that are in the streams already.
-    """
+    """One run of the loop. `stop`, from a signal handler, ends it after the current delivery."""
 
     def __init__(
         self,
@@ -45,14 +186,12 @@ class Session:
         streams: Any,
         report: Reporter,
         *,
-        latest: bool,
         until_idle: bool,
     ) -> None:
         self._target = target
         self._file = file
         self._streams = streams
         self._report = report
-        self._latest = latest
         self._until_idle = until_idle
         self._stopped = threading.Event()
         self._projector = Projector(target.live, program)
@@ -60,9 +199,7 @@ class Session:
         self._followed: dict[str, Followed] = {}
         self._paused: dict[str, float] = {}
         self._failures = 0
-        self._warned = False
         self._discovered = 0.0
-        self._backfill_later = False
 
     @property
     def totals(self) -> Totals:
@@ -80,13 +217,10 @@ class Session:
             self._follow(logical)  # before the backfill, so that it misses no write
         self._projector.use(self._projector.program, self._projector.store)
         self._warn_of_guards()
-        self._backfill_later = self._rules.begin(stream_first=not self._latest)
+        self._rules.begin()
         if not self._stopped.is_set():
             self._report_start()
         self._loop()
-        if self._backfill_later:
-            text = styled("[yellow]Items older than the stream were not read: run `projections backfill`[/]")
-            self._report.note(text)
         self._report.note(styled("[bold]{}.[/]", self.totals.words()))
 
     def _warn_of_guards(self) -> None:
@@ -99,27 +233,19 @@ class Session:
             for image in store.scan(table, limit=100).items:
                 names = [guards.rule(name) for name in image if guards.is_guard(name)]
                 found |= {guards.other_ledger(name, schema.key(table, image), image) for name in names}
-        self._warn_of(sorted(found - {""}), "its items have guards")
-
-    def _warn_of(self, ledgers: Sequence[str], why: str) -> None:
-        if ledgers:
-            self._warned = True
+        if others := sorted(found - {""}):
             text = (
-                f"another ledger maintains this table, or did: {why} of {', '.join(ledgers)}. If a stack or another "
-                "`projections dev` still does, stop one of them, or use a table of your own"
+                f"another ledger maintains this table, or did: its items have guards of {', '.join(others)}. If a stack or "
+                "another `projections dev` still does, stop one of them, or use a table of your own"
             )
             self._report.note(styled("[yellow]{}[/]", text))
 
     def _report_start(self) -> None:
         names = self._target.live.names
         tables = ", ".join(names[logical] for logical in self._projector.program.tables)
-        since = "from now on" if self._latest else "from the stream's beginning"
         end = "until idle" if self._until_idle else "press Ctrl-C to stop"
-        text = styled("[bold]following {}[/] at {} {}, ledger ", tables, self._target.endpoint, since)
+        text = styled("[bold]following {}[/] at {} from now on, ledger ", tables, self._target.endpoint)
         self._report.note(text + f"{names['ledger']}; {end}")
-        if any(is_dynamodb_local(followed.reader.arn) for followed in self._followed.values()):
-            units = "DynamoDB Local reports too few units for transactions; MiniStack reports the right numbers"
-            self._report.note(styled("[dim]{}[/]", units))
 
     def _loop(self) -> None:
         busy_until = time.monotonic()
@@ -132,13 +258,8 @@ class Session:
             now = time.monotonic()
             if busy:
                 busy_until = now
-            elif now - busy_until > QUIET and self._nothing_left():
-                if self._backfill_later:
-                    self._backfill_later = False
-                    self._rules.backfill(self._projector.program)
-                    busy_until = time.monotonic()
-                elif self._until_idle:
-                    return
+            elif self._until_idle and now - busy_until > QUIET and self._nothing_left():
+                return
             if not busy:
                 self._stopped.wait(POLL_SECONDS)
 
@@ -148,7 +269,7 @@ class Session:
     def _follow(self, logical: str) -> None:
         arn = stream_of(self._target.live.client, self._target.live.names[logical])
         reader, discarded = StreamReader(self._streams, arn), partial(self._discarded, logical)
-        self._followed[logical] = Followed(reader, latest=self._latest, batch_size=None, on_failure=discarded)
+        self._followed[logical] = Followed(reader, latest=True, batch_size=None, on_failure=discarded)
         self._followed[logical].discover()
         self._projector.labels[logical] = stream_label(arn)
 
@@ -183,12 +304,10 @@ class Session:
             if self._paused.get(logical, 0.0) > time.monotonic() or (batch := followed.next_batch()) is None:
                 continue
             found = True
-            invocation = self._projector.invoke(logical, batch)
-            self._report.delivered(invocation.delivery)
-            if self._projector.rivalled and not self._warned:
-                self._warn_of([one.ledger for one in rivals(self._projector.store)], "guards are replaced by those")
-            followed.finish(batch, invocation.answer, invocation.error)
-            if invocation.delivery.failed is not None:
+            answer, error, delivery = self._projector.invoke(logical, batch)
+            self._report.delivered(delivery)
+            followed.finish(batch, answer, error)
+            if delivery.failed is not None:
                 self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
         return found
 

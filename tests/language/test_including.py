@@ -11,7 +11,7 @@ from yaml import safe_load
 
 import projections
 from projections.deploy.package import package
-from projections.dev.active_rules import RulesFile
+from projections.dev.session import RulesFile
 from projections.errors import RulesError
 from projections.language import loader
 from projections.language.review import review

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 from projections.aws.clients import client
 from projections.aws.streams import StreamReader
-from projections.dev.followed import Followed
+from projections.dev.target import Followed
 from projections.engine.registry import FILLING
 from projections.engine.rejections import Rejected
 from projections.language.program import Program
@@ -259,9 +259,12 @@ class Deployed:
     def _follow(self, table: str) -> Followed:
         arn = self._dynamodb.describe_table(TableName=table)["Table"]["LatestStreamArn"]
         reader = StreamReader(self._streams, arn)
-        followed = Followed(reader, latest=False, batch_size=100, on_failure=self.failed.append)
+        followed = Followed(reader, latest=False, batch_size=100, on_failure=self._gave_up)
         followed.discover()
         return followed
+
+    def _gave_up(self, records: Sequence[object], error: BaseException | None) -> None:
+        self.failed.append((records, error))
 
     @contextmanager
     def running(self) -> Iterator[None]:

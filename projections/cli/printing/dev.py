@@ -5,29 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from projections.cli.printing.changes import happened
 from projections.cli.printing.diff import print_difference
 from projections.dev.projector import Delivery, Written
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.document import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings.kinds import Finding
-from projections.terminal import Styled, console, count, styled, units
+from projections.terminal import Styled, console, styled, units
 
 __all__ = ["Printer"]
 
 MOST_WRITES = 20
 """Writes of a delivery that are printed one by one."""
 
-MOST_ECHOES = 5
-"""Records of our own writes in a delivery that are printed one by one."""
-
 
 class Printer:
     """Reports on standard output."""
 
-    def __init__(self, guard_prefix: str = "~") -> None:
-        self._prefix = guard_prefix
+    def __init__(self) -> None:
         self._out = console()
 
     def note(self, text: str) -> None:
@@ -40,14 +35,10 @@ class Printer:
             return
         if task:
             self._out.print(styled("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
-        echoes = 0
         alone = len(delivery.records) == 1
         for report, own in zip(delivery.records, delivery.own, strict=True):
-            echoes += own
-            if not own or echoes <= MOST_ECHOES:
+            if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
-        if echoes > MOST_ECHOES:
-            self._out.print(styled("          [dim]and {} more of the rules' own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
             self._out.print(styled("          [green]→[/] {}", _written(written)))
         if delivery.writes > MOST_WRITES:
@@ -73,7 +64,7 @@ class Printer:
         line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
-            line += styled("  [dim]own write: {}[/]", happened(record, self._prefix))
+            line += "  [dim]own write[/]"
         if rules:
             line += styled("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
         elif not own and report.entity is not None and not (alone and alone.written):
@@ -98,8 +89,7 @@ class Printer:
 
 
 def _units(delivery: Delivery) -> str:
-    parts = [units(delivery.write_units, "write unit")] if delivery.write_units else []
-    return ", ".join([*parts, *([count(delivery.needless, "redundant write")] if delivery.needless else [])])
+    return units(delivery.write_units, "write unit") if delivery.write_units else ""
 
 
 def _written(written: Written) -> Styled:
