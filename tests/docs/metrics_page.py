@@ -40,7 +40,7 @@ in the first table, and one for each rule. [Alarms](alarms.md) lists the alarms 
 
 Each invocation writes all metrics of its function, also those that are 0: their sums are totals. `freshness` is written for
 the rules that read a change and publish: not for rules that are disabled, in shadow mode, or that publish only after their
-backfill. Use `p50`, `p99` or the maximum.
+backfill. Its unit is seconds; use `p50`, `p99` or the maximum. All other metrics are counts.
 
 """
 
@@ -166,12 +166,12 @@ def metrics_page() -> str:
     functions = emitted()
     by_metric = {one["MetricName"]: name for name, one in alarms().items() if one.get("Namespace") == NAMESPACE}
     by_metric = {FRESHNESS if metric.startswith("freshness.") else metric: name for metric, name in by_metric.items()}
-    lines = ["| metric | unit | functions | what it counts | if it is high |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| metric | functions | what it counts | if it is high |", "| --- | --- | --- | --- |"]
     for name, metric in METRICS.items():
         action = metric.action
         if alarm := by_metric.get(name):
             action = f"{_alarm(alarm)}: {action}" if action else _alarm(alarm)
-        lines.append(f"| `{name}` | {metric.unit} | {', '.join(functions[name])} | {metric.meaning} | {action} |")
+        lines.append(f"| `{name}` | {', '.join(functions[name])} | {metric.meaning} | {action} |")
     graph = "".join(f"| {title} | {', '.join(f'`{one}`' for one in names)} |\n" for title, names in graphs())
     return INTRODUCTION + "\n".join(lines) + "\n" + DASHBOARD.replace("GRAPHS\n", graph) + COMMANDS
 

@@ -234,7 +234,6 @@ projections:
 queries:
   likers: { find: Like, by: [postId], order: userId, attributes: [userId] }
 ```
-
 """
 
 FIXTURE = """\
@@ -329,7 +328,8 @@ def testing_page() -> str:
 def _method(name: str, function: Any, is_property: bool) -> Iterator[str]:
     text, _, example = inspect.cleandoc(function.__doc__).partition("\n\n>>> ")
     signature = "" if is_property else _signature(function)
-    yield f"### {name}{signature}\n"
+    yield f"### {name}\n"
+    yield f"`projections.{name}{signature}`\n"
     for part in text.split("\n\n"):
         yield _filled(" ".join(part.split())) + "\n"
     yield f"```pycon\n>>> {example}\n```\n"

@@ -15,7 +15,7 @@ from projections.testing.scenario import Scenario
 PAGE = (DOCS / "testing.md").read_text(encoding="utf-8")
 BLOCKS = list(blocks(PAGE))
 RULES = projections.loads(next(block.text for block in BLOCKS if block.language == "yaml"))
-EXAMPLES = {block.heading.partition("(")[0]: block for block in BLOCKS if block.language == "pycon"}
+EXAMPLES = {block.heading: block for block in BLOCKS if block.language == "pycon"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
