@@ -121,7 +121,7 @@ Role = Literal[
     "wait", "registry", "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index",
     "compute", "release", "restore", "delete", "other",
 ]  # fmt: skip
-"""The kind of a write; `inspect.rehearsal.roles.ROLES` has each in words."""
+"""The kind of a write. Those from `entry` to `dismissal` are writes to the ledger, as docs/ledger.md describes them."""
 
 
 class Purpose(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from guide import ROOT
@@ -22,8 +22,7 @@ from catalogue import PATTERNS, Pattern
 from projections.engine.ledger_items import LEDGER, entry_key, fence_key, group_key, member_key
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
-from projections.engine.store import Action, Delete, Update
-from projections.inspect.rehearsal.recorder import ROLES
+from projections.engine.store import Action, Delete, Role, Update
 from projections.language import contribution
 from projections.language.loader import load
 from projections.local.replay import replay
@@ -224,7 +223,7 @@ def test_fields_of_a_message_are_listed() -> None:
 
 
 def ledger_roles() -> Iterator[str]:
-    for role in ROLES:
+    for role in get_args(Role):
         yield role
         if role == "dismissal":
             return

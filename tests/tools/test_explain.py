@@ -24,8 +24,7 @@ from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.requests import RequestReport
 from projections.inspect.explain.sources import source_report
 from projections.inspect.explain.words import freed_reason, healing_reason, pull_reason
-from projections.inspect.rehearsal.rehearse import _adopted, rehearse
-from projections.inspect.rehearsal.stage import set_stage
+from projections.inspect.rehearsal.rehearse import _adopted, rehearse, set_stage
 from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import Program

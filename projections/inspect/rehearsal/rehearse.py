@@ -1,28 +1,47 @@
-"""Playing recorded events: batch by batch through the real processor, then what the tables' own streams say of it."""
+"""Rehearsals: recorded events through the real processor on tables in memory, every request written down with its units.
+
+What `explain` reports and what `cost` counts of events are requests of the engine itself, not of a second opinion of it. The
+tables are as they must have been for the events to come about.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
+from projections.engine.changes import WIDE, Change, targets_of
+from projections.engine.copies import copies_of
+from projections.engine.groups import Generations
 from projections.engine.guards import Guards
+from projections.engine.ledger import Ledger
+from projections.engine.ledger_items import COUNT, Target, group_key, member_key
 from projections.engine.plan import Plan, plan
 from projections.engine.processor import Outcome, Processor
+from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
-from projections.engine.store import ItemKey
-from projections.errors import BadInput, ProjectionsError
+from projections.engine.running import Deadline
+from projections.engine.store import Image, ItemKey, Update, Value
+from projections.engine.value_counters import counter_key
+from projections.errors import BadInput, InvalidRequest, ProjectionsError
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
-from projections.inspect.rehearsal.stage import Invocation, set_stage
+from projections.language.keys import decode_key, encode_key, is_range
+from projections.language.measures import EXTREMES, PICKED, VALUES
+from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
+from projections.language.rules import REST, AggregateRule, Measure
+from projections.language.values import number_text
 from projections.local.event_source import created_at
 from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
-__all__ = ["Batch", "Decoded", "Rehearsal", "play", "rehearse"]
+__all__ = ["SECONDS", "Batch", "Decoded", "Invocation", "Rehearsal", "rehearse", "set_stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +94,7 @@ class Rehearsal:
         return Spent.of([request for batch in self.batches for request in batch.requests])
 
 
-def rehearse(
-    program: Program,
-    records: Sequence[Mapping[str, Any]],
-    *,
-    batch_size: int = 100,
-    rounds: int = ROUNDS,
-    engine: Callable[..., Processor] = Processor,
-) -> Rehearsal:
+def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_size: int = 100) -> Rehearsal:
     """Plays the records on tables in memory, until nothing changes any more.
 
     Raises UsageError for records of tables that the rules do not know, ProjectionsError if the rules never settle.
@@ -91,82 +103,49 @@ def rehearse(
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
-    records = [_adopted(program, guards, record, names) for record in records]
-    decoded = [Decoded.of(program, record, names) for record in records]
+    waiting: Sequence[Mapping[str, Any]] = [_adopted(program, guards, record, names) for record in records]
+    decoded = [Decoded.of(program, record, names) for record in waiting]
     known = in_order([one.record for one in decoded if one.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
-    result = play(
-        program,
-        tables,
-        records,
-        names=names,
-        batch_size=batch_size,
-        rounds=rounds,
-        engine=engine,
-    )
-    result.assumed = assumed
-    return result
-
-
-def play(
-    program: Program,
-    tables: MemoryTables,
-    records: Sequence[Mapping[str, Any]],
-    *,
-    names: Mapping[str, str] | None = None,
-    batch_size: int,
-    rounds: int = ROUNDS,
-    engine: Callable[..., Processor] = Processor,
-) -> Rehearsal:
-    """Plays records of tables that are as they should be before. `names` has the logical name of each table in them.
-
-    Raises ProjectionsError if the rules never settle.
-    """
-    names = names if names is not None else {name: name for name in program.tables}
-    guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
+    result = Rehearsal(program, tables, assumed=assumed)
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store)
     rejected: list[Rejected] = []
-    known: set[tuple[str | None, str | None]] = set()
+    reported: set[tuple[str | None, str | None]] = set()
     invocation = Invocation()
-    processor = engine(
+    last = max([created_at(record) or 0.0 for record in waiting], default=0.0)
+    processor = Processor(
         program,
         store,
         tables=names,
         quarantine=rejected.extend,
-        clock=lambda: max([created_at(record) or 0.0 for record in records], default=0.0),
+        clock=lambda: last,
         sleep=invocation.sleep,
         chance=lambda: 0.5,
     )
-    result = Rehearsal(program, tables)
-    waiting: Sequence[Mapping[str, Any]] = records
     number = 0
     while waiting:
-        if number == rounds:
+        if number == ROUNDS:
             raise ProjectionsError(
-                f"the items do not converge: after {rounds} rounds, {len(waiting)} records still change them. Check for two "
+                f"the items do not converge: after {ROUNDS} rounds, {len(waiting)} records still change them. Check for two "
                 "writers of one attribute, and for a rule that reads a value which depends on its own result."
             )
-        for batch in _batches(waiting, batch_size):
+        for start in range(0, len(waiting), batch_size):
+            batch = waiting[start : start + batch_size]
             decoded = [Decoded.of(program, record, names) for record in batch]
             made = plan(program, in_order([one.record for one in decoded if one.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
             # the record that an item became bad with may not be among these: then the first one here is reported
             rejected += {
-                (one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in known
+                (one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in reported
             }.values()
-            known.update((one.rule, one.key) for one in rejected)
+            reported.update((one.rule, one.key) for one in rejected)
             result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
             rejected.clear()
         waiting = tables.records()
         number += 1
     return result
-
-
-def _batches(records: Sequence[Mapping[str, Any]], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
-    for start in range(0, len(records), size):
-        yield records[start : start + size]
 
 
 def _adopted(
@@ -182,3 +161,255 @@ def _adopted(
         if change.get(name) is not None:
             change[name] = guards.adopted(key, change[name])
     return {**record, "dynamodb": change}
+
+
+SECONDS = 60.0
+"""What the template gives the function."""
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What is left of an invocation, in seconds."""
+
+    left: float = SECONDS
+
+    def begin(self) -> None:
+        self.left = SECONDS
+
+    def remaining(self) -> float:
+        return self.left
+
+    def sleep(self, seconds: float) -> None:
+        self.left -= seconds
+
+
+OTHERS = "(not in these events)"
+"""Stands for the sources of what groups are known to hold already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The first and the last record of an item."""
+
+    first: Record
+    last: Record
+
+
+def set_stage(
+    program: Program, tables: MemoryTables, guards: Guards, records: Iterable[Record], made: Plan
+) -> list[ItemKey]:
+    """Fills tables with what the records show and presuppose; `made` is what the rules plan for all of them.
+
+    Gives the items that were assumed to be there: targets that rules publish on, and that no record shows.
+    """
+    shown: dict[ItemKey, _Shown] = {}
+    for record in records:
+        known = shown.get(record.key)
+        shown[record.key] = _Shown(known.first if known else record, record)
+    for key, item in shown.items():
+        if item.last.new is not None:
+            tables.seed(key.table, item.last.new)
+    earlier = _entries(program, tables, shown)
+    _copies(program, tables, guards, shown)
+    assumed = _assume(program, tables, shown, made)
+    touched = {target for change in chain(*made.changes) for target in change.touched}
+    texts = {encode_key(key) for key in shown}
+    for key, item in shown.items():
+        # where the records show how the item came about, what is on it came of them
+        _adopt_groups(program, tables, guards, key, item.first, texts, touched)
+    publisher = Publisher(program, tables.store, Generations(), guards=guards)
+    items = [target for target in earlier if not is_range(target[1])]
+    publisher.publish([target for target in items if decode_key(target[1]) not in shown], _deadline())
+    _come_to_rest(program, tables, shown)
+    return assumed
+
+
+def _come_to_rest(program: Program, tables: MemoryTables, shown: Collection[ItemKey]) -> None:
+    """What the rules make of items that the records do not show, so that it is not taken for their doing."""
+    invocation = Invocation()
+    processor = Processor(
+        program,
+        tables.store,
+        tables={name: name for name in program.tables},
+        quarantine=lambda rejected: None,
+        sleep=invocation.sleep,
+        chance=lambda: 0.5,
+    )
+    for _ in range(ROUNDS):
+        records = [
+            record
+            for record in tables.records()
+            if decode(record, tables.names, program.tables).key not in shown  # theirs have versions of their own
+        ]
+        if not records:
+            return
+        invocation.begin()
+        processor.process(records, remaining=invocation.remaining)
+
+
+def _put(tables: MemoryTables, table: str, image: Image) -> bool:
+    """Puts an item that the rules are then told of; whether a table can hold it."""
+    assert isinstance(tables.store, MemoryStore)
+    try:
+        tables.store.put(table, image)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _deadline() -> Deadline:
+    invocation = Invocation()
+    return Deadline(invocation.remaining, sleep=invocation.sleep)
+
+
+def _before(version: str) -> str:
+    """A version before this one, of the same stream."""
+    return f"{version.rpartition('/')[0]}/{'0' * 40}"
+
+
+def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]) -> set[Target]:
+    """Commits what the first old images contribute, as earlier records did; gives the targets."""
+    changes = []
+    for key, item in shown.items():
+        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        evaluated = program.contributions(old)
+        if evaluated.contributions:
+            changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
+    Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _deadline())
+    return {target for change in changes for target in targets_of(change.after.contributions)}
+
+
+def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
+    """The guarded copies of the first old images, where the events do not show them themselves."""
+    for key, item in shown.items():
+        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        for rule in program.copy_rules.get(old.entity.name, ()) if old is not None else ():
+            for target, attributes in copies_of(rule, old).items():
+                if target not in shown:
+                    schema = program.tables[target.table]
+                    at, wrote = _before(item.first.version), guards.names(rule, target, attributes)
+                    stamp = guards.stamp(rule.name, target, at, by=encode_key(key), wrote=wrote)
+                    _put(tables, target.table, {**attributes, **schema.wire(target), program.guard(rule.name): stamp})
+
+
+def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown], made: Plan) -> list[ItemKey]:
+    """Targets that rules publish on but do not create, and that neither the events show nor their copies make."""
+    copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
+    assumed = []
+    for target in sorted({target for change in chain(*made.changes) for target in change.touched}):
+        rule = program.recorded.get(target[0])
+        if rule is None or is_range(target[1]):
+            continue
+        key = decode_key(target[1])
+        if rule.creates or key in shown or key in copied:
+            continue
+        if tables.store.get(key) is None and _put(
+            tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}
+        ):
+            assumed.append(key)
+    return assumed
+
+
+def _adopt_groups(
+    program: Program,
+    tables: MemoryTables,
+    guards: Guards,
+    key: ItemKey,
+    first: Record,
+    shown: Collection[str],
+    touched: Collection[Target],
+) -> None:
+    """Groups as the guards on an item say: this version, so many contributions; totals as the item shows them.
+
+    Of a list only its version is taken over: what the item shows of it does not say in which order the elements were.
+    """
+    image = first.old if first.old is not None else first.new
+    if image is None:
+        return
+    item, target = program.recognise(key, image), encode_key(key)
+    for rule in program.ledger_rules_into.get(item.entity.name, ()) if item is not None else ():
+        guard = guards.read(rule.name, key, image)
+        if guard is None:
+            continue
+        generation, _, version = guard.at.partition(".")
+        if generation.strip("0") or not version.isdecimal():
+            continue  # a group that was rebuilt: its totals are known to the ledger alone
+        values: dict[str, Value] = {"version": {"N": str(int(version))}}
+        members: dict[str, tuple[str, Image]] = {}
+        by, n = guard.by, guard.n
+        before = first.old is not None or (rule.name, target) not in touched
+        if before and isinstance(rule, AggregateRule) and n is not None:
+            values["n"] = {"N": str(n)}
+            values |= _totals(rule, image, Decimal(n))
+            members = {member: (OTHERS, {}) for member in _extremes(rule, image)}
+        elif before and rule.claimed and by and by not in shown:
+            values["n"] = {"N": "1"}
+            members = {"claim|": (by, {n: image[n] for n in rule.owned(image) if n in image})}
+        with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold
+            tables.store.write(Update(group_key(rule.name, target), set=values))
+        for value, number in _counters(rule, image).items() if before and isinstance(rule, AggregateRule) else ():
+            key, order = counter_key((rule.name, target), 0, value), value.partition("|")[2]
+            described: dict[str, Value] = {"o": {"S": order}, "v": decode_order(order), COUNT: {"N": str(number)}}
+            tables.store.write(Update(key, set=described))
+        for member, (source, payload) in members.items():
+            order = member.partition("|")[2]
+            held: dict[str, Value] = {"s": {"S": source}, **({"a": {"M": payload}} if payload else {})}
+            held |= {"o": {"S": order}, "v": decode_order(order)} if order else {}
+            tables.store.write(Update(member_key(rule.name, target, 0, member, source), set=held))
+
+
+def _extremes(rule: AggregateRule, image: Image) -> list[str]:
+    """The least and greatest values that an item shows, as members. What `first` and `last` ordered by is not shown."""
+    found = []
+    for measure in rule.measures:
+        if measure.function in EXTREMES and measure.name in image:
+            with suppress(BadInput):  # no value that the rule could have written
+                found.append(f"{measure.slot}|{encode_order(image[measure.name])}")
+    return found
+
+
+def _counters(rule: AggregateRule, image: Image) -> dict[str, int]:
+    """The value counters that an item shows, with a number that they may have. What `distinct` counted is not shown."""
+    found: dict[str, int] = {}
+    for measure in rule.measures:
+        shown, kind = image.get(measure.name, {}), "S" if measure.text else "N"
+        listed = dict.fromkeys(shown.get(f"{kind}S", ()), 1) if measure.function == "values" else {}
+        if measure.function == "counts":
+            listed = {value: int(one["N"]) for value, one in shown.get("M", {}).items() if value != REST and "N" in one}
+        for value, number in listed.items():
+            with suppress(BadInput, ArithmeticError):  # no value that the rule could have written
+                counted = f"{measure.slot}|{encode_order({kind: value})}"
+                found[counted] = max(number, found.get(counted, 0))
+    return found
+
+
+def _of_values(measure: Measure, shown: Value) -> dict[str, Value]:
+    """The amounts of a group that hold how many values there are."""
+    if measure.function == "distinct" and "N" in shown:
+        return {"%" + measure.slot: shown}
+    if measure.function == "counts" and "M" in shown:
+        numbers = [int(one["N"]) for one in shown["M"].values() if "N" in one]
+        return {"#" + measure.slot: {"N": str(sum(numbers))}}
+    return {}
+
+
+def _totals(rule: AggregateRule, image: Image, n: Decimal) -> dict[str, Value]:
+    """What the totals of a group may be, from the attributes that were made of them."""
+    totals: dict[str, Value] = {}
+    for measure in rule.measures:
+        shown = image.get(measure.name)
+        if measure.function in VALUES:
+            totals |= _of_values(measure, shown or {})
+            continue
+        if shown is None or "N" not in shown or measure.function in (*EXTREMES, *PICKED):
+            continue
+        if measure.function == "avg":  # of as many values as there are contributions, for all that can be known
+            totals["#" + measure.slot] = {"N": number_text(n)}
+            totals["=" + measure.slot] = {"N": number_text(WIDE.multiply(Decimal(shown["N"]), n).normalize(_FITS))}
+        elif measure.function != "count" or measure.where is not None:
+            totals["=" + measure.slot] = shown
+    return totals
+
+
+_FITS = WIDE.copy()
+_FITS.prec = 38
