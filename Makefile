@@ -1,5 +1,5 @@
 # Every target works in a fresh clone with nothing but python3 and make: what it needs is installed into .venv, once.
-# The tests also use Java and npm for DynamoDB Local, Chromium and Graphviz for pictures of rules; without them those tests
+# The tests also use Java and npm for DynamoDB Local, Chromium for pictures of rules; without them those tests
 # are skipped.
 
 PYTHON ?= python3

@@ -120,7 +120,7 @@ def test_links_of_a_page_lead_to_files_and_headings(page: str) -> None:
 
 
 def test_the_picture_shows_the_rules_of_the_page() -> None:
-    """`projections graph` of these rules, drawn by Graphviz."""
+    """The picture has a box for each of these rules."""
     (picture,) = re.findall(r"!\[[^]]+\]\((.+?)\)", README)
     drawn = (ROOT / picture).read_text()
     rules = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)

@@ -81,7 +81,7 @@ class LiveSource:
 
     def __init__(self, given: Tables, function: str | None, sources: Sources) -> None:
         from projections.api import load
-        from projections.inspect.graph import graph_of
+        from projections.inspect.graph.model import graph_of
         from projections.language import loader
         from projections.language.review import review
         from projections.stores.dynamodb import Meter

@@ -18,9 +18,7 @@ from projections.inspect.explain.facts import Attribute, Derived, ItemExplanatio
 from projections.inspect.explain.facts import Source as Contributions
 from projections.inspect.explain.sources import difference_words
 from projections.inspect.explain.words import encoded_words, json_words, key_words, version_words
-from projections.inspect.graph import page
-from projections.inspect.graph.page import Frame
-from projections.inspect.graph.panels import ICONS, escape, icon, prose
+from projections.inspect.graph.page import ICONS, Frame, escape, icon, page, prose
 from projections.language.access.plan import Query
 from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from projections.access.answers import AnswerPage
 from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.graph import Graph
+from projections.inspect.graph.model import Graph
 from projections.language.access.plan import Query
 from projections.language.program import Program
 

@@ -98,7 +98,6 @@ COMMAND_LINES: Mapping[str, list[str]] = {
     "cost": ["cost", "--rules", "social", "--rate", "100"],
     "cost-sample": ["cost", "--rules", "social", str(ROOT / "events/social.json")],
     "diff": ["diff", "social", str(HERE / "changed.yaml")],
-    "graph": ["graph", "social", "--json"],
     **{
         f"explain-{Path(name).name}": ["explain", "--rules", "social", str(ROOT / f"events/{name}.json")]
         for name in EVENTS

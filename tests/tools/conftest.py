@@ -78,15 +78,6 @@ def watched(chromium: Browser) -> Iterator[Callable[..., Page]]:
     assert requested == []
 
 
-@pytest.fixture(scope="session")
-def graphviz() -> str:
-    """Graphviz's `dot`. Skipped without it."""
-    path = shutil.which("dot")
-    if path is None:
-        unavailable("these tests need Graphviz on PATH (Debian: apt-get install graphviz)")
-    return str(path)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def indexes_without_lag() -> Iterator[None]:
     """Emulators update indexes with their tables: otherwise a test waits 5 s for each batch that pushes to children."""

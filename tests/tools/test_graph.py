@@ -1,10 +1,8 @@
-"""The graph: what is in it, where it stands, and that Mermaid and Graphviz read what is written for them."""
+"""The graph: what is in it, where it stands, and that Mermaid reads what is written for it."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
@@ -17,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.cli.main import main
-from projections.inspect.graph import Graph, dot, graph_of, mermaid, page
 from projections.inspect.graph.layers import Edge, crossings, layered, order
 from projections.inspect.graph.layout import Box, Layout, layout_of
-from projections.inspect.graph.model import COLOURS
-from projections.inspect.graph.panels import panels
+from projections.inspect.graph.model import COLOURS, Graph, graph_of, mermaid
+from projections.inspect.graph.page import page, panels
 from projections.language.findings.kinds import Finding
 from projections.language.loader import load, loads
 from projections.language.models import KINDS
@@ -110,10 +107,8 @@ projections:
 
 def test_limits_of_the_freshness_are_shown_with_the_mode() -> None:
     graph = graph_of(loads(WITHIN), "rules.yaml")
-    assert [rule["within"] for rule in graph.document()["rules"]] == [30, 300]
     assert "<b>likes</b> (within 30 s)<br/>" in mermaid(graph)
     assert "<b>old</b> (disabled, within 300 s)<br/>" in mermaid(graph)
-    assert '"old (disabled, within 300 s)\\l' in dot(graph)
     assert "Within: 30 s" in page(graph)
 
 
@@ -228,7 +223,7 @@ def test_a_deep_file_goes_down_and_a_broad_one_to_the_right() -> None:
     assert not layout_of(graph(FILES[1])).down
 
 
-# --- Mermaid and DOT ---
+# --- Mermaid ---
 
 
 def test_mermaid_text() -> None:
@@ -274,33 +269,6 @@ def test_mermaid_shows_any_name_and_template_as_it_is(draw: Callable[[str], str]
         assert name in text
     assert "A<script>alert(1)</script>#{a}" in text
     assert 'a "quoted" \\ [text] {{x}} `y` | z & &amp; #35; %' in text
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_graphviz_draws_it(graphviz: str, path: Path) -> None:
-    shown = graph(path)
-    drawn = json.loads(run_dot(graphviz, dot(shown)))
-    names = {node["name"] for node in drawn["objects"]}
-    assert names == {f"entity {name}" for name in shown.entities} | {f"rule {name}" for name in shown.rules}
-    assert len(drawn.get("edges", [])) == sum(len(rule.sources) + (not rule.inside) for rule in shown.rules.values())
-
-
-def test_graphviz_shows_any_name_and_template_as_it_is(graphviz: str) -> None:
-    done = subprocess.run([graphviz, "-Tsvg"], input=dot(nasty()), capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    texts: list[str] = []
-    reader = HTMLParser()
-    reader.handle_data = texts.append  # type: ignore[method-assign]
-    reader.feed(done.stdout)
-    shown = " ".join("".join(texts).replace("\xa0", " ").split())
-    assert "PK: A<script>alert(1)</script>#{a}" in shown
-    assert 'SK: a "quoted" \\ [text] {{x}} `y` | z & &amp; #35; %' in shown
-
-
-def run_dot(graphviz: str, text: str) -> str:
-    done = subprocess.run([graphviz, "-Tjson"], input=text, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout
 
 
 # --- the page, without a browser ---
@@ -375,9 +343,7 @@ def run(*arguments: str) -> int:
     ("options", "begins"),
     [
         ([], "flowchart LR"),
-        (["--format", "dot"], "digraph projections {"),
         (["--format", "html"], "<!doctype html>"),
-        (["--json"], "{"),
     ],
 )
 def test_command_prints_the_selected_format(
@@ -389,7 +355,7 @@ def test_command_prints_the_selected_format(
     assert out.endswith("\n")
 
 
-@pytest.mark.parametrize(("name", "begins"), [("a.html", "<!doctype"), ("a.gv", "digraph"), ("a.mmd", "flowchart")])
+@pytest.mark.parametrize(("name", "begins"), [("a.html", "<!doctype"), ("a.mmd", "flowchart")])
 def test_the_command_writes_the_form_that_the_files_ending_names(
     name: str, begins: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -399,7 +365,7 @@ def test_the_command_writes_the_form_that_the_files_ending_names(
     assert capsys.readouterr() == ("", f"Wrote {target}: 9 rules of social.yaml.\n")
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.gv", "a.mmd"])
+@pytest.mark.parametrize("name", ["a.html", "a.mmd"])
 def test_the_command_does_not_overwrite_an_edited_file(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -414,19 +380,9 @@ def test_the_command_does_not_overwrite_an_edited_file(
     assert target.read_text() != edited
 
 
-def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("graph", "social", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert len(document["rules"]) == len(load(FILES[0]).projections)
-    rule = next(rule for rule in document["rules"] if rule["name"] == "listed")
-    assert rule["findings"][0]["code"] == "hot-partition"
-    assert rule["path"]["alone"] == 2
-
-
-def test_invalid_combinations_of_options_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (["--format", "dot"], ["-o", str(tmp_path / "a.json")]):
-        assert run("graph", "social", "--json", *options) == 2
-        assert "--json prints the graph as data: omit --format and -o" in capsys.readouterr().err
+def test_files_that_cannot_be_written_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("graph", "social", "-o", str(tmp_path / "a.svg")) == 2
+    assert "other names need --format" in capsys.readouterr().err
     assert run("graph", "social", "-o", str(tmp_path / "none" / "a.html")) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
 

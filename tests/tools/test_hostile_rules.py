@@ -28,7 +28,6 @@ LIKE = ROOT / "events/like.json"
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", "RULES", "--json"),
-    ("graph", "RULES", "--format", "dot"),
     ("graph", "RULES", "--format", "html"),
     ("queries", "RULES", "--json"),
     ("queries", "RULES", "--markdown"),

@@ -258,7 +258,7 @@ FILES: dict[str, Scene] = {
         [str(path / "rules.yaml"), rules(path / "n.yaml", projections=changed()), *options]
         for options in ([], ["--markdown"])
     ],
-    "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
+    "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "html")],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
     "template": lambda place, path: [
         [str(path / "rules.yaml")],

@@ -1,4 +1,4 @@
-"""The layers of the vertices from left to right, and their order within each layer: by barycentres, then by exchanges."""
+"""The layers of the vertices from left to right, and their order within each layer: by barycentres."""
 
 from __future__ import annotations
 
@@ -133,7 +133,6 @@ def order(graph: Layered) -> None:
         for index in indices:
             fixed = graph.layers[index - 1] if down else graph.layers[index + 1]
             _by_barycentre(graph.layers[index], fixed, left if down else right)
-        _exchange(graph, left, right)
         count = crossings(graph)
         if count < fewest:
             best, fewest = [list(layer) for layer in graph.layers], count
@@ -167,30 +166,6 @@ def _by_barycentre(layer: list[Vertex], fixed: Sequence[Vertex], near: Neighbour
         return sum(places) / len(places) if places else own[vertex] * len(fixed) / max(len(layer), 1)
 
     layer.sort(key=centre)
-
-
-def _exchange(graph: Layered, left: Neighbours, right: Neighbours) -> None:
-    """Exchange neighbours as long as that removes crossings."""
-    for index, layer in enumerate(graph.layers):
-        near: dict[Vertex, list[list[int]]] = {vertex: [] for vertex in layer}
-        for beside, neighbours in ((index - 1, left), (index + 1, right)):
-            if 0 <= beside < len(graph.layers):
-                place = {vertex: at for at, vertex in enumerate(graph.layers[beside])}
-                for vertex in layer:
-                    near[vertex].append([place[other] for other in neighbours[vertex]])
-        improved = True
-        while improved:
-            improved = False
-            for at in range(len(layer) - 1):
-                one, other = layer[at], layer[at + 1]
-                if _crossed(near[other], near[one]) < _crossed(near[one], near[other]):
-                    layer[at], layer[at + 1] = other, one
-                    improved = True
-
-
-def _crossed(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> int:
-    """Return the crossings of the lines of two neighbours, by the places of their ends on each side."""
-    return sum(b < a for ours, theirs in zip(above, below, strict=True) for a in ours for b in theirs)
 
 
 def _between(one: Sequence[Vertex], other: Sequence[Vertex], right: Neighbours) -> int:

@@ -1,10 +1,9 @@
-"""The content of a picture of rules: entities with their keys, and rules between them."""
+"""The content of a picture of rules: entities with their keys, and rules between them; also as a Mermaid flowchart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from projections.inspect.paths import Path, path_of
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
@@ -23,8 +22,9 @@ from projections.language.facts import (
 from projections.language.findings.kinds import Finding
 from projections.language.ownership import chains
 from projections.language.syntax import an
+from projections.printable import printable
 
-__all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of"]
+__all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of", "mermaid"]
 
 _SHORT = 22
 
@@ -38,7 +38,7 @@ COLOURS = {
     "compute": "#5d4037",
     "embed": "#2e7d1f",
 }
-"""The colours of kinds of rules in Mermaid and DOT."""
+"""The colours of kinds of rules in Mermaid."""
 
 Key = tuple[tuple[str, str], ...]
 """(attribute, template) of each attribute of a key."""
@@ -138,15 +138,6 @@ class Graph:
             rule.name if number == 0 else f"{rule.name} ({source})": replace(rule, sources=(source,))
             for rule in self.rules.values()
             for number, source in enumerate(rule.sources)
-        }
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON."""
-        return {
-            "title": self.title,
-            "entities": [asdict(entity) for entity in self.entities.values()],
-            "rules": [asdict(rule) for rule in self.rules.values()],
-            "findings": [asdict(finding) for finding in self.findings],
         }
 
 
@@ -278,3 +269,45 @@ def _each_of(rule: CanonicalRule) -> str | None:
     if rule.each.ancestors:
         return f"each folder above {rule.each.path}, as {{{rule.each.variable}}}"
     return f"each element of {rule.each.path}, as {{{rule.each.variable}}}"
+
+
+# Mermaid
+
+
+def mermaid(graph: Graph) -> str:
+    """Return the flowchart. Entities are boxes, rules are rounded boxes in the colour of their kind."""
+    ids = {name: f"e{number}" for number, name in enumerate(graph.entities)}
+    lines = ["flowchart LR"]
+    lines += [f'  {ids[name]}["{_mermaid_entity(graph, entity)}"]' for name, entity in graph.entities.items()]
+    for number, rule in enumerate(graph.rules.values()):
+        node = f'r{number}(["{_mermaid_rule(rule)}"])'
+        after = "" if rule.inside else f" --> {ids[rule.target]}"
+        lines.append(f"  {ids[rule.source]} {'---' if rule.inside else '-->'} {node}{after}")
+        lines += [f"  {ids[other]} --> r{number}" for other in rule.sources[1:]]
+    kinds: dict[str, list[str]] = {}
+    for number, rule in enumerate(graph.rules.values()):
+        kinds.setdefault(rule.kind, []).append(f"r{number}")
+    for kind, nodes in kinds.items():
+        lines.append(f"  classDef {kind} stroke:{COLOURS[kind]},stroke-width:2px")
+        lines.append(f"  class {','.join(nodes)} {kind}")
+    made = [ids[name] for name, entity in graph.entities.items() if entity.role != "application"]
+    if made:
+        lines += ["  classDef made stroke-dasharray:4 3", f"  class {','.join(made)} made"]
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_entity(graph: Graph, entity: Entity) -> str:
+    table = [f"in {_escaped(entity.table)}"] if len(graph.tables) > 1 else []
+    return "<br/>".join([f"<b>{_escaped(entity.name)}</b>", *table, *(_escaped(text) for _, text in entity.key)])
+
+
+def _mermaid_rule(rule: Rule) -> str:
+    return f"<b>{_escaped(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escaped(rule.gist)}"
+
+
+_SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){}'}
+
+
+def _escaped(text: str) -> str:
+    """Return a text with the markup of Mermaid replaced by character codes."""
+    return "".join(_SPECIAL.get(character, character) for character in printable(text))

@@ -1,18 +1,35 @@
-"""The graph as one HTML page, which requires no network, fonts or libraries."""
+"""The graph as one HTML page, which requires no network, fonts or libraries: the picture, and a panel with details."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from projections.inspect.graph.layout import Box, Card, Layout, Point, Route, layout_of
 from projections.inspect.graph.model import Entity, Graph, Rule
-from projections.inspect.graph.panels import entity_id, escape, icon, mark, panels, rule_id, template
+from projections.language.findings.kinds import Finding
+from projections.printable import printable
 
-__all__ = ["Frame", "page"]
+__all__ = [
+    "ICONS",
+    "Frame",
+    "entity_id",
+    "escape",
+    "icon",
+    "key_rows",
+    "mark",
+    "page",
+    "panels",
+    "prose",
+    "rule_id",
+    "template",
+]
+
 
 KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 _HERE = Path(__file__).parent
@@ -196,3 +213,241 @@ def _controls(rule: Rule) -> str:
         f'data-ends="{ends}" aria-controls="{rule_id(rule.name)}" aria-expanded="false" '
         f'aria-label="{escape(f"{rule.kind} {rule.name}: {rule.sentence}")}" title="{escape(f"{rule.name}: {rule.gist}")}"'
     )
+
+
+_VARIABLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
+
+ICONS = {
+    "copy": '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M10.5 2.5h-6a2 2 0 0 0-2 2v6"/>',
+    "aggregate": '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>',
+    "top": '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>',
+    "latest": '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>',
+    "rank": '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>',
+    "index": '<circle cx="6.75" cy="6.75" r="4.25"/><path d="M10 10l3.5 3.5"/>',
+    "compute": '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>',
+    "embed": '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>',
+}
+"""SVG paths of 16 by 16, by kind of rule."""
+
+
+def escape(text: object) -> str:
+    return html.escape(printable(str(text)), quote=True)
+
+
+def icon(kind: str) -> str:
+    return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ICONS[kind]}</svg>'
+
+
+def prose(text: str) -> str:
+    """Return a sentence as HTML, with the text between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def template(text: str) -> str:
+    """Return a template as HTML with its variables marked."""
+    parts, position = [], 0
+    for found in _VARIABLE.finditer(text):
+        parts.append(escape(text[position : found.start()]))
+        variable = found[0] not in ("{{", "}}")
+        parts.append(f'<span class="var">{escape(found[0])}</span>' if variable else found[0][0])
+        position = found.end()
+    return "".join(parts) + escape(text[position:])
+
+
+def key_rows(key: Sequence[tuple[str, str]]) -> str:
+    """Return a key as a list of attributes and templates."""
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{template(text)}</dd>" for name, text in key)
+    return f'<dl class="key">{rows}</dl>'
+
+
+_ROLES = {
+    "application": "The application writes these items.",
+    "copy": "These items are copies: a rule creates and deletes them.",
+    "derived": "Rules create these items with the first contribution, and delete them with the last.",
+}
+_EXPIRED = {
+    "keep": "Contributions of expired items stay.",
+    "retract": "Contributions of expired items are retracted.",
+}
+
+
+def rule_id(name: str) -> str:
+    return f"rule-{name}"
+
+
+def entity_id(name: str) -> str:
+    return f"entity-{name}"
+
+
+def panels(graph: Graph) -> str:
+    """Return all panels, one of which is shown at a time."""
+    parts = [_overview(graph)]
+    parts += [_section(rule_id(rule.name), "".join(_rule(graph, rule))) for rule in graph.rules.values()]
+    parts += [_section(entity_id(entity.name), "".join(_entity(graph, entity))) for entity in graph.entities.values()]
+    return "\n".join(parts)
+
+
+def _section(id_: str, inner: str) -> str:
+    return f'<section class="detail" id="{id_}" aria-labelledby="{id_}-title" hidden>{inner}</section>'
+
+
+def _overview(graph: Graph) -> str:
+    rows = "".join(
+        f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
+        f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span>'
+        f"{mark(rule.findings)}</button></li>"
+        for rule in graph.rules.values()
+    )
+    found = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
+    findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
+    more = len(found) - len(graph.findings)
+    if more:
+        findings += f'<p class="quiet">{more} more {"finding" if more == 1 else "findings"} in the marked rules.</p>'
+    return (
+        '<section class="detail" id="overview" aria-labelledby="overview-title">'
+        '<h2 id="overview-title">Rules</h2>'
+        '<p class="quiet">Point at a rule to see its lines; select it for its keys, conditions and cost. '
+        "Arrow keys move between boxes, <kbd>/</kbd> searches, <kbd>Esc</kbd> returns here.</p>"
+        f'<ul class="rows">{rows}</ul>{findings}</section>'
+    )
+
+
+def mark(findings: Sequence[Finding]) -> str:
+    """Return a mark for findings, in the colour of the highest severity."""
+    worst = next((s for s in ("error", "warning", "note") if any(f.severity == s for f in findings)), None)
+    if worst is None:
+        return ""
+    text = f"{len(findings)} findings: {worst}" if len(findings) > 1 else worst
+    return f'<span class="mark s-{worst}" title="{text}"><span class="hidden">{text}</span></span>'
+
+
+# Rules
+
+
+def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
+    silent = f'<span class="badge">{rule.mode}: publishes nothing</span>' if rule.mode != "live" else ""
+    yield (
+        f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{silent}</p>'
+        f'<h2 id="{rule_id(rule.name)}-title">{escape(rule.name)}</h2><p class="lead">{escape(rule.sentence)}</p>'
+    )
+    if rule.description:
+        yield f'<p class="about">{escape(rule.description)}</p>'
+    said = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
+    said.append(("Within", f"{rule.within} s" if rule.within is not None else ""))
+    if any(text for _, text in said):
+        yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in said if text)
+    onto = "From and onto" if rule.inside else "From"
+    for source in rule.sources:
+        yield f"<h3>{onto} {_link(source)}</h3>{key_rows(graph.entities[source].key)}"
+    if rule.where:
+        yield f'<h3>Where</h3><p class="where">{escape(_sentence(rule.where))}</p>'
+    if rule.each:
+        yield f'<h3>For each</h3><p class="where">{escape(_sentence(rule.each.removeprefix("each ")))}</p>'
+    if rule.expired:
+        yield f'<h3>Expiry</h3><p class="where">{_EXPIRED[rule.expired]}</p>'
+    if rule.match:
+        yield f"<h3>Into {_link(rule.target)} items whose</h3>{key_rows(rule.match)}"
+    elif not rule.inside:
+        yield f"<h3>Into {_link(rule.target)}</h3>{key_rows(rule.key)}"
+    if rule.cases:
+        yield from _cases(rule)
+    elif rule.writes:
+        yield f"<h3>Writes</h3>{_written((name, template(how)) for name, how in rule.writes)}"
+    yield from _cost(rule)
+    if rule.findings:
+        yield "<h3>Findings of check</h3>" + "".join(map(_finding, rule.findings))
+
+
+def _cases(rule: Rule) -> Iterator[str]:
+    """Yield what an index rule sets in each case."""
+    for number, (where, key) in enumerate(rule.cases):
+        title = f"where {where}" if where else "otherwise" if number else ""
+        yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
+
+
+def _written(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table of attributes and, in HTML, their origins."""
+    shown = "".join(
+        f'<tr><th scope="row">{escape("all attributes" if name == "*" else name)}</th><td>{how}</td></tr>'
+        for name, how in rows
+    )
+    return f'<table class="writes">{shown}</table>'
+
+
+def _cost(rule: Rule) -> Iterator[str]:
+    path = rule.path
+    tiles = [(str(path.alone), "write unit" if path.alone == 1 else "write units", "a change by itself")]
+    if path.shared:
+        tiles.append((f"≈ {path.shared}", "write units", "each, in a large batch"))
+    if path.name == "embed":
+        tiles = [("1", "write unit", "each child"), ("1", "write unit", "each push")]
+    tiles.append((str(rule.passes), "pass" if rule.passes == 1 else "passes", "through the stream"))
+    shown = "".join(
+        f'<div class="tile"><b>{n}</b><span>{unit}</span><small>{what}</small></div>' for n, unit, what in tiles
+    )
+    name = f"{path.name}: " if path.name != rule.kind else ""
+    yield f'<h3>Cost</h3><div class="tiles">{shown}</div><p class="quiet">{escape(_sentence(name + path.how))}</p>'
+    if rule.after:
+        links = ", ".join(
+            f'<button class="link" data-go="{rule_id(name)}">{escape(name)}</button>' for name in rule.after
+        )
+        yield f'<p class="quiet">Reads values of {links}.</p>'
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a full stop. The first letter is unchanged, because it may begin the name of an attribute."""
+    return text + "." if not text.endswith(".") else text
+
+
+def _link(entity: str) -> str:
+    return f'<button class="link" data-go="{entity_id(entity)}">{escape(entity)}</button>'
+
+
+def _finding(finding: Finding) -> str:
+    instead = f'<p class="instead">{prose(finding.instead)}</p>' if finding.instead else ""
+    return (
+        f'<div class="finding s-{finding.severity}"><p><b>{finding.severity}</b> {escape(finding.code)}'
+        f'<span class="place">{escape(finding.file)}:{finding.line}:{finding.column}</span></p>'
+        f"<p>{prose(finding.reason)}</p>{instead}</div>"
+    )
+
+
+# Entities
+
+
+def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
+    name = entity.name
+    yield (
+        f'<p class="kind">entity</p><h2 id="{entity_id(name)}-title">{escape(name)}</h2>'
+        f'<p class="lead">{_ROLES[entity.role]}</p>'
+    )
+    table = f" in table {escape(entity.table)}" if len(graph.tables) > 1 else ""
+    yield f"<h3>Key{table}</h3>{key_rows(entity.key)}"
+    facts = []
+    if entity.match:
+        facts.append(f"Recognised by: {entity.match}.")
+    if entity.id:
+        facts.append(f"{{{entity.id}}} alone identifies the item.")
+    if entity.expires:
+        facts.append("Items are deleted by TTL.")
+    if facts:
+        yield "".join(f'<p class="where">{template(fact)}</p>' for fact in facts)
+    if entity.index_key:
+        yield f"<h3>Index keys of the application</h3>{key_rows(entity.index_key)}"
+    if entity.attributes:
+        rows = (
+            (attribute, f'{template(how)}<br><button class="link" data-go="{rule_id(rule)}">{escape(rule)}</button>')
+            for attribute, how, rule in entity.attributes
+        )
+        yield f"<h3>Written by rules</h3>{_written(rows)}"
+    yield from _rules("Read by", [rule for rule in graph.rules.values() if name in rule.sources])
+
+
+def _rules(title: str, rules: Sequence[Rule]) -> Iterator[str]:
+    if rules:
+        rows = "".join(
+            f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
+            f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span></button></li>'
+            for rule in rules
+        )
+        yield f'<h3>{title}</h3><ul class="rows">{rows}</ul>'
