@@ -182,7 +182,7 @@ def test_a_simulation_accepts_that_a_retired_rule_loses_an_attribute_that_anothe
 def test_value_of_the_application_that_equals_the_one_of_the_rule_is_removed_when_the_item_leaves_its_entity(
     played: Scenario,
 ) -> None:
-    """Nothing distinguishes them. `docs/rules.md` describes it under ownership."""
+    """Nothing distinguishes them. `docs/rules-reference.md` describes it under ownership."""
     note = {"PK": "ROOM#r", "SK": "NOTE#1"}
     played.put({**note, "kind": "note", "writer": "ann"}).settle()
     assert item(played, note)["by"] == "ann"

@@ -165,7 +165,7 @@ def test_hashes_in_logs_and_messages_are_those_of_the_keys() -> None:
 
 
 def test_a_message_keeps_the_key_that_a_redrive_needs_and_a_task_its_place() -> None:
-    """As docs/operations.md says of the queues."""
+    """As docs/deployment.md says of the queues."""
     for mode in ("none", "keys", "values", "all"):
         keys = [one["key"] for one in said(mode).sent["quarantine"]]
         assert f"main|USER#{MAIL}|PROFILE" in keys

@@ -73,7 +73,7 @@ def test_the_search_finds_a_section(site: Path, watched: Callable[..., Page]) ->
     tab = watched((site / "index.html").as_uri())
     tab.click(".md-search__input")
     tab.keyboard.type("percentile")
-    tab.wait_for_selector(".md-search-result__item a[href*='rules.html']", state="attached", timeout=20_000)
+    tab.wait_for_selector(".md-search-result__item a[href*='rules-reference.html']", state="attached", timeout=20_000)
 
 
 def test_links_to_code_lead_to_the_code(site: Path, watched: Callable[..., Page]) -> None:
