@@ -129,8 +129,7 @@ def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] |
     `parameters` are plain values by name; the bounds of `range: x` are `x.from`, `x.to` and `x.prefix`. Nothing is read
     until items are taken. Raises UsageError for other parameters, and if no request returns all items of the answer.
     """
-    from projections.access.answers import answer_to
-    from projections.access.readers import reader_of
+    from projections.access.answers import answer_to, reader_of
     from projections.language.access import planner
 
     planned = planner.plan(rules.program.typed, rules.query(name))
@@ -154,16 +153,13 @@ def reader(
     *,
     tables: Mapping[str, str] | str | None = None,
     ledger: str | None = None,
-    aws_lambda: Any = None,
-    function: str | None = None,
 ) -> ItemReader:
     """Return a reader of items for an application. Its keys and items are in the form of `dynamodb`.
 
     `rules` may be canonical rules, as `projections check --json` prints them, which need no YAML. `dynamodb` is a
     table, resource or client of boto3, or a store. For a resource or client, `tables` has the real name of each table by its
-    logical name, or the name of the only one. `ledger` is the name of the ledger table, for `own` and `wait`. With a Lambda
-    client and the name of the stream function, `wait` finds out whether the function is stopped. Reads nothing. Raises
-    UsageError.
+    logical name, or the name of the only one. `ledger` is the name of the ledger table, for `own` and `wait`. Reads nothing.
+    Raises UsageError.
 
     >>> from projections.testing import Scenario
     >>> rules = loads('''
@@ -178,11 +174,10 @@ def reader(
     >>> reader(rules, posts.store).read({"PK": "POST#p1", "SK": "METADATA"})
     {'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': Decimal('0')}
     """
-    from projections.access.item_reader import item_reader
+    from projections.access.item_reader import ItemReader, session_of
 
-    return item_reader(
-        _program(rules), dynamodb, tables=tables, ledger=ledger, aws_lambda=aws_lambda, function=function
-    )
+    program = _program(rules)
+    return ItemReader(program, session_of(program, dynamodb, tables, ledger))
 
 
 def _program(rules: object) -> Program:

@@ -1,1 +1,1 @@
-"""Run queries: `reads` binds a plan to the caller's values, `readers` read a table, `answers` joins and merges results."""
+"""Run queries: `reads` binds a plan to the caller's values, `answers` reads a table, and joins and merges results."""

@@ -8,25 +8,29 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from projections.access.look import Look
+from projections.access.look import Look, Steps
 from projections.access.own_reads import own_read, without_guards
-from projections.access.sessions import Session, Steps, session_of
 from projections.access.waiting import look_at
-from projections.engine.store import ItemKey
+from projections.engine.records import is_value
+from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import TransactionCancelled, Transient, UsageError
-from projections.language.keys import encode_key
-from projections.language.program import Program, writing
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, encode_key, key_text
+from projections.language.program import LEDGER_SCHEMA, Program, writing
+from projections.language.values import python_item, wire
+from projections.language.values import size as size_of
+from projections.stores.wire import received, sent
 
-__all__ = ["ItemReader", "Key", "ReadItem", "WaitState", "Waited", "item_reader"]
+__all__ = ["ItemReader", "Key", "ReadItem", "WaitState", "Waited", "session_of"]
 
 T = TypeVar("T")
 
 Key: TypeAlias = "Mapping[str, Any] | tuple[str, Mapping[str, Any]]"
 """The key attributes of an item, perhaps with its other attributes; with several tables, (logical name, key attributes)."""
 
-WaitState: TypeAlias = Literal["reached", "late", "filling", "quarantined", "stopped", "unknown"]
+WaitState: TypeAlias = Literal["reached", "late", "filling", "quarantined", "unknown"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two looks of `wait`: each pause is twice the one before."""
@@ -39,8 +43,6 @@ _MOST_CONFLICTS = 8
 
 _KEYS_AT_ONCE = 100
 """Keys that one request of a wait reads."""
-
-_ENABLED = frozenset(("Enabled", "Enabling", "Creating", "Updating"))
 
 
 class _TimeIsUp(Exception):
@@ -71,7 +73,6 @@ class Waited:
     - `late`: not within the timeout. `reasons` has what is missing.
     - `filling`: a rule is filling, and publishes nothing before its backfill is complete, which may not have begun.
     - `quarantined`: a rule cannot use the item. `reasons` has the mistakes.
-    - `stopped`: Lambda does not read the stream. Only with `aws_lambda` and `function`.
     - `unknown`: the ledger does not show it. `reasons` has why.
 
     `not_covered` names rules of this item whose targets may not show it although the state is `reached`: those that embed it
@@ -97,13 +98,11 @@ class ItemReader:
         program: Program,
         session: Session,
         *,
-        mappings: Callable[[], Iterable[Sequence[Mapping[str, Any]]]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._program = program
         self._session = session
-        self._mappings = mappings
         self._clock = clock
         self._sleep = sleep
 
@@ -150,7 +149,7 @@ class ItemReader:
         named = self._children(key, children)
         began, pause = self._clock(), _FIRST_PAUSE
         end = began + timeout if timeout else math.inf
-        look, stopped, asked = Look(missing=(f"no look ended within {timeout:g} s",)), None, False
+        look = Look(missing=(f"no look ended within {timeout:g} s",))
         while True:
             started = self._clock()
             try:
@@ -162,17 +161,12 @@ class ItemReader:
             took, passed = self._clock() - started, self._clock() - began
             if _judged(look)[0] != "late":
                 break
-            if not asked and 2 * passed >= timeout:
-                asked, stopped = True, self._stopped(key.table, end)
-                passed = self._clock() - began
             left = timeout - passed - min(_FIRST_PAUSE, took)  # so that the last look may end in time
             if left <= 0:
                 break
             self._sleep(min(pause, left))
             pause = min(_LONGEST_PAUSE, 2 * pause)
         state, reasons = _judged(look)
-        if state == "late" and stopped is not None:
-            state, reasons = "stopped", (stopped,)
         return Waited(state, reasons, self._clock() - began, look.not_covered)
 
     def _children(self, source: ItemKey, children: Iterable[Key]) -> list[ItemKey]:
@@ -199,26 +193,6 @@ class ItemReader:
         if seconds:
             self._sleep(min(seconds, left))
             self._pause(end)
-
-    def _stopped(self, table: str, end: float) -> str | None:
-        """Return why Lambda does not read the stream of a table; None if it does, or if this is not known at the end."""
-        if self._mappings is None:
-            return None
-        found: list[Mapping[str, Any]] = []
-        try:
-            self._pause(end)
-            for page in self._mappings():
-                found += page
-                self._pause(end)
-        except (Transient, _TimeIsUp):
-            return None
-        if not found:
-            return "the function has no event source mapping"
-        if (name := self._session.names.get(table)) is not None:  # others may read the streams of other tables
-            part = f"table/{name.rpartition('table/')[2]}/stream/"
-            found = [one for one in found if part in str(one.get("EventSourceArn"))] or found
-        off = [str(one.get("State")) for one in found if one.get("State") not in _ENABLED]
-        return f"the event source mapping is {off[0]}" if len(off) == len(found) else None
 
     def _need_ledger(self, what: str) -> None:
         if not self._session.ledger:
@@ -278,29 +252,192 @@ def _judged(look: Look) -> tuple[WaitState, tuple[str, ...]]:
     return ("late", look.missing) if look.missing else ("reached", ())
 
 
-def item_reader(
-    program: Program,
-    dynamodb: Any,
-    *,
-    tables: Mapping[str, str] | str | None = None,
-    ledger: str | None = None,
-    aws_lambda: Any = None,
-    function: str | None = None,
-) -> ItemReader:
-    """Return the reader of a boto3 table, resource or client, or of a store. Raises UsageError."""
-    if (aws_lambda is None) != (function is None):
-        raise UsageError("pass both aws_lambda and function, or neither")
-    if aws_lambda is not None and not hasattr(aws_lambda, "list_event_source_mappings"):
-        raise UsageError(f'aws_lambda is {aws_lambda!r}. Pass boto3.client("lambda")')
-    if function is not None and not (isinstance(function, str) and function):
-        raise UsageError(f"function is {function!r}. Pass the name of the stream function")
-    mappings = None
-    if aws_lambda is not None and function is not None:
-        name = function
+# boto3
 
-        def mappings() -> Iterable[Sequence[Mapping[str, Any]]]:
-            from projections.aws.stack import pages_of_mappings
+LEDGER = "ledger"
 
-            return pages_of_mappings(aws_lambda, name)
 
-    return ItemReader(program, session_of(program, dynamodb, tables, ledger), mappings=mappings)
+class Snapshots(Protocol):
+    """Strongly consistent reads, as an `ItemReader` needs them."""
+
+    def get(self, key: ItemKey) -> Image | None: ...
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]: ...
+
+    def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """Return the items that exist, all as they are at one moment. At most 100 keys. Raises TransactionCancelled."""
+        ...
+
+
+class Session(NamedTuple):
+    """Reads, the conversions between images and the caller's form, and the tables' names in DynamoDB (a store has none)."""
+
+    reads: Snapshots
+    get_many: Callable[[Sequence[ItemKey], Callable[[float], None]], Mapping[ItemKey, Image]]
+    """Reads as `reads.get_many` does, with a function that sleeps before a request is repeated. It may raise."""
+    schemas: Mapping[str, Schema]
+    image: Callable[[Mapping[str, Any]], Image]
+    shown: Callable[[Image], dict[str, Any]]
+    ledger: bool
+    names: Mapping[str, str] = MappingProxyType({})
+
+    def key(self, given: Any, what: str = "the key") -> ItemKey:
+        """Return the key that a caller gives: a mapping, or a pair of a table's logical name and a mapping.
+
+        The mapping may have other attributes, so that an item that was just written can be passed. `what` names the argument
+        in messages. Raises UsageError.
+        """
+        table, attributes = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
+        own = [name for name in self.schemas if name != LEDGER]
+        if table is None:
+            if len(own) > 1:
+                raise UsageError(f"the rules have the tables {', '.join(own)}. Pass {what} as (table, key)")
+            table = own[0]
+        if table not in own:
+            raise UsageError(f"{what}: the rules have no table {table!r}; they have {', '.join(own)}")
+        schema = self.schemas[table]
+        if not isinstance(attributes, Mapping):
+            raise UsageError(f"{what} is {attributes!r}. It is a mapping with {', '.join(schema.key_attributes)}")
+        missing = [name for name in schema.key_attributes if name not in attributes]
+        if missing:
+            raise UsageError(f"{what} has no {', '.join(missing)}")
+        try:
+            image = self.image({name: attributes[name] for name in schema.key_attributes})
+        except UsageError as error:
+            raise UsageError(f"{what}: {error}") from None
+        except Exception as error:  # of boto3's serializer, or of `wire`
+            raise UsageError(f"{what} has a value that DynamoDB cannot store: {error}") from None
+        texts = []
+        parts = [(schema.partition, PARTITION_KEY_BYTES), *([(schema.sort, SORT_KEY_BYTES)] if schema.sort else [])]
+        for (name, kind), most in parts:
+            held = image[name]
+            if not isinstance(held, Mapping) or kind not in held:
+                found = next(iter(held), "none") if isinstance(held, Mapping) else type(held).__name__
+                raise UsageError(f"{what}: {name} is of type {kind}, and the value is of type {found}")
+            if not is_value(held):
+                raise UsageError(f"{what}: {name} is {held[kind]!r}, which DynamoDB cannot store as type {kind}")
+            if not held[kind]:
+                raise UsageError(f"{what}: {name} is empty, and no item has an empty key. Pass the key of an item")
+            if kind != "N" and (size := size_of(held)) > most:
+                raise UsageError(f"{what}: {name} has {size} bytes, and no item has a key of more than {most}")
+            texts.append(key_text(kind, held[kind]))
+        return ItemKey(table, *texts)
+
+
+def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str | None, ledger: str | None) -> Session:
+    """Return the session of a boto3 table, resource or client of DynamoDB, or of a store. Raises UsageError."""
+    schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
+    if hasattr(dynamodb, "get_together"):
+        if tables is not None or ledger is not None:
+            raise UsageError("a store has its tables. Pass no names of tables")
+        return Session(
+            dynamodb, lambda keys, pause: dynamodb.get_many(keys), schemas, _plain_image, python_item, ledger=True
+        )
+    image: Callable[[Mapping[str, Any]], Image]
+    shown: Callable[[Image], dict[str, Any]]
+    client: Any
+    meta = getattr(dynamodb, "meta", None)
+    own = list(program.tables)
+    if meta is not None and hasattr(getattr(meta, "client", None), "transact_get_items"):  # a resource
+        if hasattr(dynamodb, "table_name"):  # a table
+            if tables is not None or len(own) > 1:
+                raise UsageError(
+                    "a boto3 table is enough for rules with one table, without other names. Pass a resource"
+                )
+            tables = str(dynamodb.table_name)
+        python = _PythonValues()
+        client = _ResourceClient(meta.client, python)
+        image, shown = python.image, python.shown
+    elif hasattr(dynamodb, "transact_get_items"):
+        client, image, shown = dynamodb, _typed_image, sent
+    else:
+        raise UsageError(
+            f"expected a boto3 table, resource or client of DynamoDB, or a store, found {type(dynamodb).__name__}"
+        )
+    if tables is None:
+        raise UsageError(f"no name of a table. Pass tables={{{', '.join(f'{name!r}: …' for name in own)}}}")
+    names = {own[0]: tables} if isinstance(tables, str) and len(own) == 1 else tables
+    if not isinstance(names, Mapping):
+        raise UsageError(f"tables is {names!r}; the rules have {', '.join(own)}. Pass a mapping with the name of each")
+    if names.keys() != set(own):
+        raise UsageError(f"tables names {', '.join(map(str, names))}; the rules have {', '.join(own)}")
+    from projections.stores.dynamodb import DynamoDBStore
+
+    real = {**names, LEDGER: ledger} if ledger is not None else dict(names)
+    for logical, name in real.items():
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"the name of the table {logical} is {name!r}. Pass its name in DynamoDB")
+    if ledger in names.values():
+        raise UsageError(f"ledger={ledger!r}: this is a table of the application. The ledger is a separate table")
+    schemas = {name: schema for name, schema in schemas.items() if name in real}
+    store = DynamoDBStore(client, real, schemas, foreign=True)
+    return Session(store, store.get_many, schemas, image, shown, ledger is not None, names)
+
+
+def _plain_image(attributes: Mapping[str, Any]) -> Image:
+    return {name: cast("Value", wire(value)) for name, value in attributes.items()}
+
+
+def _typed_image(attributes: Mapping[str, Any]) -> Image:
+    for name, value in attributes.items():
+        if not isinstance(value, Mapping):
+            raise UsageError(f'{name} is {value!r}, without a type. With a client of boto3, pass {{"S": …}}')
+    return received(attributes)
+
+
+class _PythonValues:
+    """Images and items with the Python values of boto3's resources."""
+
+    def __init__(self) -> None:
+        from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+        self._serialize = TypeSerializer().serialize
+        self._deserialize = TypeDeserializer().deserialize
+
+    def image(self, item: Mapping[str, Any]) -> Image:
+        return received(self.wire(item))
+
+    def shown(self, image: Image) -> dict[str, Any]:
+        return self.python(sent(image))
+
+    def wire(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._serialize(value) for name, value in item.items()}
+
+    def python(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._deserialize(value) for name, value in image.items()}
+
+
+class _ResourceClient:
+    """The client of a boto3 resource, which takes and returns Python values, as a client with attribute values."""
+
+    def __init__(self, client: Any, values: _PythonValues) -> None:
+        self._client = client
+        self._values = values
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        answer = self._client.get_item(**{**request, "Key": self._values.python(request["Key"])})
+        return {**answer, "Item": self._values.wire(answer["Item"])} if "Item" in answer else answer
+
+    def batch_get_item(self, **request: Any) -> dict[str, Any]:
+        python, wire = self._values.python, self._values.wire
+        asked = {
+            table: {**one, "Keys": [python(key) for key in one["Keys"]]}
+            for table, one in request["RequestItems"].items()
+        }
+        answer = self._client.batch_get_item(**{**request, "RequestItems": asked})
+        left = answer.get("UnprocessedKeys") or {}
+        return {
+            **answer,
+            "Responses": {table: [wire(item) for item in items] for table, items in answer["Responses"].items()},
+            "UnprocessedKeys": {
+                table: {**one, "Keys": [wire(key) for key in one["Keys"]]} for table, one in left.items()
+            },
+        }
+
+    def transact_get_items(self, **request: Any) -> dict[str, Any]:
+        asked = [
+            {"Get": {**one["Get"], "Key": self._values.python(one["Get"]["Key"])}} for one in request["TransactItems"]
+        ]
+        answer = self._client.transact_get_items(**{**request, "TransactItems": asked})
+        found = [{"Item": self._values.wire(one["Item"])} if one.get("Item") else {} for one in answer["Responses"]]
+        return {**answer, "Responses": found}

@@ -1,21 +1,28 @@
-"""What one look at a source item finds: its copies, and attributes embedded on both sides, compared with the rules."""
+"""The reads of a look at items, as steps, and what one look at a source item finds: its copies, and attributes embedded on
+both sides, compared with the rules.
+
+A protocol yields which items it needs next, and a store or a boto3 object reads them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from projections.engine.application import ApplicationItems
+from projections.engine.groups import Group, successor, summed
 from projections.engine.guards import Guards
+from projections.engine.ledger_items import CLOSED, SHARD_COUNT, Target, group_key
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
-from projections.errors import BadInput
+from projections.errors import BadInput, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
 from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import LIST_BYTES, GuardedCopyRule, Rule
+from projections.language.rules import LIST_BYTES, GuardedCopyRule, LedgerRule, Rule
 from projections.language.syntax import root
 from projections.language.values import same, size
 
@@ -32,6 +39,73 @@ __all__ = [
     "is_deployed",
     "parents_of",
 ]
+
+
+T = TypeVar("T")
+
+MOST_TOGETHER = 100
+"""The most items that one TransactGetItems reads."""
+
+_MOST_TRIES = 5
+
+
+class Needed(NamedTuple):
+    """Items to read: `together` as they are at one moment, else in any number of strongly consistent requests."""
+
+    keys: Sequence[ItemKey]
+    together: bool = False
+
+
+Steps: TypeAlias = Generator[Needed, Mapping[ItemKey, Image], T]
+
+
+class GroupReads:
+    """The keys of groups, until a read has shown all their shards in their open generations."""
+
+    def __init__(self, program: Program, targets: Sequence[Target]) -> None:
+        self._generations = dict.fromkeys(targets, 0)
+        self._shards = {
+            (name, target): rule.shards_of(target)
+            for name, target in targets
+            if isinstance(rule := program.rules[name], LedgerRule)
+        }
+
+    def keys(self) -> list[ItemKey]:
+        return [key for target in self._generations for key in self._of(target)]
+
+    def _of(self, target: Target) -> list[ItemKey]:
+        return [group_key(*target, self._generations[target], shard) for shard in range(self._shards[target])]
+
+    def complete(self, items: Mapping[ItemKey, Image]) -> bool:
+        """Return whether these items have all groups as a whole. If not, `keys` has more, or others."""
+        whole = True
+        for target, generation in self._generations.items():
+            first = items.get(group_key(*target, generation))
+            if first is None:
+                continue
+            if CLOSED in first:
+                self._generations[target] = successor(generation, first)
+                whole = False
+            shards = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
+            if shards > self._shards[target]:
+                self._shards[target] = shards
+                whole = False
+        return whole
+
+    def groups(self, items: Mapping[ItemKey, Image]) -> dict[Target, Group]:
+        return {
+            target: summed(generation, [items[key] for key in self._of(target) if key in items])
+            for target, generation in self._generations.items()
+        }
+
+
+def again(reads: GroupReads, more: Sequence[ItemKey], *, together: bool) -> Steps[Mapping[ItemKey, Image]]:
+    """Read groups and `more` until the groups are whole. All that is returned is of the last read. Raises Transient."""
+    for _ in range(_MOST_TRIES):
+        items = yield Needed([*more, *reads.keys()], together)
+        if reads.complete(items):
+            return items
+    raise Transient("the groups of an item kept being rebuilt while they were read")
 
 
 class Look(NamedTuple):

@@ -30,8 +30,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
-from projections.access.look import Traced
-from projections.access.sessions import MOST_TOGETHER, GroupReads, Needed, Steps, again
+from projections.access.look import MOST_TOGETHER, GroupReads, Needed, Steps, Traced, again
 from projections.engine.application import ApplicationItems
 from projections.engine.changes import WIDE, generation_of
 from projections.engine.groups import Group

@@ -25,7 +25,11 @@ from collections.abc import Sequence
 
 from projections.access.look import (
     Found,
+    GroupReads,
     Look,
+    Needed,
+    Steps,
+    again,
     application_items,
     compare_child,
     compare_copy,
@@ -34,7 +38,6 @@ from projections.access.look import (
     is_deployed,
     parents_of,
 )
-from projections.access.sessions import GroupReads, Needed, Steps, again
 from projections.engine.changes import unstamped
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -29,7 +29,6 @@ __all__ = [
     "event_source_mappings",
     "other_maintainers",
     "packaged_file",
-    "pages_of_mappings",
 ]
 
 
@@ -167,25 +166,6 @@ def other_maintainers(aws_lambda: Any, function: str, ledger: str, streams: Iter
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
     return found
-
-
-def pages_of_mappings(aws_lambda: Any, function: str) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Yield the mappings that feed a function, one list for each request; some lists may be empty.
-
-    If Lambda lists none under its name, they may be those of an alias or version: all mappings in the Region are read.
-    Raises Transient if Lambda does not answer.
-    """
-    some = False
-    try:
-        for question in ({"FunctionName": function}, {}):
-            for page in aws_lambda.get_paginator("list_event_source_mappings").paginate(**question):
-                found = [one for one in page["EventSourceMappings"] if _name(one["FunctionArn"]) == _name(function)]
-                some = some or bool(found)
-                yield found
-            if some:
-                return
-    except (ClientError, BotoCoreError) as error:
-        raise Transient(f"Lambda: {error}") from error
 
 
 def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

@@ -183,8 +183,7 @@ class LiveSource:
         return ExplainedItem(report, reads[0], self._ages)
 
     def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
-        from projections.access.answers import answer_to
-        from projections.access.readers import ClientReader
+        from projections.access.answers import ClientReader, answer_to
         from projections.cli.printing.queries import columns_of
         from projections.cli.queries import PAGE
         from projections.console.values import Result

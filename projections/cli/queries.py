@@ -237,8 +237,7 @@ def _run(
     token: str | None,
     as_json: bool,
 ) -> None:
-    from projections.access.answers import answer_to
-    from projections.access.readers import ClientReader
+    from projections.access.answers import ClientReader, answer_to
     from projections.access.reads import parameters_of, reads
     from projections.cli.printing.queries import columns_of, page_document, print_page
     from projections.cli.stack import deployed

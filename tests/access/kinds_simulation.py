@@ -11,9 +11,8 @@ from typing import Any
 
 from reads_simulation import ReadHistory
 
-from projections.access.look import Look
+from projections.access.look import Look, Needed
 from projections.access.own_reads import OwnRead, own_read
-from projections.access.sessions import Needed
 from projections.access.waiting import look_at
 from projections.engine.store import Image, ItemKey
 from projections.language.loader import loads

@@ -12,9 +12,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from projections.access.look import Look
+from projections.access.look import Look, Needed, Steps
 from projections.access.own_reads import OwnRead, own_read
-from projections.access.sessions import Needed, Steps
 from projections.access.waiting import look_at
 from projections.engine.ledger_items import group_key
 from projections.engine.processor import Processor

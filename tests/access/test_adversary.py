@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from projections.access.answers import answer_to
-from projections.access.readers import StoreReader
+from projections.access.answers import StoreReader, answer_to
 from projections.api import from_dict
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan

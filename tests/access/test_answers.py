@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from projections.access.answers import Answer, answer_to
-from projections.access.readers import StoreReader
+from projections.access.answers import Answer, StoreReader, answer_to
 from projections.api import ask, loads
 from projections.errors import UsageError
 from projections.language.access.planner import plan

@@ -14,8 +14,7 @@ from generated import module_of, simple, table_of, without
 from moto import mock_aws
 from random_tables import NOW, fitting_query, items, parameters, query, rules, variables_of
 
-from projections.access.answers import answer_to
-from projections.access.readers import StoreReader
+from projections.access.answers import StoreReader, answer_to
 from projections.api import loads
 from projections.errors import RulesError
 from projections.inspect.client import client_of

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from projections.access.answers import answer_to
-from projections.access.readers import StoreReader
+from projections.access.answers import StoreReader, answer_to
 from projections.api import loads
 from projections.inspect.client import client_of
 from projections.language.access.implication import Known, excludes, implies, known_present

@@ -9,11 +9,9 @@ from unittest.mock import patch
 
 import boto3
 import pytest
-from botocore.stub import Stubber
 
 import projections
-from projections.access.item_reader import ItemReader, item_reader
-from projections.access.sessions import session_of
+from projections.access.item_reader import ItemReader, session_of
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
 from projections.engine.registry import LIVE, REGISTRY, Registry
@@ -259,39 +257,6 @@ def test_a_wait_that_takes_too_long_says_what_is_missing(scene: ReadScene) -> No
     assert ended.reasons[0] == "likes: the ledger does not record the item as it is"
 
 
-@pytest.mark.parametrize(
-    ("mappings", "reason"),
-    [
-        ([{"State": "Disabled"}], "the event source mapping is Disabled"),
-        ([], "the function has no event source mapping"),
-        ([{"State": "Disabled"}, {"State": "Enabled"}], None),
-    ],
-)
-def test_a_wait_reports_a_stopped_stream(scene: ReadScene, mappings: list[dict[str, str]], reason: str | None) -> None:
-    scene.put(BOB)
-    reader = ItemReader(scene.world.program, scene.session, mappings=lambda: [mappings], sleep=lambda seconds: None)
-    ended = reader.wait(BOB, timeout=0)
-    assert (ended.state, ended.reasons[0]) == (("stopped", reason) if reason else ("late", ended.reasons[0]))
-
-
-@pytest.mark.parametrize("name", ["posts", "arn:aws:dynamodb:eu-west-1:1:table/posts"])
-@pytest.mark.parametrize(
-    ("posts", "users", "state"), [("Disabled", "Enabled", "stopped"), ("Enabled", "Disabled", "late")]
-)
-def test_a_wait_asks_for_the_stream_of_the_table_of_the_item(
-    scene: ReadScene, name: str, posts: str, users: str, state: str
-) -> None:
-    mappings = [
-        {"State": of, "EventSourceArn": f"arn:aws:dynamodb:eu-west-1:1:table/{table}/stream/2026-01-01T00:00:00.000"}
-        for table, of in (("posts", posts), ("users-posts", users))
-    ]
-    scene.put(BOB)
-    names = session_of(scene.world.program, boto3.client("dynamodb", "eu-west-1"), name, None).names
-    session = scene.session._replace(names=names)
-    reader = ItemReader(scene.world.program, session, mappings=lambda: [mappings], sleep=lambda seconds: None)
-    assert reader.wait(BOB, timeout=0).state == state
-
-
 def test_a_wait_for_an_item_that_rules_cannot_use_is_quarantined(scene: ReadScene) -> None:
     scene.put(BOB, stars="many")
     ended = scene.reader.wait(BOB)
@@ -412,12 +377,6 @@ def test_wrong_arguments_of_the_reader_are_usage_errors() -> None:
             projections.reader(rules, dynamodb, tables=tables)  # type: ignore[arg-type]
     with pytest.raises(projections.UsageError, match=r"expected a boto3 table, .* of DynamoDB, or a store, found s3"):
         projections.reader(rules, boto3.resource("s3", region_name="eu-west-1"), tables="posts")
-    with pytest.raises(projections.UsageError, match="pass both aws_lambda and function"):
-        projections.reader(rules, dynamodb, tables="x", function="f")
-    with pytest.raises(projections.UsageError, match=r"aws_lambda is .*DynamoDB.*. Pass boto3.client\(\"lambda\"\)"):
-        projections.reader(rules, dynamodb, tables="x", aws_lambda=dynamodb, function="f")
-    with pytest.raises(projections.UsageError, match=r"function is ''. Pass the name of the stream function"):
-        projections.reader(rules, dynamodb, tables="x", aws_lambda=boto3.client("lambda", "eu-west-1"), function="")
     reader = projections.reader(rules, dynamodb, tables="x")
     with pytest.raises(projections.UsageError, match="`own` reads the ledger"):
         reader.read({name: {"S": text} for name, text in POST.items()}, own=[wired(BOB)])
@@ -522,8 +481,8 @@ class SlowReads:
         self._scene, self._seconds, self._failure = scene, seconds, failure
         self.session = scene.session._replace(get_many=self._get_many)
 
-    def reader(self, **settings: Any) -> ItemReader:
-        return ItemReader(self._scene.world.program, self.session, clock=lambda: self.now, sleep=self.sleep, **settings)
+    def reader(self) -> ItemReader:
+        return ItemReader(self._scene.world.program, self.session, clock=lambda: self.now, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -558,25 +517,6 @@ def test_a_wait_of_no_time_looks_once_however_long_that_takes(scene: ReadScene) 
     assert len(slow.began) == 4
 
 
-def test_a_wait_asks_lambda_once_after_half_of_its_time_and_not_after_its_timeout(scene: ReadScene) -> None:
-    scene.put(BOB)
-    asked: list[float] = []
-    for seconds, expected in ((0.004, "stopped"), (1.2, "late")):
-        slow = SlowReads(scene, seconds)
-
-        def mappings(slow: SlowReads = slow) -> Iterator[list[dict[str, str]]]:
-            for _ in range(4):
-                asked.append(slow.now)
-                slow.now += 0.2
-                yield []
-            yield [{"State": "Disabled"}]
-
-        ended = slow.reader(mappings=mappings).wait(BOB, timeout=3)
-        assert ended.state == expected
-    assert len(asked) == 7
-    assert 1.5 <= min(asked) <= max(asked) <= 3
-
-
 def test_keys_that_dynamodb_leaves_unprocessed_do_not_extend_a_wait(scene: ReadScene, monkeypatch: Any) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
     began: list[float] = []
@@ -609,26 +549,6 @@ def test_a_wrong_timeout_is_a_usage_error(scene: ReadScene, timeout: Any) -> Non
         projections.UsageError, match=r"the timeout of `wait` is .*\. Pass a number of seconds, at least 0"
     ):
         scene.reader.wait(BOB, timeout=timeout)
-
-
-def test_a_mapping_on_an_alias_is_found_by_the_name_of_the_function(scene: ReadScene) -> None:
-    scene.put(BOB)
-    lambda_client = boto3.client("lambda", "eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
-    arn = "arn:aws:lambda:eu-west-1:111122223333:function:"
-    stream = "arn:aws:dynamodb:eu-west-1:111122223333:table/app/stream/2026-02-01T00:00:00.000"
-    for state, expected in (("Enabled", "late"), ("Disabled", "stopped")):
-        with Stubber(lambda_client) as stubber:
-            some = [
-                {"UUID": "1" * 36, "FunctionArn": f"{arn}other", "EventSourceArn": stream, "State": "Disabled"},
-                {"UUID": "2" * 36, "FunctionArn": f"{arn}posts:live", "EventSourceArn": stream, "State": state},
-            ]
-            name = "list_event_source_mappings"
-            stubber.add_response(name, {"EventSourceMappings": []}, {"FunctionName": "posts"})
-            stubber.add_response(name, {"EventSourceMappings": some[:1], "NextMarker": "x"}, {})
-            stubber.add_response(name, {"EventSourceMappings": some[1:]}, {"Marker": "x"})
-            reader = item_reader(scene.world.program, scene.world.store, aws_lambda=lambda_client, function="posts")
-            assert reader.wait(BOB, timeout=0).state == expected
-            stubber.assert_no_pending_responses()
 
 
 # Children

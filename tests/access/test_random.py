@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from random_tables import NOW, BruteForce, fitting_query, items, parameters, query, rules, variables_of
 
-from projections.access.answers import answer_to
-from projections.access.readers import StoreReader
+from projections.access.answers import StoreReader, answer_to
 from projections.api import from_dict
 from projections.errors import RulesError
 from projections.language.access.plan import Plan, query_of

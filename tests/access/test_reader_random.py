@@ -13,8 +13,7 @@ import pytest
 from generated import CREDENTIALS, table_of
 from random_tables import NOW, fitting_query, items, parameters, query, rules, variables_of
 
-from projections.access.answers import Answer, answer_to
-from projections.access.readers import ClientReader, Reader, StoreReader
+from projections.access.answers import Answer, ClientReader, Reader, StoreReader, answer_to
 from projections.api import loads
 from projections.language.access.planner import plan
 from projections.stores.dynamodb import DynamoDBStore

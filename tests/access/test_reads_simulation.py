@@ -19,7 +19,7 @@ from reads_simulation import (
     own_source_first,
 )
 
-from projections.access import own_reads, sessions, waiting
+from projections.access import look, own_reads, waiting
 from projections.engine.ledger_items import Entry, group_key
 from projections.engine.registry import FILLING
 from projections.language.rules import AggregateRule
@@ -96,7 +96,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
     ),
     "only the first shard of a group is read": (
         {},
-        (sessions.GroupReads, "_of", lambda reads, target: [group_key(*target, 0, 0)]),
+        (look.GroupReads, "_of", lambda reads, target: [group_key(*target, 0, 0)]),
     ),
     "an item that rules will delete is returned": ({}, (own_reads, "_is_emptied", lambda *_: False)),
     "an item that rules will create is not returned": ({}, (AggregateRule, "creates", False)),

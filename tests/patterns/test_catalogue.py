@@ -12,9 +12,8 @@ import pytest
 from catalogue import PATTERNS, Pattern
 from scanned_tables import ScannedTables
 
-from projections.access.answers import Answer, answer_to
+from projections.access.answers import Answer, Reader, answer_to, reader_of
 from projections.access.ranks import ranking_of
-from projections.access.readers import Reader, reader_of
 from projections.engine.processor import Processor
 from projections.engine.store import Image
 from projections.language.access.planner import plan
