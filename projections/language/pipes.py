@@ -1,7 +1,7 @@
 """Pipes: functions that templates apply to values, such as `{createdAt|date(%Y-%m)}`.
 
-A pipe takes the text of a value (a number in DynamoDB's normal form) or a time, and returns text or a time. It depends only
-on its input: not on a clock, a locale, or a hash seed of the process.
+A pipe takes the text of a value (a number in DynamoDB's normal form), and returns text. It depends only on its input: not on
+a clock, a locale, or a hash seed of the process.
 """
 
 from __future__ import annotations
@@ -39,12 +39,10 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """One pipe with its arguments. `takes` and `gives` are `text` or `time`; `either` means both."""
+    """One pipe with its arguments."""
 
     name: str
     arguments: tuple[str, ...]
-    takes: str
-    gives: str
     apply: Callable[[Any], Any] = field(compare=False)
 
     def __str__(self) -> str:
@@ -56,20 +54,9 @@ def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
     pipes: list[Pipe] = []
     for name, arguments, offset in calls:
         try:
-            pipe = _pipe(name, arguments)
+            pipes.append(_pipe(name, arguments))
         except LanguageError as error:
             raise LanguageError(error.message, offset) from None
-        if pipes and pipes[-1].gives == "time" and pipe.takes == "text":
-            raise LanguageError(
-                f"{pipes[-1]} returns a time, which {pipe} cannot use: put date(…) between them", offset
-            )
-        if pipes and pipes[-1].gives == "time" and pipe.name == "date" and date_arguments(pipe)[2]:
-            raise LanguageError(f"{pipes[-1]} returns a time: remove from=… from {pipe}", offset)
-        pipes.append(pipe)
-    if pipes and pipes[-1].gives == "time":
-        raise LanguageError(
-            f"{pipes[-1]} returns a time: add its format, as in {pipes[-1]}|date(%Y-%m-%d)", calls[-1][2]
-        )
     try:
         absent_text(pipes)
     except UnfitError as unfit:
@@ -80,12 +67,12 @@ def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
 def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     if name not in PIPES:
         raise LanguageError(f'unknown pipe "{name}"{suggest(name, PIPES)}; the pipes are {", ".join(PIPES)}')
-    form, fewest, most, takes, gives, make = PIPES[name]
+    form, fewest, most, make = PIPES[name]
     if name == "date":
         arguments = _date_in_order(arguments)
     if not fewest <= len(arguments) <= most:
         raise LanguageError(f"{name} is written {form}")
-    return Pipe(name, tuple(arguments), takes, gives, make(*arguments))
+    return Pipe(name, tuple(arguments), make(*arguments))
 
 
 def absent_text(pipes: Sequence[Pipe]) -> str | None:
@@ -176,8 +163,6 @@ _CODES: dict[str, tuple[str, Callable[[datetime], Any]]] = {
 
 _EARLY_SECONDS = 10**8
 """1973-03-03: a lesser number of seconds is more often a date without separators (2026, 202601, 20260131)."""
-_EARLY_MILLISECONDS = 10**10
-"""1970-04-26: a lesser number of milliseconds is more often a number of seconds, or a date."""
 
 
 def _after_epoch(text: str, unit: int) -> datetime:
@@ -189,14 +174,9 @@ def _after_epoch(text: str, unit: int) -> datetime:
         raise UnfitError("is not between the years 1 and 9999") from None
 
 
-def _milliseconds(text: str, least: int = _EARLY_MILLISECONDS) -> datetime:
+def _milliseconds(text: str) -> datetime:
     if not _NUMBER.fullmatch(text):
         raise UnfitError("is not a number of milliseconds since 1970")
-    if abs(Decimal(text)) < least:
-        raise UnfitError(
-            "would be a time in early 1970. If it is seconds or a date, remove `ms`. If it is milliseconds, write "
-            "from=milliseconds in `date` instead of `ms`"
-        )
     return _after_epoch(text, 3)
 
 
@@ -220,6 +200,14 @@ def _ulid(text: str) -> datetime:
     for letter in letters[:10]:
         milliseconds = milliseconds * 32 + _CROCKFORD[letter]
     return _after_epoch(str(milliseconds), 3)
+
+
+_READERS: dict[str, Callable[[str], datetime]] = {
+    "seconds": partial(_seconds, least=0),
+    "milliseconds": _milliseconds,
+    "ulid": _ulid,
+}
+"""What `from=` can name beside a format."""
 
 
 def _time(text: str) -> datetime:
@@ -254,7 +242,7 @@ def _date(form: str, *others: str) -> Callable[[str | datetime], str]:
     declared = [one for one in others if one.startswith("from=")]
     if form.startswith("from=") or len(declared) > 1 or len(others) - len(declared) > 1:
         raise LanguageError(f"date is written {PIPES['date'][0]}")
-    _, zone, read = date_arguments(Pipe("date", (form, *others), "either", "text", str))
+    _, zone, read = date_arguments(Pipe("date", (form, *others), str))
     return partial(_format, _zone(zone), _reader(read) if declared else _time, *_formatter(form))
 
 
@@ -279,14 +267,14 @@ _DIGITS = {"Y": 4, "G": 4, "j": 3, "f": 6, "u": 1}
 
 
 def _reader(declared: str) -> Callable[[str], datetime]:
-    """Return the function that reads a time: `seconds`, `milliseconds`, or a format. Not strptime, which accepts less."""
-    if declared in ("seconds", "milliseconds"):
-        return partial(_seconds if declared == "seconds" else _milliseconds, least=0)
+    """Return the function that reads a time: one of `_READERS`, or a format. Not strptime, which accepts less."""
+    if declared in _READERS:
+        return _READERS[declared]
     codes = _codes(declared)
     if not any(set(codes) == set(order[: len(codes)]) for order in _ORDERS) or not codes:
         raise LanguageError(
-            f"from={declared} is neither seconds nor milliseconds nor a format of a time, such as from=%Y%m%d: it needs the "
-            "year and each unit down to the smallest, each once"
+            f"from={declared} is neither seconds, milliseconds, ulid nor a format of a time, such as from=%Y%m%d: it needs "
+            "the year and each unit down to the smallest, each once"
         )
 
     def piece(found: re.Match[str]) -> str:
@@ -365,23 +353,19 @@ _ORDERS = ("YmdHMSf", "YjHMSf", "GVuHMSf")
 
 
 def monotone(pipes: Sequence[Pipe]) -> bool:
-    """Return whether a later time never has a lesser text: `date` with the greatest unit first, after `ms` or `ulid`.
+    """Return whether a later time never has a lesser text: `date` with the greatest unit first.
 
     In a zone with clock changes, an hour may come twice: only whole days are in order there.
     """
-    if not pipes or pipes[-1].name != "date" or any(pipe.name not in ("ms", "ulid") for pipe in pipes[:-1]):
+    if len(pipes) != 1 or pipes[0].name != "date":
         return False
     pattern, zone, declared = date_arguments(pipes[-1])
     codes = _codes(pattern)
     if "f" in codes or not any(order.startswith(codes) for order in _ORDERS):
         return False
-    if declared not in ("", "seconds", "milliseconds") and not _greatest_first(declared):
+    if declared not in ("", *_READERS) and not any(order.startswith(_codes(declared)) for order in _ORDERS):
         return False
     return zone in ("UTC", "Etc/UTC") or codes[-1] not in "HMS"
-
-
-def _greatest_first(declared: str) -> bool:
-    return any(order.startswith(_codes(declared)) for order in _ORDERS)
 
 
 def _codes(pattern: str) -> str:
@@ -440,12 +424,7 @@ def periods(pipes: Sequence[Pipe], first: str, last: str | datetime, most: int) 
         if isinstance(value, datetime):
             return value
         declared = date_arguments(pipes[-1])[2]
-        if declared:
-            return _reader(declared)(value)
-        time: Any = value
-        for pipe in pipes[:-1]:
-            time = pipe.apply(time)
-        return time if isinstance(time, datetime) else _bounded(time, last=last)
+        return _reader(declared)(value) if declared else _bounded(value, last=last)
 
     start, end = time_of(first, last=False), time_of(last, last=True)
     step = timedelta(seconds=period_step(pipes))
@@ -483,23 +462,19 @@ def _zone(name: str) -> tzinfo:
         raise LanguageError(message) from None
 
 
-PIPES: dict[str, tuple[str, int, int, str, str, Callable[..., Callable[[Any], Any]]]] = {
-    "pad": ("pad(n), n the number of digits", 1, 1, "text", "text", _pad),
-    "invert": ("invert(n), n the number of digits", 1, 1, "text", "text", _invert),
+PIPES: dict[str, tuple[str, int, int, Callable[..., Callable[[Any], Any]]]] = {
+    "pad": ("pad(n), n the number of digits", 1, 1, _pad),
+    "invert": ("invert(n), n the number of digits", 1, 1, _invert),
     "date": (
         "date(format), with a zone and the format of the value if needed, as in date(%Y-%m, Europe/Berlin, from=%Y%m%d)",
         1,
         3,
-        "either",
-        "text",
         _date,
     ),
-    "ms": ("ms, without arguments", 0, 0, "text", "time", lambda: _milliseconds),
-    "ulid": ("ulid, without arguments", 0, 0, "text", "time", lambda: _ulid),
-    "bucket": ("bucket(n), n the number of buckets", 1, 1, "text", "text", _bucket),
-    "lower": ("lower, without arguments", 0, 0, "text", "text", lambda: str.lower),
-    "upper": ("upper, without arguments", 0, 0, "text", "text", lambda: str.upper),
-    "default": ("default(text), the text if the value is missing", 1, 1, "text", "text", lambda text: str),
-    "truncate": ("truncate(n), n the number of characters", 1, 1, "text", "text", _truncate),
+    "bucket": ("bucket(n), n the number of buckets", 1, 1, _bucket),
+    "lower": ("lower, without arguments", 0, 0, lambda: str.lower),
+    "upper": ("upper, without arguments", 0, 0, lambda: str.upper),
+    "default": ("default(text), the text if the value is missing", 1, 1, lambda text: str),
+    "truncate": ("truncate(n), n the number of characters", 1, 1, _truncate),
 }
-"""By name: form, least and greatest number of arguments, input, output, and the function that makes the pipe."""
+"""By name: form, least and greatest number of arguments, and the function that makes the pipe."""

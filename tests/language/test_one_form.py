@@ -159,7 +159,7 @@ def test_the_usual_texts_are_the_canonical_ones() -> None:
         "{path*}",
         "{{x}}",
         "{x|date(%Y-%m-%dT%H, Europe/Berlin)}",
-        "{x|ms|date(%Y-%m-%d)}#{y|pad(8)}",
+        "{x|date(%Y-%m-%d, from=milliseconds)}#{y|pad(8)}",
         "{line.sku|upper|truncate(2)}",
     ):
         assert one_form.template(text) == text

@@ -193,9 +193,7 @@ def _applied(value: Variable, pipe: Pipe) -> Variable:
             return Variable(f"_{pipe.name}({value.source}, {int(arguments[0])})")
         case "date":
             return Variable(f"_date({', '.join([_declared(value, pipe).source, *_format(pipe)])})")
-        case "ulid":
-            return Variable(f"_ulid({value.text})", EITHER)
-    return Variable(f"_{pipe.name}({value.source})", EITHER)
+    raise AssertionError(pipe.name)
 
 
 def _declared(value: Variable, pipe: Pipe) -> Variable:
@@ -203,6 +201,8 @@ def _declared(value: Variable, pipe: Pipe) -> Variable:
     _, _, declared = date_arguments(pipe)
     if not declared:
         return value
+    if declared == "ulid":
+        return Variable(f"_ulid({value.text})", EITHER)
     if declared in ("seconds", "milliseconds"):
         factor = "1_000_000" if declared == "seconds" else "1000"
         return Variable(f"_since_1970(Decimal({value.source}) * {factor})", EITHER)

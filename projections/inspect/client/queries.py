@@ -183,7 +183,7 @@ class QueryFunction:
         pipes = {
             part.pipes[0].name for part in parts if isinstance(part, Field) and part.name == field.name and part.pipes
         }
-        return EITHER if pipes & {"pad", "invert", "ms", "date"} else TEXT
+        return EITHER if pipes & {"pad", "invert", "date"} else TEXT
 
     def _bounding(self) -> Bounds | None:
         """Return the parameters that bound the range."""

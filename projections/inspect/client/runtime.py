@@ -222,13 +222,6 @@ def _time(value: Scalar | datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _ms(value: Scalar) -> datetime:
-    """Return the time of milliseconds since 1970."""
-    if abs(Decimal(value)) < 10**10:
-        raise ValueError(f"not milliseconds, or a time in early 1970: {value}")
-    return _since_1970(Decimal(value) * 1000)
-
-
 def _ulid(value: str) -> datetime:
     """Return the time in a ULID."""
     milliseconds = 0

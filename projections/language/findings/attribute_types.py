@@ -182,7 +182,7 @@ class Numbers:
         return frozenset(
             (read.entity, read.name)
             for read in self._facts.reads
-            if read.field is not None and any(pipe.name in ("date", "ms") for pipe in read.field.pipes)
+            if read.field is not None and any(pipe.name == "date" for pipe in read.field.pipes)
         )
 
     @cached_property

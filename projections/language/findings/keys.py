@@ -54,7 +54,7 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
     if padded is not None:
         yield from _padded(numbers, key, made, slot, int(padded.arguments[0]))
         return
-    if slot.piped("bucket", "ms", "ulid") is not None:
+    if slot.piped("bucket") is not None:
         return
     if slot.expression is not None:
         yield from _calculated(key, made, slot, slot.expression)

@@ -54,7 +54,7 @@ def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
         declared = [one[1] for one in found if one]
         zones = [ZoneInfo(text) for text, one in zip(arguments[1:], found[1:], strict=True) if not one]
         return lambda value: _date(_declared(value, *declared), arguments[0], zones[0] if zones else UTC)
-    return {"lower": _lower, "upper": _upper, "ms": _milliseconds, "ulid": _ulid}[name]
+    return {"lower": _lower, "upper": _upper}[name]
 
 
 def _lower(value: Piped) -> Piped:
@@ -92,10 +92,12 @@ def _time(value: Piped) -> datetime:
 
 
 def _declared(value: Piped, form: str = "") -> datetime:
-    """The time of a value whose form the rule declares: `seconds`, `milliseconds`, or the codes of its parts."""
+    """The time of a value whose form the rule declares: `seconds`, `milliseconds`, `ulid`, or the codes of its parts."""
     if not form or isinstance(value, datetime):
         return _time(value)
     text = shown(value)
+    if form == "ulid":
+        return _ulid(text)
     if form in ("seconds", "milliseconds"):
         if not _NUMBER.fullmatch(text):
             raise Unfit(f"no number of {form}: {text}")
@@ -155,18 +157,8 @@ def _offset(zone: str | None) -> timezone:
     return timezone(-size if zone[0] == "-" else size)
 
 
-def _milliseconds(value: Piped) -> Piped:
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = Decimal(value)
-    if not isinstance(value, Decimal):
-        raise Unfit(f"not milliseconds: {value}")
-    if abs(value) < 10**10:
-        raise Unfit(f"seconds, a date, or milliseconds of early 1970: {value}")
-    return _since_epoch(EXACT.divide(value, Decimal(1000)))
-
-
-def _ulid(value: Piped) -> Piped:
-    letters = shown(value).upper()
+def _ulid(value: str) -> datetime:
+    letters = value.upper()
     if len(letters) != 26 or letters[0] > "7" or any(letter not in _CROCKFORD for letter in letters):
         raise Unfit(f"not a ULID: {value}")
     millis = 0
