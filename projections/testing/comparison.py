@@ -48,15 +48,15 @@ class Comparison:
         self._rules = frozenset(rules)
 
     def differences(
-        self, actual: Items, expected: Items, listed: Mapping[ItemKey, Collection[str]], *, guards: bool
+        self, actual: Items, expected: Items, listed: Mapping[ItemKey, Collection[str]]
     ) -> list[Difference]:
         """Return the items that differ, in the order of their keys.
 
         `listed` are the items that a test names, with their attributes; the others should be as the application wrote
-        them. `guards` are compared if wanted.
+        them.
         """
         keys = sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key))
-        found = (self._difference(key, actual.get(key), expected.get(key), listed.get(key), guards) for key in keys)
+        found = (self._difference(key, actual.get(key), expected.get(key), listed.get(key)) for key in keys)
         return [one for one in found if one is not None]
 
     def _difference(
@@ -65,9 +65,8 @@ class Comparison:
         actual: Image | None,
         expected: Image | None,
         listed: Collection[str] | None,
-        guards: bool,
     ) -> Difference | None:
-        actual, expected = self._seen(actual, guards), self._seen(expected, guards)
+        actual, expected = self._seen(actual), self._seen(expected)
         entity = self._entity(key, actual if actual is not None else expected or {})
         in_part = listed is None and (self._rules or self._partial)
         if expected is None and in_part and self._creators.get(entity) not in self._rules:
@@ -112,16 +111,14 @@ class Comparison:
             return True
         if listed is not None and (name in listed or self._partial):
             return name in listed
-        if name.startswith(self._program.guard_prefix):
-            return name.removeprefix(self._program.guard_prefix) in self._rules
         known = self._origins.get(entity, {})
         origin = known.get(name, known.get(EVERY))
         return origin is not None and origin.rule in self._rules
 
-    def _seen(self, image: Image | None, guards: bool) -> dict[str, Value] | None:
+    def _seen(self, image: Image | None) -> dict[str, Value] | None:
         if image is None:
             return None
-        return {n: value for n, value in image.items() if guards or not n.startswith(self._program.guard_prefix)}
+        return {n: value for n, value in image.items() if not n.startswith(self._program.guard_prefix)}
 
     def _entity(self, key: ItemKey, image: Image) -> str:
         recognised = self._program.recognise(key, image)
@@ -134,10 +131,6 @@ class Comparison:
                 yield f"  {sign} {name}: {value_words(value)}"
 
     def _rule(self, entity: str, attribute: str) -> str:
-        if attribute == self._program.guard_prefix:
-            return "the mark of items that a rule created"
-        if attribute.startswith(self._program.guard_prefix):
-            return f"rule {attribute.removeprefix(self._program.guard_prefix)}"
         known = self._origins.get(entity, {})
         origin = known.get(attribute, known.get(EVERY))
         return f"rule {origin.rule}: {origin.how}" if origin else ""

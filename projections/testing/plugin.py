@@ -1,15 +1,13 @@
 """The pytest plugin: the fixture `projections`, and the files `*.projections.yaml` as tests.
 
 The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file (relative to
-the test's file, or the rules themselves), `--projections-rules FILE`, `projections_rules = FILE` in pytest's configuration,
-and `rules.yaml` in the root directory.
-
-`--projections-select RULES` skips the cases of case files in which no selected rule has a source item. All rules run.
+the test's file, or the rules themselves), `projections_rules = FILE` in pytest's configuration, and `rules.yaml` in the
+root directory.
 
 `--projections-update` rewrites what the cases in case files that fail expect. Comments and layout stay.
 
-`redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
-in pytest's configuration: every batch is delivered twice, and at the end the whole stream once more.
+`redeliver=True` in the marker, `redeliver: true` in a case file, `projections_redeliver = true` in pytest's configuration:
+every batch is delivered twice, and at the end the whole stream once more.
 
 Only pytest is imported at first, so that runs without such tests are not slower.
 """
@@ -24,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from projections.language.including import Watched
     from projections.language.ruleset import RuleSet
@@ -45,15 +43,6 @@ UPDATED = pytest.StashKey[list[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("projections", "rules of dynamodb-projections")
-    group.addoption("--projections-rules", metavar="FILE", help="The rule file under test.")
-    group.addoption("--projections-redeliver", action="store_true", default=None, help=REDELIVER)
-    group.addoption(
-        "--projections-select",
-        action="append",
-        metavar="RULES",
-        default=[],
-        help="Only cases of case files that concern these rules: `name`, `tag:x`, as in --select.",
-    )
     group.addoption(
         "--projections-update",
         action="store_true",
@@ -129,20 +118,11 @@ class CaseFile(pytest.File):
                         raise
                     self._update(number, case, rules, redeliver)
 
-            def concerns(rules: RuleSet, names: Collection[str], case: Case = case) -> bool:
-                scenario = Scenario(rules)
-                try:
-                    case.write(scenario)
-                except ProjectionsError:
-                    return True  # playing the case reports this
-                return scenario.concerns(names)
-
-            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, concerns=concerns, line=case.line)
+            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, line=case.line)
         if suite.simulate:
 
             def simulate(rules: RuleSet) -> None:
-                selected = rules.only(self.config.getoption("projections_select"))
-                Scenario(selected).assert_simulation(suite.simulate)
+                Scenario(rules).assert_simulation(suite.simulate)
 
             yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
 
@@ -167,23 +147,15 @@ class CaseItem(pytest.Item):
         suite: Suite,
         play: Callable[[RuleSet], None],
         line: int,
-        concerns: Callable[[RuleSet, Collection[str]], bool] = lambda rules, names: True,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self._concerns = concerns
         self._suite = suite
         self._play = play
         self._line = line
 
     def runtest(self) -> None:
-        from projections.language.ruleset import selected
-
-        rules = rules_for(self.config, self._suite.rules, self.path.parent)
-        select = self.config.getoption("projections_select")
-        if select and not self._concerns(rules, selected(rules.program.typed, select)):
-            pytest.skip("concerns no selected rule")
-        self._play(rules)
+        self._play(rules_for(self.config, self._suite.rules, self.path.parent))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from projections.errors import ProjectionsError
@@ -205,15 +177,11 @@ def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None,
     """Return the rules of a test: `own`, as a path relative to `beside`, or else the default. Raises ProjectionsError."""
     if own is not None:
         return rules_of(own, beside)
-    if given := config.getoption("projections_rules"):
-        return rules_of(given, config.invocation_params.dir)
     return rules_of(config.getini("projections_rules") or None, config.rootpath)
 
 
 def redeliver_for(config: pytest.Config, own: bool | None) -> bool:
-    """Return whether to deliver twice, by the command line, else by the test, else by the configuration."""
-    if config.getoption("projections_redeliver"):
-        return True
+    """Return whether to deliver twice, by the test, else by the configuration."""
     return bool(config.getini("projections_redeliver") if own is None else own)
 
 
@@ -262,7 +230,7 @@ def _found(rules: str | Path | None, beside: Path) -> Path:
         if found is None:
             raise UsageError(
                 f"no rule file: there is no rules.yaml in {beside}. Set projections_rules in pytest's configuration, or "
-                'pass --projections-rules FILE, @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
+                'pass @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
             )
         return found
     path = beside / rules

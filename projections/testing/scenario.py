@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from projections.api import ask
-from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
-from projections.errors import BadInput, UsageError
+from projections.errors import UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet, selected
 from projections.language.values import plain_items, python_item
-from projections.local.events import read
 from projections.local.items import key_of, wire_item
-from projections.local.replay import logical_names, own_attributes
 from projections.local.steps import Application, Item, Key, step_mistakes
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import LEGEND, Comparison, Difference
@@ -110,35 +106,6 @@ class Scenario:
         self._application.expire(key, table)
         return self
 
-    def play(self, *files: str | Path) -> Scenario:
-        """Do the writes of event files, which may have recorded stream events, exports or steps: see Event files.
-
-        Of a recorded item, the attributes that the application wrote are put. Items that only rules create are left out.
-
-        >>> from pathlib import Path
-        >>> _ = Path("likes.yaml").write_text("[{PK: POST#p1, SK: METADATA}, {PK: POST#p1, SK: LIKE#ann}]")
-        >>> projections.play("likes.yaml").item(["POST#p1", "METADATA"])["likeCount"]
-        Decimal('1')
-        """
-        recorded = read([str(file) for file in files], self.program)
-        names = logical_names(self.program, [one.record for one in recorded])
-        for one in recorded:
-            try:
-                record = decode(one.record, names, self.program.tables)
-            except BadInput as error:
-                raise UsageError(f"{one.place}: {error}") from None
-            image = record.old if record.new is None else record.new
-            item = self.program.recognise(record.key, image or {})
-            if item is not None and item.entity.owned_by_rules:
-                continue
-            if record.new is None:
-                self._store.remove(record.key, record.expired)
-                self._written.remove(record.key)
-            else:
-                own = own_attributes(self.program, record.key, record.new)
-                self._application.put(record.new if own is None else own, record.key.table)
-        return self
-
     def do(self, step: Mapping[str, Any] | Literal["settle"]) -> Scenario:
         """Do a step as case files have it, such as `{"put": {…}}` or `"settle"`.
 
@@ -175,16 +142,16 @@ class Scenario:
         __tracebackhide__ = True
         self._local.settle()
 
-    def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
+    def items(self, table: str | None = None) -> list[dict[str, Any]]:
         """Return all items of a table with the values of boto3, in the order of their keys.
 
         >>> projections.given({"PK": "POST#p1", "SK": "METADATA"}).items()
         [{'PK': 'POST#p1', 'SK': 'METADATA', 'likeCount': Decimal('0'), 'stars': Decimal('0')}]
         """
         self.settle()
-        return [self._plain(image, guards) for image in self._store.items(self._application.table(table, "items"))]
+        return [self._plain(image) for image in self._store.items(self._application.table(table, "items"))]
 
-    def item(self, key: Key, *, table: str | None = None, guards: bool = False) -> dict[str, Any] | None:
+    def item(self, key: Key, *, table: str | None = None) -> dict[str, Any] | None:
         """Return one item with the values of boto3, None if it does not exist.
 
         >>> projections.given({"PK": "POST#p1", "SK": "METADATA"}).item({"PK": "POST#p1", "SK": "METADATA"})["likeCount"]
@@ -193,7 +160,7 @@ class Scenario:
         """
         self.settle()
         image = self._store.get(key_of(self.program, self._application.table(table, "item"), key, "item"))
-        return None if image is None else self._plain(image, guards)
+        return None if image is None else self._plain(image)
 
     def query(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """Return the items of the first page of a query's answer, in order; all items if the query has no `limit`.
@@ -227,24 +194,12 @@ class Scenario:
         self.settle()
         return {key for key, _ in self._local.images}
 
-    def concerns(self, names: Collection[str]) -> bool:
-        """Return whether an item was of an entity that one of these rules reads."""
-        self.settle()
-        rules = [self.program.rules[name] for name in names]
-        entities = {source.name for rule in rules for source in rule.sources}
-        for key, image in self._local.images:
-            item = self.program.recognise(key, image)
-            if item is not None and item.entity.name in entities:
-                return True
-        return False
-
     def then(
         self,
         *items: Item,
         gone: Iterable[Key] = (),
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         table: str | None = None,
-        guards: bool = False,
         partial: bool = False,
         rules: Iterable[str] = (),
     ) -> None:
@@ -255,8 +210,7 @@ class Scenario:
         --select.
 
         `quarantined` lists the expected rejections, each with any of `rule`, `key` and a part of its `reason`; "any" accepts
-        all. Guards (`~rule`) are compared if `guards` is true. With several tables, `table` is that of `items` and `gone`;
-        use `then_all` for items of more than one.
+        all. With several tables, `table` is that of `items` and `gone`; use `then_all` for items of more than one.
 
         >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA", "title": "Notes"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
         >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "title": "Notes", "likeCount": 1, "stars": 0})
@@ -271,9 +225,7 @@ class Scenario:
         """
         __tracebackhide__ = True
         name = self._application.table(table, "then") if items or gone else next(iter(self.program.tables))
-        self.then_all(
-            {name: items}, gone={name: gone}, quarantined=quarantined, guards=guards, partial=partial, rules=rules
-        )
+        self.then_all({name: items}, gone={name: gone}, quarantined=quarantined, partial=partial, rules=rules)
 
     def then_all(
         self,
@@ -281,7 +233,6 @@ class Scenario:
         *,
         gone: Mapping[str, Iterable[Key]] | None = None,
         quarantined: Iterable[Rejection] | Literal["any"] = (),
-        guards: bool = False,
         partial: bool = False,
         rules: Iterable[str] = (),
     ) -> None:
@@ -292,9 +243,7 @@ class Scenario:
         """
         __tracebackhide__ = True
         self.settle()
-        found = (
-            [] if items is None else self.differences(items, gone or {}, guards=guards, partial=partial, rules=rules)
-        )
+        found = [] if items is None else self.differences(items, gone or {}, partial=partial, rules=rules)
         comparison = Comparison(self.program)
         problems = [LEGEND] if found else []
         problems += [line for one in found for line in comparison.lines(one)]
@@ -308,7 +257,6 @@ class Scenario:
         items: Mapping[str, Iterable[Item]],
         gone: Mapping[str, Iterable[Key]],
         *,
-        guards: bool = False,
         partial: bool = False,
         rules: Iterable[str] = (),
     ) -> list[Difference]:
@@ -316,7 +264,7 @@ class Scenario:
         self.settle()
         expected, listed, actual = self._compared(items, gone)
         comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
-        return comparison.differences(actual, expected, listed, guards=guards)
+        return comparison.differences(actual, expected, listed)
 
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
         """Assert that random histories pass under these rules, with every fault of Lambda and DynamoDB.
@@ -365,9 +313,9 @@ class Scenario:
     def _keyed(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
         return ((key_of(self.program, table, image, "then"), image) for image in images)
 
-    def _plain(self, image: Image, guards: bool) -> dict[str, Any]:
+    def _plain(self, image: Image) -> dict[str, Any]:
         prefix = self.program.guard_prefix
-        return python_item({name: value for name, value in image.items() if guards or not name.startswith(prefix)})
+        return python_item({name: value for name, value in image.items() if not name.startswith(prefix)})
 
     def _key_attributes(self, text: str | None) -> dict[str, Any]:
         if text is None:

@@ -301,7 +301,7 @@ PYTEST = """\
 ## Options of pytest
 
 The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file, both
-relative to the test's file; `--projections-rules FILE`; `projections_rules = FILE` in pytest's configuration;
+relative to the test's file; `projections_rules = FILE` in pytest's configuration;
 `rules.yaml` in the root directory.
 """
 

@@ -27,7 +27,6 @@ from projections.local.tables import schemas
 from projections.operations.redrive.messages import Reader
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
-from projections.testing import Scenario
 from projections.testing.cases import read_cases
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -244,11 +243,8 @@ def read_hostile_file(folder: Path, seed: int) -> None:
     path = folder / f"{name}.json"
     path.write_bytes(text)
     rules = {"like": "social", "bad-record": "social"}.get(name, name)
-    word, *options = rng.choice([*COMMANDS, "play", "handler"]).split()
-    if word == "play":
-        scenario = Scenario(load_rules(RULES / f"{rules}.yaml"))
-        tried(lambda: scenario.play(path).items())
-    elif word == "handler":
+    word, *options = rng.choice([*COMMANDS, "handler"]).split()
+    if word == "handler":
         handle(load_rules(RULES / f"{rules}.yaml").program, document)
     else:
         acceptable((word, str(path), "--rules", rules, *options), str(path))

@@ -19,7 +19,6 @@ from projections.language.ruleset import RuleSet
 from projections.local import json_text
 from projections.local.events import read
 from projections.local.tables import MemoryTables, schemas
-from projections.testing import Scenario
 
 RULES = """\
 table: {key: [PK, SK]}
@@ -180,12 +179,6 @@ def by_cost(run: Run, rules: Path, paths: list[str]) -> int:
     return round(sum(answer(run, "cost", rules, paths, "--json")["changes"].values()))
 
 
-def by_play(run: Run, rules: Path, paths: list[str]) -> Any:
-    found = Scenario(load(rules)).play(*paths).item(["POST#1", "META"])
-    assert found is not None
-    return found
-
-
 def handled(rules: RuleSet, event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the post after the handler has processed an event, whose records are of a table `posts` or `main`."""
     program = rules.program
@@ -214,7 +207,6 @@ VALUES = {"PK": "POST#1", "SK": "META", "likes": 2, "stars": 5}
 READERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {
     "replay": by_replay,
     "events and handler": by_events,
-    "play": by_play,
 }
 COUNTERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {"explain": by_explain, "cost": by_cost}
 

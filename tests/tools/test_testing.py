@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -258,8 +256,8 @@ cases:
 
 
 def test_which_rules_are_meant(run: Run, pytester: pytest.Pytester) -> None:
-    """A marker before the command line, the command line before the configuration, that before rules.yaml."""
-    for name in ("marked", "given", "configured"):
+    """A marker before the configuration, that before rules.yaml."""
+    for name in ("marked", "configured"):
         (pytester.path / f"{name}.yaml").write_text(RULES.replace("likeCount", name))
     text = f"""
 import pytest
@@ -276,14 +274,12 @@ def test_marked(projections):
     assert attribute(projections) == ["marked"]
 
 @pytest.mark.projections("missing.yaml")
-@pytest.mark.skipif("EXPECTED" != "given", reason="once is enough")
 def test_missing(projections):
     pass
 """
-    run(test_rules=text.replace("EXPECTED", "likeCount")).assert_outcomes(passed=2, skipped=1)
+    run(test_rules=text.replace("EXPECTED", "likeCount")).assert_outcomes(passed=2, errors=1)
     (pytester.path / "pytest.ini").write_text("[pytest]\nprojections_rules = configured.yaml\n")
-    run(test_rules=text.replace("EXPECTED", "configured")).assert_outcomes(passed=2, skipped=1)
-    result = run("--projections-rules", "given.yaml", "--strict-markers", test_rules=text.replace("EXPECTED", "given"))
+    result = run("--strict-markers", test_rules=text.replace("EXPECTED", "configured"))
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*no rule file 'missing.yaml': *missing.yaml does not exist"])
 
@@ -297,7 +293,7 @@ def test_broken_rules_are_told_without_a_traceback(run: Run, pytester: pytest.Py
 
 
 def test_redelivery_changes_nothing(run: Run, pytester: pytest.Pytester) -> None:
-    """By marker, option, configuration and case file; that it happens at all, the number of deliveries says."""
+    """By marker, configuration and case file; that it happens at all, the number of deliveries says."""
     text = f"""
 import pytest
 
@@ -318,25 +314,8 @@ def test_marked(projections):
     once = run(test_rules=text.replace("PLAIN", "3"))
     once.assert_outcomes(passed=2)
     again = text.replace("deliveries(projections) == PLAIN", "deliveries(projections) > 6")
-    run("--projections-redeliver", test_rules=again).assert_outcomes(passed=2)
     (pytester.path / "pytest.ini").write_text("[pytest]\nprojections_redeliver = true\n")
     run(test_rules=again).assert_outcomes(passed=2)
-
-
-def test_cases_that_concern_no_selected_rule_are_skipped(run: Run) -> None:
-    cases = f"""
-cases:
-  - about: A post gets an item by its id
-    when: [{{put: {POST}}}]
-    then: [{META}]
-  - about: A user alone has no effect
-    when: [{{put: {{PK: "USER#a", SK: PROFILE, name: Ann}}}}]
-"""
-    run(a_cases=cases).assert_outcomes(passed=2)
-    run("--projections-select", "months").assert_outcomes(passed=1, skipped=1)
-    run("--projections-select", "author,byId").assert_outcomes(passed=2)
-    run("--projections-select", "likes").assert_outcomes(skipped=2)
-    assert 'unknown rule "like" (did you mean "likes"?)' in told(run("--projections-select", "like"))
 
 
 @pytest.mark.deep
@@ -429,28 +408,6 @@ def test_values_are_compared_as_dynamodb_has_them(scenario: Scenario) -> None:
     )
     with pytest.raises(AssertionError, match=r'- n: "1"\n  \+ n: 1'):
         scenario.then({"PK": "x", "SK": "2", "n": "1"})
-
-
-def test_recorded_events_are_played_without_what_rules_wrote(scenario: Scenario, tmp_path: Path) -> None:
-    """Of items that only rules create nothing is put, nothing of them is deleted, and expired items expire."""
-    written = Scenario(scenario.rules)
-    records: list[Any] = []
-    deliver = written.store.on_record
-    assert deliver is not None
-    written.store.on_record = lambda table, record: (records.append(record), deliver(table, record))[1]
-    like = {"PK": "USER#b", "SK": "LIKE#POST#1", "ttl": 1}
-    written.given({"PK": "USER#a", "SK": "POST#1", "title": "T", "at": "2025-05-01"}, like)
-    written.given({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"}, {"PK": "no", "SK": "entity"}).expire(like)
-    comment = {"PK": "POST#1", "SK": "COMMENT#1", "userId": "a", "GSI1PK": "AUTHOR#a"}
-    written.given(comment).update(comment, remove=["userId"]).delete(["no", "entity"]).settle()
-    assert {"MONTH#2025-05", "POST#1"} <= {record["dynamodb"]["Keys"]["PK"]["S"] for record in records}
-    (tmp_path / "events.json").write_text(json.dumps(records))
-    scenario.play(tmp_path / "events.json")
-    assert scenario.items() == written.items()
-    scenario.then({"PK": "POST#1", "SK": "METADATA", "likeCount": 1}, partial=True)
-    (tmp_path / "bad.json").write_text(json.dumps({**records[0], "eventSource": "aws:sqs"}))
-    with pytest.raises(UsageError, match=r"bad.json:1:1: "):
-        scenario.play(tmp_path / "bad.json")
 
 
 def test_a_list_or_map_that_differs_shows_its_parts(scenario: Scenario) -> None:
@@ -642,17 +599,6 @@ def test_a_push_of_more_than_a_page_is_finished_by_the_worker(scenario: Scenario
     scenario.given(*comments)
     scenario.put({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"})
     scenario.then(*({**comment, "userName": "Ann"} for comment in comments))
-
-
-def test_guards_are_seen_when_asked_for(scenario: Scenario) -> None:
-    scenario.given({"PK": "USER#a", "SK": "POST#1"})
-    meta = {"PK": "POST#1", "SK": "METADATA", "likeCount": 0}
-    scenario.then(meta)
-    with pytest.raises(AssertionError, match=r"\+ ~likes: .* rule likes"):
-        scenario.then(meta, guards=True)
-    seen = scenario.item(["POST#1", "METADATA"], guards=True)
-    assert seen is not None
-    assert {"~likes", "~byId"} <= seen.keys()
 
 
 def test_rules_in_python_and_of_several_tables(tmp_path: Path) -> None:
