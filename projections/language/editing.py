@@ -24,10 +24,8 @@ __all__ = [
     "name",
     "scalar",
     "text",
-    "with_element",
     "with_merged",
     "without",
-    "without_element",
 ]
 
 
@@ -90,13 +88,13 @@ class LayoutError(ProjectionsError):
     """A change would lose comments or the layout of the text."""
 
 
-def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False, whole: bool = False) -> str:
-    """Return the text with a value merged into the part at `path`: mappings are merged, unless `whole`, others replaced.
+def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False) -> str:
+    """Return the text with a value merged into the part at `path`: mappings are merged, others replaced.
 
     Raises LayoutError if the part cannot be changed without loss.
     """
     around, entry, rest = _found(text, path)
-    if entry is not None and isinstance(entry[1], MappingNode) and isinstance(value, Mapping) and not whole:
+    if entry is not None and isinstance(entry[1], MappingNode) and isinstance(value, Mapping):
         for key, inner in value.items():
             text = with_merged(text, (*path, str(key)), inner, as_json=as_json)
         return text
@@ -105,52 +103,6 @@ def with_merged(text: str, path: Path, value: Any, *, as_json: bool = False, who
     for key in reversed(rest[1:]):
         value = {key: value}
     return _added(text, around, rest[0], value, as_json)
-
-
-def with_element(text: str, path: Path, value: Any) -> str:
-    """Return the text with a value at the end of the list at `path`, which is created if it does not exist."""
-    _, entry, _ = _found(text, path)
-    if entry is None or (isinstance(entry[1], ScalarNode) and str(entry[1].tag).endswith(":null")):
-        return with_merged(text, path, [value])
-    node = entry[1]
-    if not isinstance(node, SequenceNode):
-        raise LayoutError(f"{_dotted(path)} is not a list")
-    if not node.value:
-        return f"{text[: node.start_mark.index]}[{flow(value)}]{text[node.end_mark.index :]}"
-    end = _inner_end(text, node)
-    if node.flow_style:
-        return f"{text[:end]}, {flow(value)}{text[end:]}"
-    end = _line_end(text, end)
-    return f"{text[:end]}\n{' ' * node.start_mark.column}- {flow(value)}{text[end:] or chr(10)}"
-
-
-def without_element(text: str, path: Path, position: int) -> str:
-    """Return the text without an element of the list at `path`, with the comments on its lines."""
-    _, entry, _ = _found(text, path)
-    if entry is None or not isinstance(entry[1], SequenceNode):
-        raise LayoutError(f"{_dotted(path)} is not a list")
-    node, elements = entry[1], entry[1].value
-    element = elements[position]
-    _check_shared(element, node.start_mark.index, (*path, position))
-    if len(elements) == 1:
-        return _emptied(text, entry)
-    if not node.flow_style:
-        start = text.rfind("\n", 0, element.start_mark.index) + 1
-        return text[:start] + text[_line_end(text, _end(text, element)) + 1 :]
-    if position + 1 < len(elements):
-        following = elements[position + 1]
-        _check_shared(following, element.end_mark.index, (*path, position + 1))
-        return text[: element.start_mark.index] + text[following.start_mark.index :]
-    return _without_last(text, element.start_mark.index, _end(text, element))
-
-
-def _emptied(text: str, entry: Entry) -> str:
-    key, node = entry
-    begin = text.index(":", key.end_mark.index) + 1
-    end = _end(text, node)
-    if _COMMENT.search(text[begin:end]):
-        raise LayoutError(f"{key.value} has comments inside, which an empty list would lose")
-    return f"{text[:begin]} []{text[end:]}"
 
 
 def without(text: str, path: Path) -> str:

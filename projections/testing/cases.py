@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from projections.api import ask, ranking
-from projections.engine.rejections import Rejected
 from projections.errors import Problem, UsageError
 from projections.language.files import text_of_file
 from projections.language.mistakes import Location, Mistake, dotted
@@ -20,7 +19,6 @@ from projections.language.values import number_text, plain_item, plain_items
 from projections.local.items import json_words, wire_item
 from projections.local.steps import STEPS, step_mistakes
 from projections.printable import printable
-from projections.testing.comparison import Difference
 from projections.testing.scenario import Scenario
 
 __all__ = [
@@ -28,13 +26,8 @@ __all__ = [
     "FILE",
     "Case",
     "Suite",
-    "answered",
     "ask_differences",
     "ask_mistakes",
-    "board_words",
-    "cases_in",
-    "differing_names",
-    "places_of",
     "rank_differences",
     "rank_mistakes",
     "read_cases",
@@ -67,27 +60,17 @@ def ask_mistakes(asks: object, path: Location) -> Iterator[Mistake]:
                 yield Mistake((*place, name), "expected a number, 1 or more")
 
 
-def answered(scenario: Scenario, one: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the items in `gives`, and those that the query gives, in the same form."""
-    answer = ask(scenario.store, scenario.rules, one["query"], one.get("with"))
-    found = answer.page(one.get("limit"))
-    for _ in range(one.get("page", 1) - 1):
-        found = type(found)([]) if found.token is None else answer.page(one.get("limit"), found.token)
-    given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
-    return given, plain_items(found.items)
-
-
-def differing_names(given: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Return the names of the attributes in `given` that differ."""
-    return [name for name in given if _words(given, name) != _words(found, name)]
-
-
 def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line with the query, and below it the differences from `gives`; nothing if there are none.
 
     Items are compared in order, each by the attributes that `gives` lists.
     """
-    given, found = answered(scenario, one)
+    answer = ask(scenario.store, scenario.rules, one["query"], one.get("with"))
+    page = answer.page(one.get("limit"))
+    for _ in range(one.get("page", 1) - 1):
+        page = type(page)([]) if page.token is None else answer.page(one.get("limit"), page.token)
+    given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
+    found = plain_items(page.items)
     variables = {
         name for entity in scenario.program.entities.values() for pattern in entity.patterns for name in pattern.names
     }
@@ -98,7 +81,8 @@ def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]
         elif number >= len(given):
             lines.append(f"  + item {number + 1}: {json_words(found[number])}")
         else:
-            names = differing_names(given[number], found[number])
+            expected, got = given[number], found[number]
+            names = [name for name in expected if _words(expected, name) != _words(got, name)]
             lines += [f"  item {number + 1}:"] if names else []
             for name in names:
                 hint = f" ({name} is a variable of the key: compare the key, or list it in `attributes` of the query)"
@@ -133,29 +117,19 @@ def rank_mistakes(ranks: object, path: Location) -> Iterator[Mistake]:
             yield Mistake((*path, number, "scores"), "expected a list of numbers")
 
 
-def places_of(scenario: Scenario, one: Mapping[str, Any]) -> list[tuple[Decimal, int]]:
-    """Return the scores of a board with their ranks, the best first."""
-    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
-    places = (board.at(position) for position in range(1, board.between().count + 1))
-    return [(place.score, place.rank) for place in places if place is not None]
-
-
 def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line with the board, and its scores with their ranks as they are and as they should be; nothing if equal."""
     due = [Decimal(str(score)) for score in one["scores"]]
     expected = [(score, 1 + due.index(score)) for score in due]
-    found = places_of(scenario, one)
+    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
+    places = (board.at(position) for position in range(1, board.between().count + 1))
+    found = [(place.score, place.rank) for place in places if place is not None]
     if found != expected:
-        yield printable(f"{board_words(one)} has other scores (with their ranks; - expected, + found):")
+        variables = [f"{name}={json_words(value)}" for name, value in one["board"].items()]
+        title = " ".join(["the board", one["rule"], *variables])
+        yield printable(f"{title} has other scores (with their ranks; - expected, + found):")
         yield f"  - {_places_words(expected)}"
         yield f"  + {_places_words(found)}"
-
-
-def board_words(one: Mapping[str, Any]) -> str:
-    """Return words for a board of a case: its rule and the variables of its key."""
-    return " ".join(
-        ["the board", one["rule"], *(f"{name}={json_words(value)}" for name, value in one["board"].items())]
-    )
 
 
 def _places_words(places: list[tuple[Decimal, int]]) -> str:
@@ -199,15 +173,11 @@ class Case:
         self.write(scenario)
         self.check(scenario)
 
-    @property
-    def narrow(self) -> bool:
-        """Whether only the attributes of some items are compared: `partial` or `rules`."""
-        return bool(self.content.get("partial") or self.content.get("rules"))
-
     def check(self, scenario: Scenario) -> None:
         """Compare the results with what the case expects, after `write`. Raises as `play`."""
         __tracebackhide__ = True
-        then = self._then
+        default = "any" if "asks" in self.content and "gone" not in self.content else ()
+        then = self.content.get("then", default)
         scenario.then_all(
             None if then == "any" else dict(_by_table(scenario, then)),
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
@@ -220,26 +190,6 @@ class Case:
             raise AssertionError("\n" + "\n".join(ranks))
         if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
             raise AssertionError("\n" + "\n".join(lines))
-
-    @property
-    def _then(self) -> Any:
-        return self.content.get("then", "any" if "asks" in self.content and "gone" not in self.content else ())
-
-    def differences(self, scenario: Scenario) -> list[Difference]:
-        """Return the items that differ from `then` and `gone`, after `write`."""
-        if self._then == "any":
-            return []
-        return scenario.differences(
-            dict(_by_table(scenario, self._then)),
-            dict(_by_table(scenario, self.content.get("gone", ()))),
-            partial=self.content.get("partial", False),
-            rules=self.content.get("rules", ()),
-        )
-
-    def rejections(self, scenario: Scenario) -> tuple[list[Rejected], list[int]]:
-        """Return what differs from `quarantined`, after `write`: as `Scenario.rejections`."""
-        wanted = self.content.get("quarantined", ())
-        return ([], []) if wanted == "any" else scenario.rejections(wanted, self.content.get("rules", ()))
 
     def write(self, scenario: Scenario) -> None:
         """Do what the application does in the case: `given` and `when`."""
@@ -266,11 +216,6 @@ def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
         text = text_of_file(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
-    return cases_in(text, path, more=more)
-
-
-def cases_in(text: str, path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
-    """Return the cases of the text of a file, as `read_cases`."""
     try:
         source = read(text, exact=True)
     except UnreadableError as error:

@@ -7,7 +7,6 @@ from typing import Any
 
 from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
-from projections.engine.store import Image, ItemKey
 from projections.language.program import Program
 from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue
@@ -39,8 +38,6 @@ class LocalRun:
         self.store = self._tables.store
         self.rejected: dict[tuple[str | None, str, str | None], Rejected] = {}
         """What rules rejected, once for each rule, reason and key."""
-        self.images: list[tuple[ItemKey, Image]] = []
-        """The images in all stream records, with their keys."""
         self._now = NOW
         self._reason = ""
         self._failed: list[str] = []
@@ -82,7 +79,6 @@ class LocalRun:
             records = self._tables.records()
             for record in records:
                 self._stream.append(record)
-            self.images += self._images(records)
             worked = self._mapping.run_until_idle(self._functions.stream) > 0
             due = self._functions.queue.next_due
             if not worked and due is not None:
@@ -95,11 +91,6 @@ class LocalRun:
         several = len(self._program.tables) > 1
         still = ", ".join(dict.fromkeys(key_words(key, several=several) for key in keys)) or "there are tasks left"
         raise AssertionError(f"the items still change after {ROUNDS} rounds: {still}")
-
-    def _images(self, records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[ItemKey, Image]]:
-        for table, record in _with_tables(records):
-            for image in filter(None, map(record["dynamodb"].get, ("OldImage", "NewImage"))):
-                yield self._program.tables[table].key(table, image), image
 
     def _choose(self, question: str, courses: int) -> int:
         return int(self._redeliver and question == "deliver a batch again that succeeded")

@@ -4,8 +4,6 @@ The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` 
 the test's file, or the rules themselves), `projections_rules = FILE` in pytest's configuration, and `rules.yaml` in the
 root directory.
 
-`--projections-update` rewrites what the cases in case files that fail expect. Comments and layout stay.
-
 `redeliver=True` in the marker, `redeliver: true` in a case file, `projections_redeliver = true` in pytest's configuration:
 every batch is delivered twice, and at the end the whole stream once more.
 
@@ -37,32 +35,13 @@ MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and 
 REDELIVER = "Deliver every batch twice, and the whole stream again at the end."
 
 
-UPDATED = pytest.StashKey[list[str]]()
-"""The cases that were rewritten, each with its file."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("projections", "rules of dynamodb-projections")
-    group.addoption(
-        "--projections-update",
-        action="store_true",
-        help="Rewrite what cases that fail expect, so that they pass.",
-    )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
     parser.addini("projections_redeliver", REDELIVER, type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if updated := config.stash.get(UPDATED, []):
-        from projections.printable import printable
-
-        terminalreporter.section("cases that were rewritten: review the changes")
-        for line in updated:
-            terminalreporter.write_line(printable(line))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -108,15 +87,10 @@ class CaseFile(pytest.File):
         except ProjectionsError as error:
             raise self.CollectError(printable(str(error), lines=True)) from None
         redeliver = redeliver_for(self.config, suite.redeliver)
-        for number, case in enumerate(suite.cases):
+        for case in suite.cases:
 
-            def play(rules: RuleSet, number: int = number, case: Case = case) -> None:
-                try:
-                    case.play(Scenario(rules, redeliver=redeliver))
-                except AssertionError:
-                    if not self.config.getoption("projections_update"):
-                        raise
-                    self._update(number, case, rules, redeliver)
+            def play(rules: RuleSet, case: Case = case) -> None:
+                case.play(Scenario(rules, redeliver=redeliver))
 
             yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, line=case.line)
         if suite.simulate:
@@ -125,17 +99,6 @@ class CaseFile(pytest.File):
                 Scenario(rules).assert_simulation(suite.simulate)
 
             yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
-
-    def _update(self, number: int, case: Case, rules: RuleSet, redeliver: bool) -> None:
-        """Rewrite what a case expects."""
-        from projections.errors import UsageError
-        from projections.testing.scenario import Scenario
-        from projections.testing.updating import update
-
-        if hasattr(self.config, "workerinput"):
-            raise UsageError("--projections-update changes files, so the tests must run in one process: add `-n 0`")
-        update(self.path, number, case, Scenario(rules, redeliver=redeliver))
-        self.config.stash.setdefault(UPDATED, []).append(f"{self.path}: {case.about}")
 
 
 class CaseItem(pytest.Item):

@@ -12,7 +12,7 @@ from projections.errors import UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet, selected
-from projections.language.values import plain_items, python_item
+from projections.language.values import python_item
 from projections.local.items import key_of, wire_item
 from projections.local.steps import Application, Item, Key, step_mistakes
 from projections.stores.memory import MemoryStore
@@ -188,12 +188,6 @@ class Scenario:
             for one in self._local.rejected.values()
         ]
 
-    @property
-    def existed(self) -> set[ItemKey]:
-        """The keys of all items that exist, or existed in between."""
-        self.settle()
-        return {key for key, _ in self._local.images}
-
     def then(
         self,
         *items: Item,
@@ -243,28 +237,17 @@ class Scenario:
         """
         __tracebackhide__ = True
         self.settle()
-        found = [] if items is None else self.differences(items, gone or {}, partial=partial, rules=rules)
-        comparison = Comparison(self.program)
+        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
+        found: list[Difference] = []
+        if items is not None:
+            expected, listed, actual = self._compared(items, gone or {})
+            found = comparison.differences(actual, expected, listed)
         problems = [LEGEND] if found else []
         problems += [line for one in found for line in comparison.lines(one)]
         if quarantined != "any":
             problems += self._rejections(list(quarantined), rules)
         if problems:
             raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
-
-    def differences(
-        self,
-        items: Mapping[str, Iterable[Item]],
-        gone: Mapping[str, Iterable[Key]],
-        *,
-        partial: bool = False,
-        rules: Iterable[str] = (),
-    ) -> list[Difference]:
-        """Return the items that differ from what `then_all` would assert."""
-        self.settle()
-        expected, listed, actual = self._compared(items, gone)
-        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
-        return comparison.differences(actual, expected, listed)
 
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
         """Assert that random histories pass under these rules, with every fault of Lambda and DynamoDB.
@@ -323,11 +306,8 @@ class Scenario:
         key = decode_key(text)
         return python_item(self.program.tables[key.table].wire(key))
 
-    def rejections(self, wanted: Sequence[Rejection], rules: Iterable[str] = ()) -> tuple[list[Rejected], list[int]]:
-        """Return the rejections (by `rules`, if any are given) that were not expected, and the positions of expected ones
-        that did not occur.
-        """
-        self.settle()
+    def _rejections(self, wanted: Sequence[Rejection], rules: Iterable[str]) -> Iterator[str]:
+        """Yield the rejections (by `rules`, if any are given) that were not expected, and expected ones that are absent."""
         names = selected(self.program.typed, rules)
         met = set[int]()
         unexpected: list[Rejected] = []
@@ -336,26 +316,12 @@ class Scenario:
             met.update(fitting)
             if not fitting and (not names or one.rule is None or one.rule in names):
                 unexpected.append(one)
-        return unexpected, [number for number in range(len(wanted)) if number not in met]
-
-    def rejection(self, one: Rejected) -> dict[str, Any]:
-        """Return the rule and key of a rejection, in the form that `quarantined` has."""
-        found: dict[str, Any] = {} if one.rule is None else {"rule": one.rule}
-        if one.key is None:
-            return found or {"reason": one.reason}
-        table = {"table": decode_key(one.key).table} if len(self.program.tables) > 1 else {}
-        return {**found, **table, "key": plain_items([self._key_attributes(one.key)])[0]}
-
-    def _rejections(self, wanted: Sequence[Rejection], rules: Iterable[str]) -> Iterator[str]:
-        """Yield what `rejections` returns, in words."""
-        unexpected, absent = self.rejections(wanted, rules)
         for one in unexpected:
             where = self._application.name(decode_key(one.key)) if one.key else "a record"
             by = f"rule {one.rule} rejected" if one.rule else "rejected:"
             fit = f'{{"rule": "{one.rule}"}}' if one.rule else '{"reason": "…"}'
             yield f"{by} {where}: {one.reason}\n    (if this is expected, add {fit} to the list `quarantined`)"
-        for number in absent:
-            yield f"no rejection matches {dict(wanted[number])!r}"
+        yield from (f"no rejection matches {dict(one)!r}" for number, one in enumerate(wanted) if number not in met)
 
     def _fits(self, one: Rejected, expected: Rejection) -> bool:
         unknown = expected.keys() - {"rule", "key", "reason", "table"}

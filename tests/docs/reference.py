@@ -290,11 +290,6 @@ With several tables, `given`, `then` and `gone` are mappings from tables to list
 
 The functions run after `given`, and after the last step: they receive the records of all steps together, as in one
 batch. Where the order of writes and functions matters, as for rules with `once`, write the step `settle` between.
-
-`pytest --projections-update` rewrites what the cases that fail expect, so that they pass: `then`, `gone`, `quarantined`,
-`gives` of `asks` and `scores` of `ranks`. It keeps comments and layout. It refuses what several cases share by an anchor
-(`&`). In a case with `partial` or `rules`, and in `gives`, it refuses to remove what is most often misspelt: an attribute
-that the item lacks and no rule writes, and an item that never existed. Review the changes before you commit them.
 """
 
 PYTEST = """\
@@ -351,12 +346,6 @@ class _Options:
 
     def __init__(self) -> None:
         self.found: list[tuple[str, str]] = []
-
-    def getgroup(self, *names: str) -> _Options:
-        return self
-
-    def addoption(self, name: str, **settings: Any) -> None:
-        self.found.append((f"{name} {settings.get('metavar', '')}".strip(), settings["help"]))
 
     def addini(self, name: str, meaning: str, **settings: Any) -> None:
         self.found.append((f"{name} = …", meaning))
