@@ -152,30 +152,6 @@ projections:
     assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
 
 
-TEAMS = """\
-e: {from: User, embed: {into: Post, match: {user: "{user}"}, attributes: {team: team}}}
-c: {from: Post, compute: {set: {unit: "{team}", other: color}}}
-d: {from: Post, compute: {set: {label: "{unit}!"}}}
-r: {from: Post, bind: {what: "{label}"}, where: {unit: [a]}, aggregate: {into: Total, set: {n: count}}}
-"""
-
-
-def test_history_moves_through_computed_attributes_unless_one_of_them_is_set_once() -> None:
-    def moving(rules: str) -> list[str]:
-        return [one for one in found(rules) if one.startswith("moving-history")]
-
-    (one,) = moving(TEAMS)
-    assert one.startswith(
-        "moving-history note rule d computes label from team, and rule e keeps team of Post items equal to that of their "
-        "User: if a User changes, the contributions of existing Post items change, too → if they must not change, add "
-        "`once: true` to rule d, or record the value once, and read the recorded attribute: {from: Post, compute: "
-    )
-    for once in ('unit: "{team}", other: color}}', 'label: "{unit}!"}}'):
-        assert once in TEAMS
-        assert moving(TEAMS.replace(once, once[:-1] + ", once: true}")) == []
-    assert moving(TEAMS.replace("{label}", "{other}")) == []
-
-
 SHARED = """\
 table: {key: [PK, SK]}
 entities:
@@ -207,14 +183,12 @@ def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> No
 JUDGED = {
     "tests/simulation/rules/braces.yaml": ["27 unpadded-number warning"],
     "projections/rules/commerce.yaml": ["82 several-requests note", "83 several-requests note"],
-    "projections/rules/groups.yaml": ["20 static-index-key note"],
     "projections/rules/leaderboard.yaml": ["55 several-requests note", "56 several-requests note"],
     "projections/rules/guide-orders.yaml": ["17 few-partitions note"],
     "projections/rules/guide-shop.yaml": ["25 hot-partition note", "30 hot-partition note", "32 hot-partition note"],
     "projections/rules/learning.yaml": [
         "133 hot-partition note",
     ],
-    "projections/rules/organizations.yaml": ["24 static-index-key note", "28 static-index-key note"],
     "projections/rules/places.yaml": ["26 few-partitions note"],
     "projections/rules/social.yaml": [
         "14 expiry-undecided note",

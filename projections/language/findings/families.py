@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.findings.conditions import conditions, meanings
-from projections.language.findings.contributions import disabled, history, quotients
+from projections.language.findings.contributions import disabled, quotients
 from projections.language.findings.indexes import expiry, indexes, tables
 from projections.language.findings.keys import lengths, sorting
 from projections.language.findings.kinds import Remark
 from projections.language.findings.names import names
-from projections.language.findings.partitions import partitions, static
+from projections.language.findings.partitions import few_partitions, partitions
 from projections.language.findings.rule_facts import Facts
 from projections.language.findings.targets import targets
 
@@ -28,13 +28,12 @@ _FAMILIES = (
     lengths,
     partitions,
     disabled,
-    history,
     quotients,
     targets,
     indexes,
     tables,
     expiry,
-    static,
+    few_partitions,
 )
 
 

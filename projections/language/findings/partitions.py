@@ -1,4 +1,4 @@
-"""Partitions and ledger items that receive too many writes, and index keys that the application could write itself."""
+"""Partitions and ledger items that receive too many writes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from projections.language.editing import block
 from projections.language.findings.kinds import (
     FEW_PARTITIONS,
     HOT_GROUP,
     HOT_PARTITION,
-    STATIC_INDEX_KEY,
     Remark,
     Severity,
 )
 from projections.language.findings.rule_facts import Facts, KeySet, Made
 from projections.language.mistakes import Location
 from projections.language.models import Projection
-from projections.language.patterns import Pattern
-from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.shapes import index_attributes, key_attributes
 from projections.language.templates import Field, Template
 
-__all__ = ["partitions", "static"]
+__all__ = ["few_partitions", "partitions"]
 
 
 PARTITION_UNITS = 1000
@@ -206,16 +203,10 @@ _FEW = re.compile(
 )
 
 
-def static(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about keys, of rule files that have queries."""
+def few_partitions(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about partition keys that probably have few values, of rule files that have queries."""
     if not facts.rules.queries:
         return
-    yield from _few_partitions(facts)
-    for name in facts.projections:
-        yield from _written_once(facts, name)
-
-
-def _few_partitions(facts: Facts) -> Iterator[Remark]:
     for key in facts.index_keys:
         if key.whole and not key.listed.keys() & {slot.name for made in key.partition for slot in made.slots}:
             fields = [
@@ -244,28 +235,3 @@ def _few_values(fields: list[Field], place: Location, what: str) -> Iterator[Rem
             "frequent",
             "add another attribute from `by` of the queries to the key, or a bucket; if there are few writes, accept this",
         )
-
-
-def _written_once(facts: Facts, name: str) -> Iterator[Remark]:
-    """Yield a remark about a rule whose index keys never change."""
-    rule = facts.projections[name]
-    if rule.index is None or not rule.publishes or facts.made_by_rules(rule.source):
-        return
-    variables = {*facts.variables(rule.source)}
-    forms = cases(rule.index)
-    conditions = [where for where in (rule.where, *(where for _, where, _ in forms)) if where]
-    names = {one for where in conditions for one in Pattern.parse(where).names}
-    texts = [text for _, _, made in forms for text in made.values()]
-    names |= {one for text in texts for one in Template.parse(text).names}
-    if len(forms) > 1 or not names <= variables:
-        return
-    ((_, _, keys),) = forms
-    yield Remark(
-        STATIC_INDEX_KEY,
-        ("projections", name),
-        f"the keys that it writes never change: they have only constants and variables of the key of {rule.source}",
-        f"let the application write them with each new {rule.source} (this saves one write), remove the rule, and declare "
-        "the keys",
-        at_key=True,
-        paste=block({"entities": {rule.source: {"index_key": keys}}}),
-    )
