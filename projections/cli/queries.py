@@ -208,7 +208,8 @@ def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
 def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
     """Write the table-design page."""
     from projections.deploy.checksum import with_checksum
-    from projections.inspect.design import design_of, markdown
+    from projections.inspect.design.checklist import design_of
+    from projections.inspect.design.markdown import markdown
     from projections.language.loader import loads
     from projections.language.review import reviewed
     from projections.terminal import count, print_line, print_text

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from projections.inspect.design.model import Check, Design, Status
-from projections.language.access.paths import TABLE
-from projections.language.access.plan import VERDICTS
-from projections.language.access.planner import plan
+from projections.inspect.design.model import Check, Design, Status, gathered
+from projections.language.document import Rules
 from projections.language.findings.kinds import (
     DATE_ORDER,
     EXPIRY_UNDECIDED,
@@ -33,13 +31,16 @@ from projections.language.review import Accepted, Review
 from projections.language.templates import Template
 from projections.stores.limits import ITEM_BYTES
 
-__all__ = ["checklist"]
-
-COLLECTION_BYTES = 10 * 1024**3
-"""Of the items of one partition key, in a table with local indexes."""
+__all__ = ["design_of"]
 
 
-def checklist(design: Design, review: Review) -> Iterator[Check]:
+def design_of(rules: Rules, title: str, review: Review | None = None) -> Design:
+    """Return the table design of valid rules. `review` is that of their file."""
+    design = gathered(rules, title)
+    return replace(design, checks=tuple(_checklist(design, review or Review(None, ()))))
+
+
+def _checklist(design: Design, review: Review) -> Iterator[Check]:
     """Yield the lines in the order of the page. `review` is that of the rule file."""
     for line, family in _LINES:
         wrong, open_ = family(design, review)
@@ -119,18 +120,6 @@ def _judged(words: str, comment: Accepted | None) -> str:
     return _Accepted(f"{words}. Accepted in {comment.finding.file}:{comment.line}")
 
 
-def _table_first(design: Design, review: Review) -> _Found:
-    wrong = []
-    for one in design.patterns:
-        if one.plan.path not in ("", TABLE):
-            other = plan(design.document, replace(one.query, using=TABLE))
-            if VERDICTS.index(other.verdict) <= VERDICTS.index(one.plan.verdict):
-                wrong.append(
-                    f"{one.query.name} reads {one.plan.path}, and the table answers it as well: remove `using`"
-                )
-    return wrong, []
-
-
 def _indexes(design: Design, review: Review) -> _Found:
     wrong = []
     for index in design.indexes:
@@ -181,24 +170,6 @@ def _items(design: Design, review: Review) -> _Found:
     return wrong, []
 
 
-def _collections(design: Design, review: Review) -> _Found:
-    wrong = []
-    local = {index.table: index.name for index in design.indexes if index.keys.local}
-    costs = {one.query: one for one in design.reads}
-    for one in design.patterns:
-        cost = costs.get(one.query.name)
-        items = one.query.expect.items
-        if cost is None or items is None or one.reads[0].table not in local:
-            continue
-        if items * cost.bytes > COLLECTION_BYTES:
-            wrong.append(f"{one.query.name} expects {items:,} items of {cost.bytes:,} bytes, more than 10 GB")
-    open_ = [
-        f"With {index}, all items of one partition key of {table} hold at most 10 GB. Can they grow beyond that?"
-        for table, index in local.items()
-    ]
-    return wrong, open_
-
-
 def _ttl(design: Design, review: Review) -> _Found:
     open_ = [
         f"Table {name} has no `ttl`. Does no item expire?"
@@ -208,28 +179,16 @@ def _ttl(design: Design, review: Review) -> _Found:
     return _of(review, EXPIRY_UNDECIDED, NO_TTL), open_
 
 
-def _large_objects(design: Design, review: Review) -> _Found:
-    unknown = [one.name for one in design.entities if one.rule is None and one.expected_bytes is None]
-    question = (
-        f"No query states the size of {_and(unknown)} items (`expect.bytes`). Do they have documents, images or long texts? "
-        "If so, put these into Amazon S3 or into items of their own."
-    )
-    return [], [question] if unknown else []
-
-
 _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
     ("Each access pattern has an id, a question, inputs and a result type", _numbered),
     ("Reads of several entities are marked and share a partition", _together),
     ("Each access pattern is one operation, and none is a scan", _one_operation),
-    ("The table is preferred to an index", _table_first),
     ("Each index serves a query and projects no more than it needs", _indexes),
     ("Partition keys with one or few values are justified or sharded", _partitions),
     ("Sort keys sort as intended", _sorting),
     ("All writes of the application are stated", _writes),
     (f"Items have at most {ITEM_BYTES // 1024} KB", _items),
-    ("With local indexes, the items of a partition key have at most 10 GB", _collections),
     ("Expiry by TTL is decided", _ttl),
-    ("Large objects are decided", _large_objects),
 )
 
 
