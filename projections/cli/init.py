@@ -115,7 +115,7 @@ def _proposed(
     from projections.aws.clients import client
     from projections.errors import UsageError
     from projections.init.infer import infer, proven
-    from projections.init.project import PROPOSED, Existing, proposed, refuse_existing
+    from projections.init.project import PROPOSED, proposed, refuse_existing
     from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
@@ -136,7 +136,7 @@ def _proposed(
     reading = Reading()
     sample = read_sample(dynamodb, table, size, rate, time.sleep, reading)
     proposal = proven(infer(about, sample))
-    files = proposed(project, proposal, Existing({table: stream_arn(about, described)}))
+    files = proposed(project, proposal, {table: stream_arn(about, described)})
     if not quiet:
         _print_proposal(proposal, reading)
     return files, _document(proposal, reading, expected)

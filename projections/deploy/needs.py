@@ -127,15 +127,10 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
             "rules need"
         )
         boxes = _fewer(boxes, most)
-    patterns = []
-    for box in boxes:
-        fitting = _fitting(box, schema, order)
-        if fitting is None:
-            return Filters((), (f"the prefixes do not fit into the {LONGEST} characters of a filter",))
-        if fitting != box:
-            notes.append(f"a filter has at most {LONGEST} characters, so one filter omits a key attribute")
-        patterns.append(_pattern(fitting, schema, order))
-    return Filters(tuple(patterns), tuple(dict.fromkeys(notes)))
+    patterns = tuple(_pattern(box, schema, order) for box in boxes)
+    if any(not one["dynamodb"]["Keys"] or len(json.dumps(one)) > LONGEST for one in patterns):
+        return Filters((), (f"the prefixes do not fit into the {LONGEST} characters of a filter",))
+    return Filters(patterns, tuple(notes))
 
 
 IN_POLICIES = str.maketrans({"*": "${*}", "?": "${?}", "$": "${$}"})
@@ -197,19 +192,6 @@ def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
         boxes.remove(other)
         boxes = _merged(boxes)
     return boxes
-
-
-def _fitting(box: _Box, schema: Schema, order: Order) -> _Box | None:
-    """Return the filter if it is short enough, else with one key attribute only; None if neither is short enough."""
-    anything = frozenset([ANYTHING])
-    choices = [box]
-    if len(box.sides) > 1:
-        choices += [_Box((box.sides[0], anything)), _Box((anything, box.sides[1]))]
-    for choice in choices:
-        pattern = _pattern(choice, schema, order)
-        if pattern["dynamodb"]["Keys"] and len(json.dumps(pattern)) <= LONGEST:
-            return choice
-    return None
 
 
 def _pattern(box: _Box, schema: Schema, order: Order) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.schema import json_schema
 
-__all__ = ["PROPOSED", "Existing", "File", "example", "modelled", "proposed", "refuse_existing", "write"]
+__all__ = ["PROPOSED", "File", "example", "modelled", "proposed", "refuse_existing", "write"]
 
 RULES = "rules.yaml"
 SCHEMA = "rules.schema.json"
@@ -48,12 +47,8 @@ PROPOSED = (
 _HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Existing:
-    """Existing tables, each with the ARN of its stream if that is known and has both images."""
-
-    stream_arns: Mapping[str, str | None]
-
+Existing = Mapping[str, str | None]
+"""Existing tables, each with the ARN of its stream if that is known and has both images."""
 
 File = str | bytes
 """The content of a file."""
@@ -80,7 +75,7 @@ def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, 
 def modelled(project: str, model: Model) -> dict[str, File]:
     """Return path → text of each file of a project for the tables of a data model."""
     what = f"the table{'s' * (len(model.tables) > 1)} {', '.join(model.tables)}"
-    existing = Existing(dict.fromkeys(model.tables)) if model.existing else None
+    existing: Existing | None = dict.fromkeys(model.tables) if model.existing else None
     return _with_tests(_common(project, model_file(model), what, existing))
 
 
@@ -134,10 +129,10 @@ def _overrides(existing: Existing | None, deployment: Deployment) -> str:
         return ""
     given = " ".join(
         f"ExistingTableName{needs.suffix}={name} ExistingStreamArn{needs.suffix}={arn or 'arn:…'}"
-        for needs, (name, arn) in zip(deployment.tables, existing.stream_arns.items(), strict=True)
+        for needs, (name, arn) in zip(deployment.tables, existing.items(), strict=True)
     )
     line = f'parameter_overrides = "{given}"\n'
-    if None not in existing.stream_arns.values():
+    if None not in existing.values():
         return line
     return f"# Enable the stream of each table with new and old images, and insert its ARN (LatestStreamArn):\n# {line}"
 

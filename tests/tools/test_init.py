@@ -175,16 +175,10 @@ def test_existing_files_are_overwritten_only_with_force(tmp_path: Path, call: Ca
     assert (tmp_path / "README.md").read_text() != "mine"
 
 
-def test_a_directory_that_is_a_file(tmp_path: Path, call: Call) -> None:
+def test_a_directory_that_is_a_file_or_cannot_be_written(tmp_path: Path, call: Call) -> None:
     (tmp_path / "shop").write_text("")
     code, _, err = call("init", tmp_path / "shop")
     assert (code, "a file has the name of a directory that is needed" in err) == (2, True)
-    (tmp_path / "tests").write_text("")
-    with pytest.raises(UsageError, match="tests: a file has the name of a directory that is needed"):
-        write(tmp_path, {"tests/a.py": ""})
-
-
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.symlink_to(tmp_path / "no" / "where")
     with pytest.raises(UsageError, match="cannot be written"):
@@ -268,9 +262,7 @@ def test_rules_in_shadow_mode_find_a_wrong_counter(
     assert stored("app", dynamodb_local_url) == in_order(as_left)
 
 
-def test_uncertain_rules_are_listed_and_verify_finds_the_predicted_changes_when_one_is_used(
-    tmp_path: Path, call: Call, tables: Any
-) -> None:
+def test_uncertain_rules_are_listed(tmp_path: Path, call: Call, tables: Any) -> None:
     items = init_tables.social(8)
     wrong = sorted((one for one in items if "likeCount" in one), key=lambda one: one["PK"]["S"])[:2]
     for one in wrong:
@@ -290,16 +282,6 @@ def test_uncertain_rules_are_listed_and_verify_finds_the_predicted_changes_when_
         if one["state"] == "uncertain"
     ]
     assert (rule["name"], rule["contradiction"]["changes"]) == ("likesOfPost", 2)
-    rules = tmp_path / "rules.yaml"
-    text = rules.read_text()
-    block = text[text.index("  # likesOfPost:") :].split("\n\n")[0]
-    rules.write_text(text.replace(block, block.replace("  # ", "  ")))
-    assert call("check", rules)[0] == 0
-    code, out, _ = call("verify", *options, "--rules", rules, "--select", "likesOfPost", "--patience", 0, "--json")
-    drift = json.loads(out)["drift"]
-    assert code == 1
-    assert {(one["rule"], one["attribute"]) for one in drift} == {("likesOfPost", "likeCount")}
-    assert len(drift) == 2
 
 
 def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, call: Call, tables: Any) -> None:
@@ -366,12 +348,6 @@ def test_nothing_is_read_where_nothing_would_be_written(tmp_path: Path, call: Ca
     (tmp_path / "rules.yaml").write_text("")
     code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
     assert (code, "rules.yaml exists already, so nothing was written" in err) == (2, True)
-
-
-def test_an_endpoint_that_does_not_answer(tmp_path: Path, call: Call) -> None:
-    code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
-    assert (code, "table app at http://127.0.0.1:1" in err) == (2, True)
-    assert "Traceback" not in err
 
 
 class _Refusing:

@@ -18,7 +18,7 @@ from init_tables import INDEXED, Item, item
 
 from projections.init.infer import infer, proven
 from projections.init.measures import measured
-from projections.init.project import Existing, proposed
+from projections.init.project import proposed
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
@@ -300,7 +300,7 @@ def test_no_value_of_the_table_is_in_the_project(name: str) -> None:
     """Of all texts in items, and the parts of them, only those are in a file that keys are made of, or name a kind."""
     table, items = TABLES[name]()
     found = proposal(name)
-    files = proposed("new", found, Existing({table.name: None}))
+    files = proposed("new", found, {table.name: None})
     words = {word for one in found.entities for text in one.key.values() for word in text.split(found.separator)}
     kinds = {one.kind[1] for one in found.entities if one.kind}
     secret = {text for text in texts_of(items, found.separator) if len(text) > 4} - words - kinds
@@ -400,7 +400,7 @@ def test_names_with_a_dash_are_quoted_in_expressions() -> None:
 
 
 def accepted(found: Proposal) -> None:
-    files = proposed("new", found, Existing({"any": None}))
+    files = proposed("new", found, {"any": None})
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
 
 

@@ -312,12 +312,6 @@ def test_json_lists_tables_entities_and_what_was_not_read(tmp_path: Path, run: R
     assert {name for name in said["files"] if not name.startswith("vendor/")} == set(PROPOSED)
 
 
-def test_existing_tables_are_named_in_the_settings(tmp_path: Path, run: Run) -> None:
-    run("init", tmp_path, "--from", MODELS / "template.yaml")
-    settings = (tmp_path / "samconfig.toml").read_text()
-    assert "ExistingTableName=shop ExistingStreamArn=arn:…" in settings
-
-
 def test_model_and_table_are_not_combined(tmp_path: Path, run: Run) -> None:
     code, _, err = run("init", tmp_path, "--from", MODELS / "template.yaml", "--table", "app")
     assert (code, "--table and --from cannot be combined" in err) == (2, True)
