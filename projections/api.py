@@ -414,7 +414,6 @@ def explain_item(store: Store, rules: RuleSet, key: str) -> ItemExplanation:
 
     `key` is as in `projections explain --item`: `PK=POST#p1,SK=METADATA`, or encoded, `main|POST#p1|METADATA`.
     """
-    from projections.inspect.explain.item import item_explanation
-    from projections.inspect.explain.keys import read_key
+    from projections.inspect.explain.item import item_explanation, read_key
 
     return item_explanation(rules.program, store, read_key(rules.program, key))

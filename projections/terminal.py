@@ -10,9 +10,11 @@ import json
 import os
 import string
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, LiteralString
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import click
 
@@ -21,8 +23,8 @@ from projections.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-
 __all__ = [
+    "Bar",
     "Styled",
     "console",
     "count",
@@ -35,6 +37,7 @@ __all__ = [
     "styled",
     "units",
 ]
+
 
 WIDTH = 110
 """Columns of an output that is not a terminal."""
@@ -168,3 +171,55 @@ def print_first(lines: Iterable[str], most: int = 30, *, err: bool = False) -> N
 def interactive() -> bool:
     """Return whether a person can answer a question at the terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+class Bar:
+    """The progress of a command on standard error: a moving line on a terminal, otherwise a line for each step."""
+
+    def __init__(self, text: str, *, quiet: bool = False) -> None:
+        out = console(stderr=True)
+        self.shown = out.is_terminal and not quiet
+        self._quiet = quiet
+        self._printed: dict[str, float] = {}
+        if self.shown:
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+            self._progress = Progress(*columns, console=out, transient=True)
+            self._task = self._progress.add_task(text, total=None)
+            self._progress.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def update(self, text: str) -> None:
+        """Show a text on a terminal."""
+        if self.shown:
+            self._progress.update(self._task, description=text)
+
+    def step(self, text: str, done: int = 0, about: int = 0) -> None:
+        """Show a step, and how many items of about how many are done. Without a terminal, print it every 5 s."""
+        amount = f": {done:,}" + (f" of about {about:,}" if about >= done else "") if done else ""
+        if self.shown:
+            self.update(text + amount)
+        elif not self._quiet and time.monotonic() > self._printed.get(text, -5.0) + 5:
+            print_line(f"{text}{amount or ' …'}", err=True)
+            self._printed[text] = time.monotonic()
+
+    def print(self, text: str) -> None:
+        """Print a line that stays."""
+        if self.shown:
+            self._progress.console.print(text)
+        elif not self._quiet:
+            print_line(text, err=True)
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self.shown:
+            self._progress.stop()
+            self.shown = False

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import as_json, find_rules, program_of, rules_option
+from projections.cli.options import as_json, find_rules, program_of
+from projections.errors import UsageError
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@rules_option
 @click.option(
     "--template",
     "template",
@@ -47,9 +47,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
-def command(
-    files: tuple[str, ...], rules: str | None, template: str | None, schema: bool, as_json: bool, fail_on: str
-) -> int:
+def command(files: tuple[str, ...], template: str | None, schema: bool, as_json: bool, fail_on: str) -> int:
     """Validate and lint rule files, or compare a template with one.
 
     Prints each rule with its source, the key of its target, what it writes, and the kind and cost of the write. Then prints
@@ -83,10 +81,12 @@ def command(
 
         print_text(json_text(json_schema()))
         return 0
-    if len(set(files)) > 1 and not (rules or template or as_json):
-        return max([_check(find_rules(file), as_json, fail_on) for file in dict.fromkeys(files)])
-    path = find_rules(*files, rules)
-    return _check(path, as_json, fail_on) if template is None else _compare(path, template, as_json, fail_on)
+    paths = [find_rules(file) for file in dict.fromkeys(files)] or [find_rules()]
+    if len(paths) > 1 and (template is not None or as_json):
+        raise UsageError(f"{' and '.join(map(str, paths))}: --template and --json take one rule file")
+    if template is not None:
+        return _compare(paths[0], template, as_json, fail_on)
+    return max(_check(path, as_json, fail_on) for path in paths)
 
 
 def _check(path: Path, as_json: bool, fail_on: str) -> int:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.generated import force_option, write_generated
-from projections.cli.options import as_json, find_rules, note_written, output_option, rules_argument
+from projections.cli.options import (
+    as_json,
+    find_rules,
+    force_option,
+    note_written,
+    output_option,
+    rules_argument,
+    write_generated,
+)
 from projections.terminal import count, json_text, print_line, print_text
 
 __all__ = ["command"]
@@ -17,7 +24,7 @@ __all__ = ["command"]
 @click.option("--async", "waits", is_flag=True, help="Write coroutines, for aioboto3.")
 @output_option
 @force_option
-def command(file: str | None, rules: str | None, as_json: bool, waits: bool, output: str | None, force: bool) -> int:
+def command(rules: str | None, as_json: bool, waits: bool, output: str | None, force: bool) -> int:
     """Write a Python module with a typed function for each query of a rule file.
 
     The module uses boto3 only. It also builds the keys and items of each entity, and the request of each write pattern.
@@ -35,7 +42,7 @@ def command(file: str | None, rules: str | None, as_json: bool, waits: bool, out
     from projections.deploy.checksum import with_checksum
     from projections.inspect.client import client_of
 
-    path = find_rules(file, rules)
+    path = find_rules(rules)
     client = client_of(load(path), path.name, waits=waits)
     text = with_checksum(client.text)
     if output is not None:

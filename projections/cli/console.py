@@ -169,8 +169,7 @@ class LiveSource:
 
     def item(self, key: str, *, search: bool) -> ExplainedItem:
         from projections.console.values import ExplainedItem
-        from projections.inspect.explain.item import item_explanation
-        from projections.inspect.explain.keys import read_key
+        from projections.inspect.explain.item import item_explanation, read_key
         from projections.operations.hashes import is_hash, key_of
 
         hashed = is_hash(key)
@@ -184,8 +183,7 @@ class LiveSource:
 
     def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
         from projections.access.answers import ClientReader, answer_to
-        from projections.cli.printing.queries import columns_of
-        from projections.cli.queries import PAGE
+        from projections.cli.queries import PAGE, columns_of
         from projections.console.values import Result
         from projections.language.access.planner import plan
         from projections.language.values import plain_items

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from projections.cli.options import Tables, document_of, find_rules, table_options
+from projections.inspect.explain.words import encoded_words, key_words, value_words
+from projections.terminal import Styled, console, styled, units
+
+if TYPE_CHECKING:
+    from projections.dev.projector import Delivery, Written
+    from projections.inspect.diff.difference import Difference
+    from projections.inspect.explain.records import RecordReport
+    from projections.language.findings.kinds import Finding
 
 __all__ = ["command"]
 
@@ -32,7 +43,6 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
       projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create
     """
     from projections.aws.clients import client
-    from projections.cli.printing.dev import Printer
     from projections.dev.session import RulesFile, Session
     from projections.dev.target import prepare
     from projections.language.program import Program
@@ -70,3 +80,92 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 1 if until_idle and (session.totals.quarantined or session.totals.discarded) else 0
+
+
+MOST_WRITES = 20
+"""Writes of a delivery that are printed one by one."""
+
+
+class Printer:
+    """Reports on standard output."""
+
+    def __init__(self) -> None:
+        self._out = console()
+
+    def note(self, text: str) -> None:
+        """Print a text, which may have markup."""
+        self._out.print(text)
+
+    def delivered(self, delivery: Delivery, *, task: bool = False) -> None:
+        """Print what a delivery did, or a task, if it wrote something."""
+        if task and not delivery.written and not delivery.rejected:
+            return
+        if task:
+            self._out.print(styled("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
+        alone = len(delivery.records) == 1
+        for report, own in zip(delivery.records, delivery.own, strict=True):
+            if not own or any(rule.effect for rule in report.rules):
+                self._record(report, own, delivery if alone else None)
+        for written in delivery.written[:MOST_WRITES]:
+            self._out.print(styled("          [green]→[/] {}", _written(written)))
+        if delivery.writes > MOST_WRITES:
+            self._out.print(styled("          [green]→[/] and {:,} more writes", delivery.writes - MOST_WRITES))
+        if not alone and (spent := _units(delivery)):
+            self._out.print(styled("          [dim]{}[/]", spent))
+        for one in delivery.rejected:
+            by = styled(" by [cyan]{}[/]", one.rule) if one.rule else ""
+            key = encoded_words(one.key) if one.key else "a record"
+            self._out.print(styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"))
+        if delivery.failed is not None:
+            self._out.print(styled("          [red]failed[/]  {}; will be retried", delivery.failed))
+
+    def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
+        """Print a record, with the rules that it concerns, and its cost if it came alone."""
+        record = report.record
+        clock = time.strftime("%H:%M:%S")
+        if record is None:
+            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
+            return
+        style = "dim" if own else "bold"
+        entity = report.entity or "(no entity)"
+        line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
+        rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
+        if own:
+            line += "  [dim]own write[/]"
+        if rules:
+            line += styled("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
+        elif not own and report.entity is not None and not (alone and alone.written):
+            line += styled("  [dim]nothing to do[/]")
+        elif not own and report.nearest:
+            name, reasons = report.nearest[0]
+            line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
+        if alone is not None and (spent := _units(alone)):
+            line += styled("  [dim]{}[/]", spent)
+        self._out.print(line)
+
+    def findings(self, found: Sequence[Finding]) -> None:
+        """Print errors and warnings of a rule file."""
+        for one in found:
+            colour = "red" if one.severity == "error" else "yellow"
+            for line in str(one).split("\n"):
+                self._out.print(styled("[{}]{}[/]", colour, line))
+
+    def changed(self, difference: Difference, name: str) -> None:
+        """Print how the new rules differ."""
+        from projections.cli.diff import print_difference
+
+        print_difference(self._out, difference, f"{name} before", "now", brief=True)
+
+
+def _units(delivery: Delivery) -> str:
+    return units(delivery.write_units, "write unit") if delivery.write_units else ""
+
+
+def _written(written: Written) -> Styled:
+    key = styled("[bold]{}[/]", key_words(written.key))
+    by = styled("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
+    if written.deleted:
+        return styled("{}  deleted{}", key, by)
+    parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
+    parts += [f"without {name}" for name in written.removed]
+    return styled("{}  {}{}", key, ", ".join(parts), by)

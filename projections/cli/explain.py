@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from projections.aws.tables import Live
 from projections.cli.options import Tables, as_json, batch_size_option, note, program_of, stack_options
 from projections.cli.stack import deployed
+from projections.cli.verify import difference
+from projections.engine.registry import LIVE
 from projections.errors import UsageError
-from projections.terminal import json_text, print_line, print_text
+from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
+from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemExplanation, Source
+from projections.inspect.explain.records import RecordReport, RuleReport, effect_words
+from projections.inspect.explain.words import (
+    difference_words,
+    encoded_words,
+    group_version,
+    json_words,
+    key_words,
+    stream_version,
+    version_words,
+)
+from projections.inspect.rehearsal.recorder import Spent
+from projections.language.facts import EVERY, Origin, origins
+from projections.language.keys import ItemKey, encode_key
+from projections.language.program import Program
+from projections.operations.verify.drift import KINDS, REPAIRS
+from projections.terminal import Styled, console, count, json_text, print_line, print_text, styled, units
 
 if TYPE_CHECKING:
-    from projections.language.program import Program
+    from rich.console import Console
 
 __all__ = ["command"]
 
@@ -26,14 +49,12 @@ __all__ = ["command"]
     "--item", metavar="KEY", help="Explain this item of a live table instead, such as PK=POST#p1,SK=METADATA."
 )
 @batch_size_option
-@click.option("--reads", is_flag=True, help="With EVENTS, print the reads, too.")
 def command(
     events: tuple[str, ...],
     given: Tables,
     as_json: bool,
     item: str | None,
     batch_size: int,
-    reads: bool,
 ) -> int:
     """Explain what rules do with stream records, or where the derived values of an item come from.
 
@@ -69,12 +90,11 @@ def command(
     for option in ("table", "ledger", "endpoint-url", "region"):
         if getattr(given, {"table": "tables"}.get(option, option.replace("-", "_"))):
             raise UsageError(f"--{option} requires --item: events are replayed on tables in memory")
-    return _events(program_of(given.rules), events, batch_size, reads, as_json)
+    return _events(program_of(given.rules), events, batch_size, as_json)
 
 
-def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: bool, as_json: bool) -> int:
-    from projections.cli.printing.explain import print_explanation
-    from projections.inspect.explain.document import explain, explanation_document
+def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json: bool) -> int:
+    from projections.inspect.explain.events import explain, explanation_document
     from projections.inspect.rehearsal.rehearse import rehearse
     from projections.local.events import read
 
@@ -84,15 +104,12 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: b
     if as_json:
         print_text(json_text(explanation_document(explanation)))
     else:
-        print_explanation(explanation, reads=reads)
+        _print_explanation(explanation)
     return 1 if explanation.rejected or explanation.failed else 0
 
 
 def _item(live: Live, item: str, as_json: bool) -> int:
-    from projections.cli.printing.explain_item import item_document, print_item
-    from projections.inspect.explain.item import item_explanation
-    from projections.inspect.explain.keys import read_key
-    from projections.language.keys import encode_key
+    from projections.inspect.explain.item import item_explanation, read_key
     from projections.operations.hashes import is_hash, key_of
     from projections.operations.redaction import key_hash, read_secret
 
@@ -101,9 +118,393 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     secret = read_secret(live.store)
     hashed = key_hash(secret, encode_key(key)) if secret is not None else None
     if as_json:
-        print_text(json_text({**item_document(report), "hash": hashed}))
+        print_text(json_text({**_item_document(report), "hash": hashed}))
     else:
-        print_item(live.program, report)
+        _print_item(live.program, report)
         if hashed is not None:
             print_line(f"Logs can show the key as {hashed}.")
     return 0 if report.agrees else 1
+
+
+# Events
+
+
+ALIKE = 6
+"""Maximum writes of one kind that are printed of a transaction."""
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    """Print each record, then the writes of each batch."""
+    out = console()
+    for number, report in enumerate(explanation.batches, 1):
+        if report.batch.round == 0:
+            for position, record in enumerate(report.records):
+                _print_record(out, record, position + 1, report.places[position] if report.places else "")
+        _print_batch(
+            out, report, f"Batch {number}" if report.batch.round == 0 else "Then, from the stream of these writes"
+        )
+    if explanation.rehearsal.assumed:
+        names = _names(explanation.rehearsal.assumed)
+        out.print(styled("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
+    if explanation.unknown:
+        names = _names(explanation.unknown)
+        out.print(styled("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
+    out.print(styled("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
+
+
+def _names(keys: Sequence[ItemKey]) -> str:
+    more = f" and {len(keys) - ALIKE} more" if len(keys) > ALIKE else ""
+    return ", ".join(map(key_words, keys[:ALIKE])) + more
+
+
+def _print_record(out: Console, report: RecordReport, number: int, place: str) -> None:
+    record = report.record
+    if record is None:
+        out.print(styled("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
+        out.print(f"   {report.flaw!s}")
+        out.print()
+        return
+    event = f"{record.event} (expired)" if record.expired else record.event
+    variables = ", ".join(f"{name} {text}" for name, text in report.variables.items())
+    entity = f"{report.was} → {report.entity}" if report.was else report.entity or "no entity"
+    out.print(
+        styled(
+            "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
+            number,
+            event,
+            key_words(record.key),
+            entity,
+            styled(" [dim]({})[/]", variables) if variables else "",
+            record.sequence,
+            place,
+        ),
+    )
+    for name, misfits in report.nearest:
+        out.print(styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+    if not report.rules:
+        what = "no rule applies" if report.nearest else "no rule reads or writes items of this entity"
+        out.print(styled("   [dim]{}[/]", what))
+    width = max((len(rule.rule) for rule in report.rules), default=0)
+    for rule in report.rules:
+        _print_rule(out, rule, width)
+    out.print()
+
+
+def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
+    name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
+    if not rule.effects:
+        out.print(styled("   [dim]– {}  no effect: {}[/]", name, why))
+    for effect in rule.effects:
+        mark = styled("[red]✗[/]") if effect.kind == "quarantine" else styled("[green]✓[/]")
+        out.print(styled("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
+    if rule.effects and why:
+        out.print(styled("{}[dim]because {}[/]", " " * (width + 7), why))
+
+
+def _print_batch(out: Console, report: BatchReport, title: str) -> None:
+    out.print(styled("[bold]{}[/]: {}", title, report.summary))
+    for request in report.requests:
+        if request.actions:
+            _print_request(out, request, report.batch.round)
+    for one in report.batch.rejected:
+        rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
+        out.print(styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
+    if report.batch.outcome.failed is not None:
+        out.print(styled("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
+    if report.requests:
+        out.print(styled("   [dim]{}[/]", _spent(report.batch.spent)))
+    out.print()
+
+
+def _print_request(out: Console, report: RequestReport, round_: int) -> None:
+    request, indent = report.request, "   "
+    if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
+        failed = "" if request.outcome == "done" else styled(", [red]not done[/]")
+        writes = count(len(report.actions), "write")
+        out.print(styled("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
+        indent = "     "
+    seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for action in report.actions:
+        alike = action.role.kind, action.role.rules
+        seen[alike] += 1
+        if seen[alike] <= ALIKE:
+            _print_action(out, action, indent, round_)
+    for (kind, _), number in seen.items():
+        if number > ALIKE:
+            out.print(styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+
+
+def _print_action(out: Console, action: ActionReport, indent: str, round_: int) -> None:
+    rules = styled(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
+    records = ""
+    if action.records and round_ == 0:
+        noun = "record" if len(action.records) == 1 else "records"
+        listed = ", ".join(map(str, action.records[:8])) + (", …" if len(action.records) > 8 else "")
+        records = f", for {noun} {listed}"
+    mark = "" if action.outcome == "done" else styled("[red]not done[/] ")
+    cost = units(action.units, "unit") + "".join(f", {number} of {name}" for name, number in action.index_units.items())
+    out.print(
+        styled(
+            "{}{}{}{} [bold]{}[/]: {}  [dim]{}{}[/]",
+            *(indent, mark, action.role.kind, rules, action.on, action.does, cost, records),
+        )
+    )
+    if action.condition:
+        out.print(styled("{}  [dim]if {}[/]", indent, action.condition))
+    if action.why:
+        out.print(styled("{}  [red]because[/] {}", indent, action.why))
+
+
+def _spent(spent: Spent) -> str:
+    redundant = f" ({spent.in_vain:g} for redundant writes)" if spent.in_vain else ""
+    written, read = units(spent.write_units, "write unit"), units(spent.read_units, "read unit")
+    return f"{written}{redundant}, {read}, {count(spent.call_count, 'call')}"
+
+
+# An item
+
+
+def _item_document(report: ItemExplanation) -> dict[str, Any]:
+    """Return what `explain --item --json` prints."""
+    return {
+        "key": encode_key(report.key),
+        "exists": report.image is not None,
+        "entity": report.item.entity.name if report.item is not None else None,
+        "variables": dict(report.item.variables) if report.item is not None else {},
+        "agrees": report.agrees,
+        "drift": [drift.document() for drift in report.drifts],
+        "leftOver": [drift.document() for drift in report.left_over],
+        "underOtherRules": report.other_rules,
+        "derived": [_derived(one) for one in report.derived],
+        "source": _source(report.source) if report.source is not None else None,
+    }
+
+
+def _version(text: str) -> dict[str, Any] | None:
+    """Return a version with its parts."""
+    return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
+
+
+def _attributes(attributes: tuple[Attribute, ...]) -> list[dict[str, Any]]:
+    return [{"name": a.name, "shown": a.shown, "expected": a.expected, "agrees": a.agrees} for a in attributes]
+
+
+def _derived(one: Derived) -> dict[str, Any]:
+    return {
+        "rule": one.rule.name,
+        "kind": one.rule.kind,
+        "state": one.state,
+        "about": one.said or None,
+        "publishes": one.publishes,
+        "agrees": one.agrees,
+        "compared": list(one.compared),
+        "drift": [drift.document() for drift in one.drifts],
+        "attributes": _attributes(one.attributes),
+        "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
+        "known": _version(one.known),
+        "contributions": one.contributions,
+        "sources": [{"key": key, "what": what} for key, what in one.sources],
+        "more": one.more or None,
+        "notes": list(one.notes),
+        "problem": one.problem or None,
+    }
+
+
+def _source(one: Source) -> dict[str, Any]:
+    entry = one.entry
+    return {
+        "agrees": one.agrees,
+        "entry": {
+            "version": _version(entry.version),
+            "revision": entry.revision,
+            "owes": sorted(entry.recent),
+            "refused": dict(entry.refused),
+            "underOtherRules": one.other_rules,
+            "expires": one.expires,
+        }
+        if entry is not None
+        else None,
+        "contributions": [
+            {
+                "rule": c.rule,
+                "target": c.target,
+                "recorded": c.recorded,
+                "should": c.should,
+                "agrees": c.agrees,
+                "excuse": c.excuse,
+            }
+            for c in one.contributions
+        ],
+        "copies": [
+            {
+                "rule": c.rule,
+                "target": encode_key(c.target),
+                "exists": c.there,
+                "agrees": c.agrees,
+                "drift": [drift.document() for drift in c.drifts],
+            }
+            for c in one.copies
+        ],
+        "fences": [{"rule": rule, "version": _version(version)} for rule, version in one.fences],
+        "problems": [{"rule": rule, "reason": reason} for rule, reason in one.problems],
+    }
+
+
+def _print_item(program: Program, report: ItemExplanation) -> None:
+    """Print the derived values with their sources, then the contributions of the item."""
+    out = console()
+    if report.item is not None:
+        variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
+        of = styled("[cyan]{}[/]", report.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
+    else:
+        of = (
+            styled("[yellow]no entity[/]") if report.image is not None else styled("[yellow]the item does not exist[/]")
+        )
+    out.print(styled("[bold]{}[/]  {}", key_words(report.key), of))
+    written = origins(program.typed)
+    if report.other_rules:
+        out.print(
+            styled("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
+        )
+    for one in report.derived:
+        _print_derived(out, one, written)
+    if report.source is not None:
+        _print_source(out, report.source)
+    for left in report.left_over:
+        out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
+        out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
+    if not (report.derived or report.source or report.left_over):
+        out.print(styled("   [dim]no rule reads or writes this item[/]"))
+        out.print()
+    for line in _verdict(report):
+        out.print(line)
+
+
+def _verdict(report: ItemExplanation) -> Iterator[Styled]:
+    """Yield the result of the comparison, and what was not compared."""
+    grouped = any(one.contributions is not None and one.compared for one in report.derived)
+    if report.drifts:
+        found = count(len(report.drifts), "difference")
+        yield styled("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
+        for kind in dict.fromkeys(drift.kind for drift in report.drifts):
+            yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
+    elif report.image is None and report.source is None:
+        yield styled(
+            "[green]✓[/] Nothing shows that an item is missing here. Whether a copy is, only its source shows."
+        )
+    elif grouped:
+        yield styled("[green]✓[/] The item and the ledger agree.")
+    else:
+        yield styled("[green]✓[/] No drift.")
+    if grouped:
+        yield styled("[dim]The groups were not compared with all source items. `projections verify` does that.[/]")
+
+
+def _mark(agrees: bool, rejected: bool = False) -> Styled:
+    if not agrees:
+        return styled("[red]✗[/]")
+    return styled("[yellow]![/]") if rejected else styled("[green]✓[/]")
+
+
+def _print_derived(out: Console, one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
+    sources = " and ".join(source.name for source in one.rule.sources)
+    target = getattr(one.rule, "into", one.rule.source).name
+    hows = written.get(target, {})
+    state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
+    mark = _mark(one.agrees, bool(one.problem)) if one.publishes else styled("[yellow]–[/]")
+    out.print(
+        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
+    )
+    if one.said:
+        out.print(styled("      [dim]{}[/]", one.said))
+    width = max((len(attribute.name) for attribute in one.attributes), default=0)
+    for attribute in one.attributes:
+        origin = hows.get(attribute.name, hows.get(EVERY))
+        how = styled("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
+        out.print(styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
+    for line in _origin(one):
+        out.print(styled("      [dim]{}[/]", line))
+    for drift in one.drifts:
+        if drift.kind == "guard":
+            out.print(styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
+    for text in one.notes:
+        out.print(styled("      [dim]{}[/]" if one.agrees else "      [yellow]{}[/]", text))
+    if one.problem:
+        out.print(styled("      [red]{}[/]", one.problem))
+    out.print()
+
+
+def _shown(attribute: Attribute) -> Styled:
+    if attribute.agrees or attribute.drift is None:
+        return styled("[bold]{}[/]", json_words(attribute.shown))
+    drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
+    if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
+        sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
+        drift = replace(drift, sides=sides)
+    return styled("[bold red]{}[/]", difference(drift))
+
+
+def _origin(one: Derived) -> Iterator[str]:
+    if one.contributions is not None:
+        shown = ""
+        if one.guarded:
+            shown = ", which the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
+        yield f"the ledger has {count(one.contributions, 'contribution')} as of {version_words(one.known)}{shown}"
+    elif one.guarded:
+        newest = f", the newest is {version_words(one.known)}" if one.known and one.known != one.at else ""
+        yield f"as of {version_words(one.at)}{newest}"
+    if one.sources:
+        named = [encoded_words(key) + (f" ({what})" if what else "") for key, what in one.sources]
+        yield f"from {', '.join(named)}"
+    if one.more:
+        yield one.more
+
+
+def _print_source(out: Console, one: Source) -> None:
+    out.print(styled("  {} [bold]contributions of this item[/]", _mark(one.agrees, bool(one.problems))))
+    entry = one.entry
+    if entry is None and one.contributions:
+        out.print(styled("      [dim]no ledger entry: no record of this item was processed[/]"))
+    elif entry is not None:
+        other = ", written under other rules" if one.other_rules else ""
+        out.print(styled("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
+    if one.expires is not None:
+        goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
+        out.print(styled("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
+    for given in one.contributions:
+        words, wanted = difference_words(given.recorded, given.should)
+        should = "" if given.agrees else styled(", should be [bold]{}[/]", wanted)
+        if given.excuse:
+            should = styled(" [dim]({})[/]", given.excuse)
+        color = "bold" if given.agrees else "bold red"
+        out.print(
+            styled(
+                "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
+                _mark(given.agrees),
+                given.rule,
+                encoded_words(given.target),
+                color,
+                words,
+                should,
+            ),
+        )
+    for copied in one.copies:
+        _print_copied(out, copied)
+    for rule, version in one.fences:
+        out.print(styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
+    if entry is not None and entry.recent:
+        owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
+        out.print(styled("      [yellow]pending publishes: {}[/]", owed))
+    for rule, reason in entry.refused.items() if entry is not None else ():
+        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+    for rule, reason in one.problems:
+        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+    out.print()
+
+
+def _print_copied(out: Console, copied: Copied) -> None:
+    state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
+    name = key_words(copied.target)
+    out.print(styled("      {} [cyan]{}[/] its copy {} {}", _mark(copied.agrees), copied.rule, name, state))
+    for drift in copied.drifts if copied.there else ():
+        out.print(styled("          {}  {}", drift.attribute or drift.kind, difference(drift)))

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import click
 
-from projections.cli.generated import force_option, write_generated
-from projections.cli.options import find_rules, note_written, output_option, rules_argument
+from projections.cli.options import (
+    find_rules,
+    force_option,
+    note_written,
+    output_option,
+    rules_argument,
+    write_generated,
+)
 from projections.errors import UsageError
 from projections.terminal import count, print_text
 
@@ -28,7 +34,7 @@ COMMENTS = {"mermaid": "%% {}", "html": "<!-- {} -->"}
 )
 @output_option
 @force_option
-def command(file: str | None, rules: str | None, form: str | None, output: str | None, force: bool) -> int:
+def command(rules: str | None, form: str | None, output: str | None, force: bool) -> int:
     """Draw entities and rules as Mermaid or an HTML page.
 
     The HTML page requires no network, and shows the keys, conditions and cost of each rule.
@@ -47,7 +53,7 @@ def command(file: str | None, rules: str | None, form: str | None, output: str |
     from projections.language.loader import load
     from projections.language.review import review
 
-    path = find_rules(file, rules)
+    path = find_rules(rules)
     graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
     suffix = Path(output or "").suffix.lower()
     if form is None and output is not None and suffix not in ENDINGS:

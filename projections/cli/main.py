@@ -29,7 +29,7 @@ GROUPS = {
         "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
         "graph": "Draw entities and rules as Mermaid or an HTML page.",
         "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
-        "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
+        "diff": "Show what a change of rules requires: backfills, deletions and redeployment.",
     },
     "Test": {
         "replay": "Run recorded stream events through the real handler, and print the derived items.",

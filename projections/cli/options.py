@@ -1,38 +1,41 @@
-"""Options that several commands have: the rule file, --json, --output, tables, --stack, and the sources of redrive."""
+"""Options that several commands have, and files that commands write again and again."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from difflib import unified_diff
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
 from projections.language.files import SHIPPED, bundled
+from projections.terminal import count, interactive, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.language.program import Program
 
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *("output_option", "parameters_from", "program_of", "rules_argument"),
     *(
+        "DISCARDED",
+        "force_option",
         "note",
         "note_missing",
         "note_written",
-        "rules_option",
-        "select_option",
-        "selected_rules",
-        "source_options",
-        "stack_options",
-        "table_options",
-        "write_output",
+        "output_option",
+        "parameters_from",
+        "program_of",
     ),
+    *("rules_argument", "rules_option", "select_option", "selected_rules", "source_options", "stack_options"),
+    *("table_options", "write_generated", "write_output"),
 ]
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,25 +90,23 @@ def rules_option(function: F) -> F:
 
 
 def rules_argument(function: F) -> F:
-    """The rule file as an argument, beside --rules."""
-    return click.argument("file", required=False, metavar="[FILE]")(rules_option(function))
+    """The rule file as the argument of a command that has no other one, and reads no tables; the others have --rules."""
+    return click.argument("rules", required=False, metavar="[FILE]")(function)
 
 
-def find_rules(*given: str | None) -> Path:
-    """Return the path of the rule file. Raises UsageError if there is none, or if two are named."""
+def find_rules(name: str | None = None) -> Path:
+    """Return the path of the rule file. Raises UsageError if there is none."""
     from projections.language.syntax import suggest
 
-    named = [name for name in given if name]
-    if len(set(named)) > 1:
-        raise UsageError(f"two rule files: {' and '.join(named)}. Pass only one")
-    name = named[0] if named else os.environ.get("RULES", "")
+    name = name or os.environ.get("RULES", "")
     names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
     known = ", ".join(names)
     if not name:
         here = [path for path in map(Path, ("rules.yaml", "rules.yml", "rules.json")) if path.is_file()]
         if not here:
             raise UsageError(
-                f"no rule file: there is no rules.yaml here. Pass --rules FILE or a bundled name ({known})"
+                f"no rule file: there is no rules.yaml here. Pass FILE, or --rules FILE to commands that have it, or a "
+                f"bundled name: {known}"
             )
         return here[0]
     path = Path(name)
@@ -130,11 +131,11 @@ def document_of(path: Path) -> dict[str, Any]:
     return load(path).canonical()
 
 
-def program_of(*given: str | None) -> Program:
+def program_of(name: str | None) -> Program:
     """Return the compiled rules of the file that `find_rules` finds."""
     from projections.language.program import Program
 
-    return Program.from_document(document_of(find_rules(*given)))
+    return Program.from_document(document_of(find_rules(name)))
 
 
 def parameters_from(query: str, words: Iterable[str]) -> dict[str, str]:
@@ -156,7 +157,8 @@ def select_option(function: F) -> F:
         "--select",
         multiple=True,
         metavar="RULES",
-        help="Only these rules: `name`, `tag:x` or `owner:x`. Separate several by commas, or repeat the option.",
+        help="Only these rules: `name`, `tag:x` or `owner:x`; `+name` adds the rules that it depends on, `name+` those "
+        "that depend on it. Separate several by commas, or repeat the option.",
     )(function)
 
 
@@ -256,7 +258,6 @@ class Sources:
     queue: str | None
     dead_letters: str | None
     bucket: str | None
-    prefix: str
 
 
 source_options = gathered(
@@ -268,12 +269,52 @@ source_options = gathered(
     click.option("--queue", metavar="URL", help="Task queue. [default: from --stack, or $TASK_QUEUE_URL]"),
     click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: from --stack]"),
     click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: from --stack]"),
-    click.option(
-        "--prefix",
-        metavar="P",
-        default="aws/lambda/",  # of the keys under which Lambda stores discarded batches
-        show_default=True,
-        help="Prefix of keys in the bucket.",
-    ),
 )
-"""--quarantine, --queue, --dead-letters, --bucket and --prefix, as the argument `sources`."""
+"""--quarantine, --queue, --dead-letters and --bucket, as the argument `sources`."""
+
+DISCARDED = "aws/lambda/"
+"""The prefix of the keys under which Lambda stores discarded batches."""
+
+
+MOST_LINES = 80
+"""Lines of the difference of a file that are printed."""
+
+
+def force_option(function: F) -> F:
+    """--force, for `write_generated`."""
+    return click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")(function)
+
+
+def write_generated(output: str, text: str, *, force: bool) -> bool:
+    """Write a text that has a checksum, and return True.
+
+    If the file has no checksum or was edited since it was written, show the difference and ask; return False if the user
+    declines. Raises UsageError without a terminal, and if the file cannot be written.
+    """
+    if not force and not _replaceable(Path(output), text):
+        return False
+    write_output(output, text)
+    return True
+
+
+def _replaceable(path: Path, text: str) -> bool:
+    if not path.is_file():
+        return True  # there is none, or it is a device or a pipe
+    try:
+        there = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        there = ""
+    if is_as_written(there) or there == text:
+        return True
+    state = "was edited since it was written" if is_generated(there) else "was not written by this command"
+    lines = list(unified_diff(there.splitlines(True), text.splitlines(True), str(path), f"{path} (new)"))
+    print_text("".join(lines[:MOST_LINES]))
+    if len(lines) > MOST_LINES:
+        print_line(f"… and {count(len(lines) - MOST_LINES, 'more line', 'more lines')}")
+    reason = f"{path} {state}. Overwriting it discards the lines that begin with -"
+    if not interactive():
+        raise UsageError(
+            f"{reason}. There is no terminal to ask, so nothing was written. Write to another file and merge the two, or "
+            "pass --force to overwrite it"
+        )
+    return click.confirm(f"{reason}. Overwrite it?", default=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -11,26 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.generated import agreed, force_option, write_generated
+from projections.access.placeholders import condition_words, count_words
 from projections.cli.options import (
     Tables,
     as_json,
     find_rules,
+    force_option,
     note_written,
     output_option,
     parameters_from,
     stack_options,
-    write_output,
+    write_generated,
 )
 from projections.errors import UsageError
-from projections.language.files import bundled
+from projections.inspect.explain.words import short
+from projections.terminal import console, count, print_grid, styled, units
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.access.answers import AnswerPage
     from projections.access.ranks import Ranked, ScoreCount
+    from projections.inspect.access_patterns import AccessPattern, RankPattern
     from projections.language.access.plan import Query
+    from projections.language.program import Program
     from projections.language.ruleset import RuleSet
 
-__all__ = ["command"]
+__all__ = ["columns_of", "command", "page_document", "print_items", "print_page", "print_patterns"]
+
 
 PAGE = 100
 """The most items that are read if neither the query nor --limit sets a limit."""
@@ -38,7 +47,7 @@ NO_BOUND = "any"
 
 
 @click.command("queries")
-@click.argument("words", nargs=-1, metavar="[FILE] [NAME] [PARAMETER=VALUE…]")
+@click.argument("words", nargs=-1, metavar="[NAME] [PARAMETER=VALUE…]")
 @stack_options
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: from the query, or 100]")
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
@@ -51,11 +60,7 @@ NO_BOUND = "any"
     metavar="LOW HIGH",
     help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` means no bound.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
 @click.option("--markdown", is_flag=True, help="Write the table-design page as Markdown.")
-@click.option(
-    "--apply", "chosen", metavar="QUERY", help="Write the addition proposed for this query into the rule file."
-)
 @output_option
 @force_option
 @as_json
@@ -68,9 +73,7 @@ def command(
     at: int | None,
     percentile: str | None,
     between: tuple[str, str] | None,
-    verbose: bool,
     markdown: bool,
-    chosen: str | None,
     output: str | None,
     force: bool,
     as_json: bool,
@@ -93,18 +96,13 @@ def command(
     -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the file.
     Without a terminal it writes nothing; --force overwrites.
 
-    With --apply QUERY, writes the proposed addition for QUERY into the rule file, or a file that it includes. It shows the
-    difference and asks before it writes. Comments and layout stay. Without a terminal it writes nothing; --force writes.
-
-    FILE is a rule file or a bundled name. If a query has the name of a file, use --rules for the file.
-
     Exits with 1 if a query is incomplete or has no request; for ranks, if no score is found, if the board of --score has no
     scores, or if not all scores are counted yet, because a backfill or a rebuild is not complete.
 
     \b
     Examples:
-      projections queries rules.yaml
-      projections queries rules.yaml --markdown -o design.md
+      projections queries --rules social
+      projections queries --markdown -o design.md
       projections queries likers postId=p1 --table app
       projections queries feed publishedAt.from=2026-01-01 --limit 20 --stack shop
       projections queries ranks board=weekly --score 1250 --stack game
@@ -112,15 +110,8 @@ def command(
     """
     from projections.api import load
 
-    file, names = _divided(words, given.rules)
-    path = find_rules(file, given.rules)
+    path, names = find_rules(given.rules), words
     rules = load(path)
-    if chosen is not None:
-        if names or markdown or output or as_json:
-            raise UsageError(
-                "--apply QUERY cannot be combined with another query, --markdown, -o or --json: omit these"
-            )
-        return _apply(rules, path, chosen, force)
     if markdown or output is not None:
         if not markdown or names or as_json:
             raise UsageError("--markdown writes the page of all queries, -o to a file; omit NAME and --json")
@@ -128,7 +119,7 @@ def command(
     if not names:
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
-        return _show(rules, None, as_json, verbose)
+        return _show(rules, None, as_json)
     question = Question(score, at, percentile, between)
     kinds = {name: rule.kind for name, rule in rules.program.typed.rules.items()}
     if names[0] not in rules.queries and kinds.get(names[0]) == "rank":
@@ -140,22 +131,12 @@ def command(
     query = rules.query(names[0])
     parameters = parameters_from(query.name, names[1:])
     if not parameters and not given.tables and not given.stack:
-        return _show(rules, query.name, as_json, True)
+        return _show(rules, query.name, as_json)
     _run(rules, query, parameters, replace(given, rules=str(path)), limit, token, as_json)
     return 0
 
 
-def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Sequence[str]]:
-    """Return the rule file, if the first word names one, and the other words."""
-    if not words or rules is not None:
-        return None, words
-    first = words[0]
-    named = Path(first).suffix in (".yaml", ".yml", ".json") or Path(first).exists()
-    return (first, words[1:]) if named or bundled(first) else (None, words)
-
-
-def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int:
-    from projections.cli.printing.queries import print_patterns
+def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
 
@@ -165,44 +146,8 @@ def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int
         more = {"ranks": [one.document() for one in ranks]} if ranks else {}
         print_text(json_text({"queries": [one.document() for one in found], **more}))
     else:
-        print_patterns(found, rules.file, verbose=verbose, ranks=ranks)
+        print_patterns(found, rules.file, verbose=only is not None, ranks=ranks)
     return int(not all(one.answered for one in found))
-
-
-def _apply(rules: RuleSet, path: Path, name: str, force: bool) -> int:
-    """Write the proposal for a query into the rule files."""
-    from projections.inspect.access_patterns import access_patterns
-    from projections.inspect.applying import applied
-    from projections.language.access.proposals import EXACT
-    from projections.language.editing import LayoutError
-    from projections.language.files import SHIPPED
-    from projections.terminal import print_line, print_text
-
-    query = rules.query(name)
-    (found,) = access_patterns(rules.program.typed, rules.queries, query.name)
-    if found.proposal is None:
-        if found.plan.verdict in EXACT:
-            print_line(f"{query.name} is answered already. Nothing was written.")
-            return 0
-        raise UsageError(f"no addition is known that answers {query.name} exactly: {found.plan.reason}")
-    others = [other for other in rules.queries.values() if other.name != query.name]
-    try:
-        changes = applied(path, rules.text, rules.program.typed, query, found.proposal, others)
-    except LayoutError as error:
-        print_text(found.proposal.text)
-        raise UsageError(f"nothing was written: {error}. Add the YAML above to the rule file by hand") from None
-    bundled_files = [str(file) for file in changes if file.resolve().is_relative_to(SHIPPED.resolve())]
-    if bundled_files:
-        raise UsageError(f"{bundled_files[0]} is part of this package. Copy it, and apply the addition to the copy")
-    sentence = f"Addition for {query.name}: {found.proposal.sentence}"
-    if not force and not agreed(
-        changes, sentence, "To write it, pass --force, or run the command in a terminal", "Write it?"
-    ):
-        return 1
-    for file, (_, text) in changes.items():
-        write_output(str(file), text)
-        print_line(f"Changed {file}.")
-    return 0
 
 
 def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
@@ -240,7 +185,6 @@ def _run(
 ) -> None:
     from projections.access.answers import ClientReader, answer_to
     from projections.access.reads import parameters_of, reads
-    from projections.cli.printing.queries import columns_of, page_document, print_page
     from projections.cli.stack import deployed
     from projections.language.access.planner import plan
     from projections.language.values import plain_items
@@ -333,3 +277,136 @@ def _line(found: Ranked | ScoreCount, *, counts: bool) -> str:
     percentile = f", percentile {found.percentile:.2f}" if found.percentile is not None else ""
     score = number_text(found.score)
     return f"score {score}: rank {found.rank:,} of {scores}{percentile}{tied}"
+
+
+COLOURS = {"one": "green", "several": "green", "filtered": "yellow", "incomplete": "red", "none": "red"}
+
+
+def print_patterns(
+    patterns: Sequence[AccessPattern], file: str, *, verbose: bool, ranks: Sequence[RankPattern] = ()
+) -> None:
+    """Print the table of access patterns, and below it the reasons of those without an exact answer, or all details."""
+    out = console()
+    rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
+    for one in patterns:
+        rows += _rows(one)
+    rows += map(_rank_row, ranks)
+    if len(rows) > 1:
+        print_grid(out, rows, indent=0)
+    if not patterns:
+        out.print(styled("{} has no queries. Add `queries:`.", file))
+        return
+    for one in patterns:
+        if verbose or one.plan.verdict in ("filtered", "incomplete", "none"):
+            _print_details(out, one, verbose=verbose)
+    if sum(one.offer is not None for one in patterns) > 1:
+        out.print(styled("Each addition is computed for the current rules, and can answer several queries."))
+        out.print(styled("Add one, then run the command again."))
+    good = sum(one.answered for one in patterns)
+    colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
+    out.print(
+        styled("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
+    )
+
+
+def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
+    """Return a row for each request of a pattern, one if there is none."""
+    word, colour = one.words, COLOURS[one.plan.verdict]
+    conditions = [(read.index or "table", condition_words(read)) for read in one.reads] or [("-", "-")]
+    number = count_words(one.plan) if one.reads else "-"
+    first = [one.query.id or "-", one.query.name, short(one.query.about or "-", 48), word, number]
+    styles = ["", "cyan", "dim", colour, ""]
+    return [
+        [*zip(first if row == 0 else [""] * len(first), styles, strict=True), (path, ""), (condition, "")]
+        for row, (path, condition) in enumerate(conditions)
+    ]
+
+
+def _rank_row(one: RankPattern) -> list[tuple[str, str]]:
+    from projections.inspect.access_patterns import WORDS
+
+    word, colour, question = WORDS["one"], COLOURS["one"], short(one.question, 48)
+    reads = f"{count(one.items, 'item')} for {one.key}"
+    texts = ("-", one.rule, question, word, "1", "ledger", reads)
+    return list(zip(texts, ("", "cyan", "dim", colour, "", "", ""), strict=True))
+
+
+def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
+    word, colour = one.words, COLOURS[one.plan.verdict]
+    about = styled("  [dim]{}[/]", one.query.about) if one.query.about else ""
+    out.print(styled("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
+    plan = one.plan
+    if plan.reason:
+        out.print(styled("  {}", plan.reason))
+    if verbose:
+        rows: list[tuple[str, Iterable[str]]] = [
+            ("rule", [plan.copy or plan.rule or ""]),
+            ("also read", plan.others),
+            ("filtered by", plan.tests),
+            ("assumed", plan.assumes),
+        ]
+        print_grid(out, [[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
+        for read in one.reads:
+            out.print(styled("  [dim]{}[/]", "GetItem" if read.get else "Query"))
+            for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
+                out.print(styled("  [dim]{}[/]", line))
+    if one.offer:
+        out.print(styled("  [green]→[/] {}:", one.offer.proposal.sentence))
+        for line in one.offer.proposal.text.rstrip("\n").split("\n"):
+            out.print(styled("    {}", line))
+        if one.offer.cost:
+            out.print(styled("  [dim]{}[/]", one.offer.cost))
+        if one.offer.proposal.unused:
+            out.print(styled("  [dim]{}[/]", one.offer.proposal.unused))
+    out.print()
+
+
+def page_document(page: AnswerPage, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what `queries NAME --json` prints."""
+    return {
+        "items": page.items,
+        "requests": list(requests),
+        "token": page.token,
+        "scanned": page.scanned,
+        "readUnits": page.units,
+    }
+
+
+def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print the requests that were made, the items with these attributes first, and what they took."""
+    out = console()
+    for request in requests:
+        out.print(styled("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
+    out.print()
+    print_items(out, page.items, columns)
+    out.print(
+        styled(
+            "[bold]{}[/] of {} read, {}, {}.",
+            count(len(page.items), "item"),
+            count(page.scanned, "item"),
+            count(page.requests, "request"),
+            units(page.units, "read unit"),
+        )
+    )
+    if page.token is not None:
+        out.print(styled("Next page: --token {}", page.token))
+
+
+def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print one line for each item, with a column for each attribute: first these, then the others by name."""
+    found = {name for item in items for name in item}
+    names = [*(name for name in columns if name in found), *sorted(found.difference(columns))]
+    if not names:
+        return
+    rows = [[(name, "bold") for name in names]]
+    rows += [[(_value(item[name]) if name in item else "-", "") for name in names] for item in items]
+    print_grid(out, rows)
+
+
+def columns_of(program: Program, query: Query) -> Sequence[str]:
+    """Return the attributes that are printed first: those that a query asks for, or the key."""
+    return query.attributes or program.tables[program.entities[query.entities[0]].table].key_attributes
+
+
+def _value(value: Any) -> str:
+    return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 40)

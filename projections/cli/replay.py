@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,12 +24,26 @@ from projections.cli.options import (
     selected_rules,
     write_output,
 )
+from projections.cli.queries import columns_of, print_items
+from projections.engine.ledger_items import Entry
+from projections.engine.registry import SHADOW
+from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
-from projections.terminal import count, json_text, print_text
+from projections.inspect.explain.words import encoded_words, happened, key_words, value_text
+from projections.language.keys import decode_key
+from projections.language.values import plain_item
+from projections.terminal import console, count, json_text, print_grid, print_text, styled
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.inspect.explain.matching import Unused
+    from projections.inspect.explain.records import RecordReport
     from projections.language.access.plan import Query
+    from projections.language.facts import Origin
+    from projections.language.program import Program
     from projections.language.ruleset import RuleSet
+    from projections.local.replay import Replay
 
 __all__ = ["command"]
 
@@ -43,8 +60,6 @@ __all__ = ["command"]
     help="Run this query of the rule file afterwards, and print its items; repeatable.",
 )
 @select_option
-@click.option("--internal", is_flag=True, help="Print the guards on items, too.")
-@click.option("-v", "--verbose", is_flag=True, help="First, print each record with the rules that apply to it.")
 @click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
 @click.option("--save", metavar="FILE", help="Also write the records of EVENTS to this file, as one Lambda event.")
 @click.option(
@@ -66,8 +81,6 @@ def command(
     as_json: bool,
     select: tuple[str, ...],
     asks: tuple[str, ...],
-    internal: bool,
-    verbose: bool,
     brief: bool,
     save: str | None,
     tables: tuple[str, ...],
@@ -116,7 +129,6 @@ def command(
     """
     from projections.api import ask, load
     from projections.aws.tables import real_names
-    from projections.cli.printing.replay import Asked, print_replay, replay_document
     from projections.language.values import plain_items
     from projections.local.events import read
     from projections.local.replay import replay
@@ -141,9 +153,9 @@ def command(
         for query, parameters in asked
     ]
     if as_json:
-        print_text(json_text(replay_document(result, program, answers, internal=internal)))
+        print_text(json_text(_document(result, program, answers)))
     else:
-        print_replay(result, program, answers, internal=internal, verbose=verbose, brief=brief)
+        _print(result, program, answers, brief=brief)
     return 1 if result.quarantined or result.failures else 0
 
 
@@ -167,3 +179,336 @@ def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
     parameters = parameters_from(name, words)
     parameters_of(query, parameters)
     return query, parameters
+
+
+MOST = 5
+"""Items of no entity that are listed."""
+
+
+class Asked(NamedTuple):
+    """A query with the caller's values, and the items that it gave."""
+
+    query: Query
+    parameters: Mapping[str, str]
+    items: Sequence[Mapping[str, Any]]
+
+
+def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return what `replay --json` prints; `asks` has the queries that were run, if any."""
+    asks = [{"query": one.query.name, "with": dict(one.parameters), "items": list(one.items)} for one in asked]
+    return {
+        "items": [_visible(image, program.guard_prefix) for _, image in _in_order(replay.after, program)],
+        "ledger": [plain_item(image) for image in replay.ledger],
+        "quarantined": [
+            {
+                "rule": one.rule,
+                "reason": one.reason,
+                "table": one.table,
+                "key": one.key,
+                "sequenceNumber": one.sequence,
+            }
+            for one in replay.quarantined
+        ],
+        "failures": [
+            {
+                "reason": failure.reason,
+                "eventName": failure.record.get("eventName"),
+                "key": _keys(failure.record),
+                "sequenceNumber": _body(failure.record).get("SequenceNumber"),
+            }
+            for failure in replay.failures
+        ],
+        "rounds": replay.rounds,
+        "records": [
+            {
+                "eventName": report.raw.get("eventName"),
+                "key": _keys(report.raw),
+                "entity": report.entity,
+                "rules": _applied(report),
+            }
+            for report in _reports(replay, program)
+        ],
+        "missingTargets": [
+            {"rule": rule, "target": target, "items": number}
+            for (rule, target), number in sorted(_missing(replay, program).items())
+        ],
+        "unusedRules": [{"rule": rule, "reason": why} for rule, why in _unused(replay, program).rules],
+        **({"asks": asks} if asks else {}),
+    }
+
+
+def _reports(replay: Replay, program: Program) -> list[RecordReport]:
+    """Return the records that were played, each with the effect of the rules."""
+    from projections.inspect.explain.records import record_report
+    from projections.inspect.rehearsal.rehearse import Decoded
+
+    played = replay.records[: replay.recorded]
+    return [record_report(program, Decoded.of(program, record, replay.names)) for record in played]
+
+
+def _applied(report: RecordReport) -> list[str]:
+    return list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
+
+
+def _unused(replay: Replay, program: Program) -> Unused:
+    """Return the rules that no item of the replay fits, with the items of its last rounds."""
+    from projections.inspect.explain.matching import unused
+    from projections.inspect.rehearsal.rehearse import Decoded
+
+    def images() -> Iterable[tuple[ItemKey, Image]]:
+        for raw in replay.records:
+            record = Decoded.of(program, raw, replay.names).record
+            for image in (record.new, record.old) if record is not None else ():
+                if record is not None and image is not None:
+                    yield record.key, image
+
+    return unused(program, images())
+
+
+def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: bool) -> None:
+    """Print the items with their derived values, the rule that wrote each, and the answers of queries.
+
+    With `brief`, print first what each record says, and then one item of each entity with its derived values only.
+    """
+    from projections.language.facts import creators, origins
+
+    out = console()
+    reports = _reports(replay, program)
+    if brief:
+        _print_events(out, reports, program.guard_prefix)
+    written, created = origins(program.typed), creators(program.typed)
+    items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
+    shown = [one for one in items if one.origins or one.creator]
+    printed = _examples(shown) if brief else shown
+    for one in printed:
+        _print_item(out, program, one, derived_only=brief)
+    if not brief:
+        for key in sorted(set(replay.before) - set(replay.after)):
+            out.print(styled("[red]- {}[/]  removed", key_words(key)))
+    elif shown:
+        out.print(
+            styled(
+                "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
+            )
+        )
+        out.print()
+    if replay.after and not shown:
+        silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
+        modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
+        applied = dict.fromkeys(name for one in reports for name in _applied(one))
+        if silent:
+            why = f"all rules are {modes}"
+        elif applied:
+            why = f"no item has values of the rules that apply ({', '.join(applied)})"
+        else:
+            why = "no rule applies to these events"
+        out.print(styled("Nothing was derived: {}.", why))
+    _print_problems(out, replay)
+    for asking in asked:
+        words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
+        out.print(styled("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
+        print_items(out, asking.items, columns_of(program, asking.query))
+    untouched = Counter(one.entity for one in items if not (one.origins or one.creator))
+    _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
+    if hidden := len(shown) - len(printed):
+        out.print(styled("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
+    if not brief:
+        _print_missing(out, replay, program)
+    _print_unused(out, _unused(replay, program))
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """An item with the origins of its derived attributes."""
+
+    key: ItemKey
+    image: Image
+    entity: str
+    creator: str
+    """The rule that creates items of the entity; empty if the application does."""
+    origins: Mapping[str, Origin]
+    order: Sequence[str]
+    """The attributes that rules write, as the rules list them."""
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        written: Mapping[str, Mapping[str, Origin]],
+        created: Mapping[str, str],
+        key: ItemKey,
+        image: Image,
+    ) -> _Derived:
+        from projections.language.facts import EVERY
+
+        recognised = program.recognise(key, image)
+        entity = recognised.entity.name if recognised else "?"
+        whence = written.get(entity, {})
+        keys = program.tables[key.table].key_attributes
+        found = {
+            name: whence.get(name) or whence[EVERY]
+            for name in image
+            if (name in whence or EVERY in whence) and name not in keys and not name.startswith(program.guard_prefix)
+        }
+        return cls(key, image, entity, created.get(entity, ""), found, list(whence))
+
+
+def _examples(items: Sequence[_Derived]) -> list[_Derived]:
+    """Return one item of each entity: the first with the most derived attributes."""
+    best: dict[str, _Derived] = {}
+    for one in items:
+        if one.entity not in best or len(one.origins) > len(best[one.entity].origins):
+            best[one.entity] = one
+    return sorted(best.values(), key=lambda one: -len(one.origins))
+
+
+def _print_item(out: Console, program: Program, one: _Derived, *, derived_only: bool) -> None:
+    by = styled("[dim], created by[/] [cyan]{}[/]", one.creator) if one.creator else ""
+    out.print(styled("[bold]{}[/]  {}{}", key_words(one.key), one.entity, by))
+    rows = []
+    for name in sorted(one.image, key=lambda name: one.order.index(name) if name in one.order else -1):
+        value, origin = one.image[name], one.origins.get(name)
+        if name in program.tables[one.key.table].key_attributes:
+            continue
+        if origin is not None:
+            rows.append(
+                [("+", "green"), (name, ""), (value_text(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
+            )
+        elif not derived_only and not name.startswith(program.guard_prefix):
+            rows.append([(" ", ""), (name, "dim"), (value_text(value), "dim")])
+    print_grid(out, rows)
+
+
+def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) -> None:
+    """Print what each record says, in words."""
+    seen: set[Any] = set()
+    rows = []
+    for number, report in enumerate(reports, 1):
+        sequence, record = _body(report.raw).get("SequenceNumber"), report.record
+        if record is None:
+            rows.append([(str(number), "dim"), ("a malformed record", ""), (report.flaw or "", "yellow")])
+            continue
+        again = ", delivered again" if sequence in seen else ""
+        seen.add(sequence)
+        what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
+        rows.append([*what, (key_words(record.key), "bold"), (f"{happened(record, prefix)}{again}", "")])
+    out.print(styled("[bold]{}[/]", count(len(reports), "event")))
+    print_grid(out, rows)
+
+
+def _print_unused(out: Console, found: Unused) -> None:
+    """Print the rules that no item fits, and the items of no entity."""
+    if found.items:
+        out.print(styled("[yellow]{} of no entity, which no rule reads:[/]", count(len(found.items), "item")))
+        for key, near in found.items[:MOST]:
+            out.print(styled("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
+        if len(found.items) > MOST:
+            out.print(f"  and {len(found.items) - MOST:,} more")
+    if found.rules:
+        out.print("Rules that apply to no item:")
+        print_grid(out, [[(" ", ""), (rule, "cyan"), (why, "dim")] for rule, why in found.rules], after="")
+
+
+def _print_problems(out: Console, replay: Replay) -> None:
+    nameless = Counter((one.rule, one.reason) for one in replay.quarantined if one.key is None)
+    for one in replay.quarantined:
+        rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
+        if one.key is not None:
+            name = encoded_words(one.key)
+        elif number := nameless.pop((one.rule, one.reason), 0):
+            name = "a record" if number == 1 else f"{number:,} records"
+        else:
+            continue
+        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, name, one.reason))
+    for failure in replay.failures:
+        name = " · ".join(str(text) for text in _keys(failure.record).values())
+        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason))
+    if replay.quarantined or replay.failures:
+        out.print()
+
+
+def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
+    repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
+    out.print(
+        styled(
+            "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
+            count(replay.recorded, "record"),
+            repeated,
+            count(replay.rounds, "round"),
+            count(attributes, "derived attribute"),
+            count(shown, "item"),
+            len(replay.quarantined),
+            len(replay.failures),
+        )
+    )
+    if untouched:
+        rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
+        out.print(styled("[dim]Items without derived values: {}.[/]", rest))
+
+
+def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
+    """Return how many items contribute to each target that does not exist, by rule and encoded key.
+
+    Rules that create their targets are left out, and those that write nothing.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for item in replay.ledger:
+        if item["pk"]["S"].startswith("E|"):
+            found.update(
+                (name, target)
+                for name, target in Entry.read(item).targets
+                if (rule := program.rules.get(name)) is not None
+                and rule.writes_items
+                and not rule.creates
+                and rule.mode != SHADOW
+                and decode_key(target) not in replay.after
+            )
+    return dict(found)
+
+
+def _print_missing(out: Console, replay: Replay, program: Program) -> None:
+    """Print the targets that do not exist: their values are published when the application creates them."""
+    found = sorted(_missing(replay, program).items())
+    for (rule, target), number in found[:MOST]:
+        out.print(
+            styled(
+                "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
+                rule,
+                f"{count(number, 'item')} {'is' if number == 1 else 'are'}",
+                encoded_words(target),
+            )
+        )
+    if len(found) > MOST:
+        out.print(f"  and {len(found) - MOST} more such targets; --json lists them all.")
+
+
+def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:
+    """Return the items by table, partition key and sort key; numeric keys by value."""
+
+    def place(entry: tuple[ItemKey, Image]) -> tuple[Any, ...]:
+        key = entry[0]
+        schema = program.tables[key.table]
+        parts = [(schema.partition[1], key.partition)]
+        if schema.sort is not None:
+            parts.append((schema.sort[1], key.sort or ""))
+        return key.table, *(Decimal(text) if kind == "N" else text for kind, text in parts)
+
+    return sorted(items.items(), key=place)
+
+
+def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    body = record.get("dynamodb")
+    return body if isinstance(body, Mapping) else {}
+
+
+def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of a record, which may be malformed."""
+    keys = _body(record).get("Keys")
+    if not isinstance(keys, Mapping):
+        return {}
+    return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
+
+
+def _visible(image: Image, prefix: str) -> dict[str, Any]:
+    """Return an item in plain JSON, without guards."""
+    return plain_item({name: value for name, value in image.items() if not name.startswith(prefix)})

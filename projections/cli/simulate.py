@@ -16,9 +16,8 @@ from projections.cli.options import (
     select_option,
     selected_rules,
 )
-from projections.cli.printing.progress import Bar
 from projections.errors import UsageError
-from projections.terminal import json_text, print_line, print_text
+from projections.terminal import Bar, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.testing.simulation.campaign import Report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import Sources, Tables, as_json, source_options, stack_options
+from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
 from projections.cli.stack import Chosen, Deployed, deployed
 from projections.errors import StoreError
 from projections.terminal import console, json_text, print_line, print_text, styled
@@ -232,7 +232,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
         yield _quarantine(there, found, live, url if peek else None) if subject == "quarantine" else found
 
     def discarded(name: str) -> Finding:
-        number = len(list(islice(there.bucket(name).pending(sources.prefix), _MOST_OBJECTS)))
+        number = len(list(islice(there.bucket(name).pending(DISCARDED), _MOST_OBJECTS)))
         todo = f"Read the function's log for the reason, then run {redrive('bucket', name)}."
         return status.queue("discarded", number, "batch", "that Lambda discarded", todo, most=number == _MOST_OBJECTS)
 

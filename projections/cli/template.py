@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.generated import force_option, write_generated
-from projections.cli.options import find_rules, note_written, output_option, program_of, rules_argument
+from projections.cli.options import (
+    find_rules,
+    force_option,
+    note_written,
+    output_option,
+    program_of,
+    rules_argument,
+    write_generated,
+)
 from projections.errors import UsageError
 from projections.language.files import SHIPPED
 from projections.terminal import json_text, print_line, print_text
@@ -57,7 +64,6 @@ __all__ = ["command"]
 )
 @force_option
 def command(
-    file: str | None,
     rules: str | None,
     existing: bool,
     gradual: bool,
@@ -101,8 +107,8 @@ def command(
     else:
         from projections.deploy.needs import Deployment
 
-        program = program_of(file, rules)
-        deployment = Deployment(_shown(find_rules(file, rules)), program, existing, gradual, leading_keys)
+        program = program_of(rules)
+        deployment = Deployment(_shown(find_rules(rules)), program, existing, gradual, leading_keys)
         text = _text(form, deployment, given)
     if output is None:
         print_text(text)
@@ -113,7 +119,7 @@ def command(
     if package is not None:
         from projections.deploy.package import write_archive
 
-        size, remarks = write_archive(find_rules(file, rules), package)
+        size, remarks = write_archive(find_rules(rules), package)
         for line in remarks.splitlines():
             print_line(f"note: {line}", err=True)
         note_written(package, f"{size / 1e6:.1f} MB")

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
 from projections.cli.stack import deployed
+from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
-from projections.terminal import print_line
+from projections.inspect.explain.words import encoded_words, json_words, version_words
+from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
+from projections.operations.verify.scope import DISABLED
+from projections.terminal import Bar, console, count, json_text, print_grid, print_line, print_text, styled
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from projections.aws.tables import Live
+    from projections.operations.verify.repair import Repair
+    from projections.operations.verify.scope import Scope
+    from projections.operations.verify.verification import Verification
+
+__all__ = ["Progress", "command", "difference", "print_json", "print_table"]
 
 
 @click.command("verify")
@@ -31,14 +47,6 @@ __all__ = ["command"]
 @click.option(
     "--segments", type=click.IntRange(1, 100), default=4, show_default=True, help="Segments to scan in parallel."
 )
-@click.option(
-    "--show",
-    type=click.IntRange(0),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Maximum differences to print for each rule; --json has all.",
-)
 def command(
     given: Tables,
     as_json: bool,
@@ -48,7 +56,6 @@ def command(
     allow_delete: bool,
     patience: float,
     segments: int,
-    show: int,
 ) -> int:
     """Compare stored values with the rules; --repair corrects differences.
 
@@ -72,7 +79,6 @@ def command(
       projections verify --stack shop --sample 1%
       projections verify --stack shop --repair
     """
-    from projections.cli.printing.verify import Progress, print_json, print_table
     from projections.operations.verify.repair import verified
 
     share = _share(sample)
@@ -103,7 +109,7 @@ def command(
         if as_json:
             print_json(one, repaired, done.withheld, share)
         else:
-            print_table(one, repaired, done.withheld, share, done.found, show)
+            print_table(one, repaired, done.withheld, share, done.found)
         left = one.candidates.count()
         return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 
@@ -118,3 +124,281 @@ def _share(text: str | None) -> float | None:
     if not 0 < share <= 1:
         raise UsageError(f"--sample {text}: expected a percentage above 0 and up to 100, such as 1%")
     return share
+
+
+MOST = 20
+"""Differences of a rule that are printed."""
+
+
+class Progress:
+    """Shows the progress of a verification."""
+
+    def __init__(self, live: Live, *, quiet: bool) -> None:
+        self._sizes = live.sizes
+        self._read: Counter[str] = Counter()
+        self.bar = Bar("", quiet=quiet)
+
+    def reading(self, what: str, items: int) -> None:
+        """A page of the table `what` was read; without items, `what` is the next step."""
+        self._read[what] += items
+        self.bar.step(f"reading {what}" if items else what, self._read[what], self._sizes.get(what, 0))
+
+
+def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
+    """Print one object piece by piece, because there may be more drift than fits into memory."""
+    for name, drifts in (("drift", one.drifts()), ("busy", one.busy()), ("leftOver", one.left_over())):
+        print_text(("{" if name == "drift" else "") + f'"{name}": [\n')
+        before = ""
+        for drift in drifts:
+            print_text(before + json.dumps(drift.document(), ensure_ascii=False, sort_keys=True), end="")
+            before = ",\n"
+        print_text("\n],\n")
+    rest = {
+        "rules": one.scope.states,
+        "read": dict(one.counts),
+        "sample": share,
+        "ledger": not one.scope.offline,
+        "comparedSources": one.compares_sources,
+        "takenAsGiven": one.scope.keeping,
+        "notCompared": one.uncompared,
+        "repaired": dict(repair.counts) if repair is not None else None,
+        "failed": repair.failed if repair is not None else {},
+        "rejected": repair.rejected if repair is not None else {},
+        "withheld": withheld,
+    }
+    print_text(json_text(rest)[1:])
+
+
+def print_table(
+    one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found: int
+) -> None:
+    """Print the first differences of each rule, a summary by kind, and notes."""
+    from projections.language.ruleset import readers
+
+    out = console()
+    kinds: Counter[tuple[str, str]] = Counter()
+    others: Counter[str] = Counter()
+    several = len(one.scope.program.tables) > 1
+    for rule, drifts in groupby(one.drifts(), key=lambda drift: drift.rule):
+        rows: list[list[tuple[str, str]]] = []
+        more = 0
+        for drift in drifts:
+            kinds[drift.kind, drift.repair] += 1
+            if drift.ledger:
+                others[drift.ledger] += 1
+            if len(rows) < MOST:
+                rows.append(_row(drift, several, one.scope.offline))
+            else:
+                more += 1
+        state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
+        if rule in one.scope.undeployed:
+            state = "not active in this form"
+        said = "; ".join(filter(None, (state, one.scope.program.said_about(rule))))
+        out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else styled("[bold cyan]all rules[/]"))
+        if more:
+            rows.append([("…", ""), (f"and {more:,} more; --json has all", "dim")])
+        print_grid(out, rows)
+    for (kind, repairs), number in kinds.most_common():
+        said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
+        print_line(f"{number:>7,} × {kind}: {said}")
+    for ledger, number in sorted(others.items()):
+        print_line(
+            f"{count(number, 'difference')} on items that another ledger, {ledger}, maintains, or did. If that stack still "
+            "exists, delete one of the two before you repair: `projections status` names it."
+        )
+    busy = "Not decided, because the values kept changing during the check"
+    busy += ":" if one.scope.offline else " (--repair refreshes them, which is safe):"
+    left_over = f"Not counted as drift: {KINDS[LEFT_OVER]}. --repair {REPAIRS[LEFT_OVER]}."
+    for line in [
+        *_notes(one, repair, share),
+        *_first(one, one.busy(), busy),
+        *_first(one, one.left_over(), left_over, values=True),
+    ]:
+        print_line(line)
+    if withheld:
+        shown = ", ".join(_key(text, several) for text in withheld)
+        print_line(f"Not deleted without --allow-delete: {shown}.")
+    counts = sorted(one.counts.items(), key=lambda pair: (pair[0] == LEDGER, pair[0]))
+    read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
+    left = one.candidates.count()
+    if repair is not None:
+        shadow = one.candidates.count(shadow=True)
+        of_these = f", {shadow:,} of them in shadow mode" if shadow else ""
+        text = f"{count(found, 'difference')} found, {left:,} left{of_these}."
+    elif left:
+        text = f"{count(left, 'difference')}."
+    else:
+        text = "No drift in what was compared." if one.scope.undeployed else "✓ No drift."
+    print_line(f"{text} Items read: {read or 'none'}.")
+    if repair is not None and readers(one.scope.program.typed, repair.rules):
+        print_line("Values that follow from repaired ones are repaired next: run the same command again.")
+
+
+def _row(drift: Drift, several: bool, offline: bool) -> list[tuple[str, str]]:
+    behind = [f"source {_key(drift.source, several)}"] if drift.source else []
+    behind += [f"as of {version_words(drift.at)}"] if drift.at and not offline else []
+    return [
+        (drift.kind, "yellow" if drift.shadow else "red"),
+        (_key(drift.target, several), ""),
+        (drift.attribute or "", "bold"),
+        (difference(drift), ""),
+        ("; ".join(behind), "dim"),
+    ]
+
+
+def difference(drift: Drift) -> str:
+    """Return a drift in one line: the value of each side, the expected value if it is known, and which sides are wrong."""
+    if not drift.ledger:
+        return _difference(drift)
+    other = f"maintained by another ledger, {drift.ledger}"
+    return other if drift.kind == "guard" else f"{_difference(drift)} ({other})"
+
+
+def _difference(drift: Drift) -> str:
+    if drift.kind == "rebuilding":
+        return "nothing is published until the rebuild is complete: run --repair"
+    if drift.kind == "error":
+        return f"{drift.actual}. Correct the item, or report this"
+    if drift.kind == LEFT_OVER:
+        return f"left over: {json_words(drift.actual)}"
+    if drift.kind == "occupied":
+        return f"an item of another kind is there: {json_words(drift.actual)}"
+    if drift.kind == "copy extra" and drift.wrong is None:
+        return "no item has such a copy by its guard; other source items were not compared"
+    if drift.kind == "link":
+        return "is absent"
+    sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
+    first = next(iter(sides))
+    words = _guard if drift.kind == "guard" else json_words
+    if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
+        expected = drift.sides.get(SOURCE, drift.expected)
+        if first == ENTRY:
+            return _contributions(drift.actual, expected)
+        actual, wanted = _apart([drift.actual, expected], words)
+        return f"is {actual}, should be {wanted}"
+    *shown, wanted = _apart([*sides.values(), drift.expected], words)
+    text = ", ".join(f"{_SIDES[side]}: {value}" for side, value in zip(sides, shown, strict=True))
+    if drift.wrong is None:
+        return f"{text}; source items not compared"
+    should = f", should be {wanted}" if SOURCE in drift.sides else ""
+    are = "is" if len(drift.wrong) == 1 else "are"
+    return f"{text}{should} ({' and '.join(drift.wrong)} {are} wrong)"
+
+
+def _contributions(actual: Any, expected: Any) -> str:
+    """Return what the ledger has and should have for an item: of both only the parts that differ, and no hashes."""
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        names = [name for name in {**actual, **expected} if actual.get(name) != expected.get(name)]
+        actual, expected = ({name: side[name] for name in names if name in side} for side in (actual, expected))
+    shown = [_hashless(side) for side in (actual, expected)]
+    if shown[0] == shown[1]:
+        return f"the attributes that the ledger keeps differ from the source item's: {json_words(shown[0])}"
+    actual, expected = _apart(shown, json_words)
+    return f"is {actual}, should be {expected}"
+
+
+def _apart(values: Sequence[Any], words: Callable[[Any], str]) -> list[str]:
+    """Return values in words; where different values would read the same, the parts of their JSON that differ."""
+    whole = ["absent" if one is None else json.dumps(one, ensure_ascii=False, sort_keys=True) for one in values]
+    shown = [words(one) for one in values]
+    if len(set(shown)) == len(set(whole)):
+        return shown
+    shared = next((n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), 0)
+    begin = max(0, shared - _LONGEST // 3)
+    length = _LONGEST
+    while len({text[begin : begin + length] for text in whole}) < len(set(whole)):
+        length *= 2
+    return [
+        f"{'…' if begin else ''}{text[begin : begin + length]}{'…' if begin + length < len(text) else ''}"
+        for text in whole
+    ]
+
+
+_LONGEST = 60
+"""The characters that are shown of values that begin with the same text."""
+
+
+def _guard(value: Any) -> str:
+    """Return the field of a guard or of a group that was compared."""
+    if not isinstance(value, dict):
+        return value or "absent"
+    ((field, held),) = value.items()
+    if field == "n":
+        return f"of {count(held or 0, 'contribution')}"
+    if field == "by":
+        return f"of source {encoded_words(held)}" if held else "of no source"
+    return f"at {version_words(held)}"
+
+
+def _hashless(value: Any) -> Any:
+    """Return a contribution with the values that order its members, without the hashes of their attributes."""
+    if isinstance(value, dict):
+        return {name: _hashless(held) for name, held in value.items()}
+    if isinstance(value, list) and all(isinstance(one, dict) and "hash" in one for one in value):
+        return [one.get("value") for one in value]
+    return value
+
+
+_SIDES = {ITEM: "item", GROUP: "group", ENTRY: "entries"}
+
+
+def _key(text: str, several: bool) -> str:
+    """Return an encoded key as people read it, with its table if there are several."""
+    return (f"{text.partition('|')[0]}: " if several and "|" in text else "") + encoded_words(text)
+
+
+def _first(one: Verification, drifts: Iterator[Drift], title: str, *, values: bool = False) -> Iterator[str]:
+    """Yield a title and the first few of some drifts; nothing if there are none."""
+    several = len(one.scope.program.tables) > 1
+    for number, drift in enumerate(islice(drifts, MOST + 1)):
+        if number == 0:
+            yield title
+        if number == MOST:
+            yield "  …"
+        else:
+            value = f"  {json_words(drift.actual)}" if values else ""
+            yield f"  {drift.rule}  {_key(drift.target, several)}{value}"
+
+
+def _notes(one: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
+    scope = one.scope
+    if scope.offline:
+        why = "The rules are not deployed, or --ledger is missing"
+        if one.guarded:
+            why = (
+                "No ledger was named, or another one: pass --ledger or --stack. "
+                "Items have guards, which only functions with a ledger write. Without it"
+            )
+        yield f"{why}{',' if one.guarded else ':'} the tables were compared with the values that the rules would write."
+    for name, causes in one.uncompared.items():
+        yield (
+            f"{name} was not compared: it reads what {' and '.join(causes)} would write, and these values are not in the "
+            "tables, or differ. Run this again after a backfill, or when they are right."
+        )
+    for name in scope.undeployed:
+        yield f"{name} is not deployed in this form, or no backfill has activated it: {_compared(scope, name)}."
+    for name in scope.filling:
+        yield f"{name} is filling: its backfill is not complete, and {_compared(scope, name)}."
+    shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
+    if shadows:
+        yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
+    if idle := [name for name, state in scope.states.items() if state == DISABLED]:
+        what = "not compared" if scope.offline else "only the ledger was compared"
+        yield f"Disabled, so {what}, and not the values that they wrote: {', '.join(idle)}."
+    if scope.keeping and share is None:
+        names = ", ".join(scope.keeping)
+        yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."
+    if share is not None and scope.grouped:
+        yield (
+            "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "
+            "an item and its group differ, either may be wrong. --repair first compares these groups with all entries."
+        )
+    if repair is not None:
+        for why, reasons in (("not repaired", repair.failed), ("cannot be stored", repair.rejected)):
+            for key, reason in reasons.items():
+                yield f"{why}: {key}: {reason}"
+
+
+def _compared(scope: Scope, rule: str) -> str:
+    """Return what was compared of a rule whose backfill is not complete."""
+    return "only its groups were compared" if rule in scope.grouped else "it was not compared"

@@ -16,8 +16,7 @@ from projections.errors import UsageError
 from projections.inspect.access_patterns import WORDS, AccessPattern, access_patterns
 from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.facts import Source as Contributions
-from projections.inspect.explain.sources import difference_words
-from projections.inspect.explain.words import encoded_words, json_words, key_words, version_words
+from projections.inspect.explain.words import difference_words, encoded_words, json_words, key_words, version_words
 from projections.inspect.graph.page import ICONS, Frame, escape, icon, page, prose
 from projections.language.access.plan import Query
 from projections.language.facts import EVERY, Origin, origins

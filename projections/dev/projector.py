@@ -15,7 +15,7 @@ from projections.engine.running import Run, at_once
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
 from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.document import RecordReport, record_report
+from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.findings.kinds import Finding
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -107,7 +107,7 @@ def is_own(program: Program, report: RecordReport) -> bool:
     owned = program.entities[report.entity].owned_by_rules
     if owned and guarded and record.old is None:
         return True  # even if other rules correct it, because they add attributes
-    if any(rule.effect == "heals" for rule in report.rules):
+    if any(rule.effect == "refresh" for rule in report.rules):
         return False
     if owned and guarded:
         return True

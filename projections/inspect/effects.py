@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from projections.engine.changes import Change
 from projections.engine.plan import Plan, plan
 from projections.engine.records import decode, decode_all
+from projections.engine.registry import SHADOW
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
 from projections.language.measures import EXTREMES, VALUES
@@ -21,7 +22,7 @@ from projections.language.rules import AggregateRule, LedgerRule, PickRule
 from projections.language.values import number_text, plain, plain_item
 from projections.local.replay import logical_names
 
-__all__ = ["Effect", "EffectKind", "effects"]
+__all__ = ["Effect", "EffectKind", "effects", "effects_of"]
 
 EffectKind: TypeAlias = Literal[
     "contribution", "retain", "copy", "index", "compute", "push", "pull", "refresh", "release", "quarantine"
@@ -63,10 +64,11 @@ def effects(program: Program, records: Sequence[Mapping[str, Any]]) -> tuple[Eff
     tables = logical_names(program, records)
     decoded = decode_all(records, lambda record: decode(record, tables, program.tables))
     made = plan(program, decoded.records)
-    return tuple(_effects(program, replace(made, rejected=[*decoded.rejected, *made.rejected])))
+    return tuple(effects_of(program, replace(made, rejected=[*decoded.rejected, *made.rejected])))
 
 
-def _effects(program: Program, made: Plan) -> Iterator[Effect]:
+def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
+    """Yield the effects of a plan."""
     for change in chain(*made.changes):
         yield from _contributions(program, change)
     for write in made.copies:
@@ -83,6 +85,8 @@ def _effects(program: Program, made: Plan) -> Iterator[Effect]:
     for rule, key in made.pulled:
         yield Effect("pull", (rule,), encode_key(key), None)
     for rule, target in made.heals:
+        if program.rules[rule].mode == SHADOW or not program.rules[rule].writes_items:
+            continue
         yield Effect("refresh", (rule,), target, None)
     for heal in made.copy_heals:
         yield Effect("refresh", (heal.rule.name,), encode_key(heal.target), None)

@@ -47,6 +47,7 @@ __all__ = [
     "key_text",
     "measure_text",
     "origins",
+    "reads",
     "resolved_key",
     "source_text",
     "where_text",
@@ -97,7 +98,7 @@ def inputs(document: Document) -> dict[str, dict[str, tuple[str, ...]]]:
     """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, rule in document.rules.items():
-        read = set(_read(document, rule))
+        read = set(reads(document, rule))
         found[name] = {}
         for other, writer in document.rules.items():
             everything = (writer.into, EVERY) in read
@@ -108,7 +109,7 @@ def inputs(document: Document) -> dict[str, dict[str, tuple[str, ...]]]:
     return found
 
 
-def _read(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
+def reads(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the entity and the name of each attribute that a rule reads on items; `EVERY` if it copies all."""
     for one in rule.variants:
         source = document.entities[one.source]

@@ -81,7 +81,7 @@ def console(url: str) -> Iterator[str]:
     dynamodb.update_item(TableName="buses", **wrong, **change)  # what a faulty release of the application would do
     status.rule_ages = lambda *given: AGES  # type: ignore[assignment]  # a local table has no CloudWatch
     given = Tables(str(RULES), ("buses",), url, "eu-central-1", "buses-ledger")
-    source = LiveSource(given, None, Sources(None, None, None, None, "aws/lambda/"))
+    source = LiveSource(given, None, Sources(None, None, None, None))
     with Server(0, routes(source), failed) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.url.rstrip("/")

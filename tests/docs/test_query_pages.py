@@ -42,7 +42,7 @@ def test_the_table_is_what_the_command_prints(tmp_path: Path) -> None:
     (table,) = [block.text for block in blocks(text_of("queries")) if block.language == "console"]
     path = tmp_path / "rules.yaml"
     path.write_text(example.rules)
-    done = CliRunner().invoke(cli, ["queries", str(path)])
+    done = CliRunner().invoke(cli, ["queries", "--rules", str(path)])
     printed = [line.rstrip() for line in done.output.splitlines()]
     assert printed[: len(table.splitlines())] == table.splitlines()
     assert any("the partition key of the table" in line for line in printed)
@@ -74,7 +74,7 @@ def test_the_bounds_of_a_range_are_printed_as_shown(tmp_path: Path) -> None:
     (example,) = examples(text_of("queries"))
     path = tmp_path / "rules.yaml"
     path.write_text(example.rules + "  some: { find: Post, by: [userId], range: postId }\n")
-    done = CliRunner().invoke(cli, ["queries", str(path)])
+    done = CliRunner().invoke(cli, ["queries", "--rules", str(path)])
     condition = "PK = USER#{userId} and SK from POST#{postId.from} to POST#{postId.to}"
     assert condition in done.output
     assert f"`{condition}`" in text_of("queries")

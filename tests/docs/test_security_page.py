@@ -54,7 +54,7 @@ def test_everybody_in_the_threat_model_has_promises() -> None:
         ["replay", "--rules", "social", "events/social.json"],
         ["simulate", "--rules", "social", "--histories", "1"],
         ["graph", "social"],
-        ["queries", "social"],
+        ["queries", "--rules", "social"],
         ["cost", "--rules", "social", "--rate", "1"],
     ],
     ids=lambda arguments: arguments[0],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.cli.printing.backfill import report, report_dry
+from projections.cli.backfill import report, report_dry
 from projections.operations.adoption import MOST_CHANGES, ValueChange
 from tests.operations.backfill.stage import (
     AUTHOR,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from projections.cli.printing.verify import difference
+from projections.cli.verify import difference
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Store
 from projections.operations.caution import Cautious

@@ -126,7 +126,7 @@ class Sample:
             None,
             ledger,
         )
-        return LiveSource(given, None, Sources(None, None, None, None, "aws/lambda/"))
+        return LiveSource(given, None, Sources(None, None, None, None))
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_a_stack_shows_its_quarantine_and_receives_none_of_its_messages(
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
     name, _ = place.stack()
     given = Options(str(place.file), (), None, None, None, name)
-    source = LiveSource(given, None, Sources(place.quarantine, None, None, None, "aws/lambda/"))
+    source = LiveSource(given, None, Sources(place.quarantine, None, None, None))
     found = source.status()
     (quarantine,) = [one for one in found["findings"] if one["subject"] == "quarantine"]
     assert (source.place, quarantine["value"], found["attention"]) == (f"stack {name}", 1, True)

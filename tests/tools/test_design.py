@@ -418,10 +418,10 @@ def test_code_with_backticks_and_pipes_stays_in_its_cell() -> None:
 def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path) -> None:
     rules, target = tmp_path / "rules.yaml", tmp_path / "design"
     rules.write_text(json.dumps(GOOD))
-    code, out, err = run("queries", str(rules), "--markdown")
+    code, out, err = run("queries", "--rules", str(rules), "--markdown")
     assert (code, err) == (0, "")
     assert out.startswith("# Table design: ")
-    assert run("queries", str(rules), "--markdown", "-o", str(target)) == (
+    assert run("queries", "--rules", str(rules), "--markdown", "-o", str(target)) == (
         0,
         "",
         f"Wrote {target}: 4 queries of rules.yaml.\n",
@@ -432,7 +432,7 @@ def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path) -> None:
 def test_design_of_a_file_of_queries_has_the_findings_of_the_rules(run: Any, tmp_path: Path) -> None:
     asked = tmp_path / "asked.yaml"
     asked.write_text(json.dumps({"include": ["social"], "queries": {"again": {"get": "User", "by": ["userId"]}}}))
-    code, out, _ = run("queries", str(asked), "--markdown")
+    code, out, _ = run("queries", "--rules", str(asked), "--markdown")
     assert code == 0
     assert "GSI1 has all PostMeta items of one month in one partition" in out
     assert "query again has no id" in out
@@ -442,7 +442,7 @@ def test_command_exits_with_1_if_a_query_has_no_answer(run: Any, tmp_path: Path)
     rules = tmp_path / "rules.yaml"
     queries = {"byTitle": {"find": "Post", "by": ["title"]}}
     rules.write_text(json.dumps({**GOOD, "queries": queries}))
-    code, out, _ = run("queries", str(rules), "--markdown")
+    code, out, _ = run("queries", "--rules", str(rules), "--markdown")
     assert code == 1
     assert "✗ no request" in out
 

@@ -13,7 +13,6 @@ from histories import RULES, compiled, settled
 
 import projections
 from projections.aws.clients import client
-from projections.cli.printing.explain_item import print_item
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.processor import Processor
@@ -21,8 +20,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
 from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.explain.item import item_explanation
-from projections.inspect.explain.keys import read_key
+from projections.inspect.explain.item import item_explanation, read_key
 from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads
@@ -124,22 +122,6 @@ def test_missing_target_shows_waiting_contributions(social: Program, tables: Mem
     assert rules_of(told)["engagement"].contributions == 1
     assert "published when the item is created" in rules_of(told)["engagement"].notes[0]
     assert told.agrees
-
-
-def test_whether_a_missing_item_should_be_a_copy_is_left_open(
-    social: Program, tables: MemoryTables, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables.store.write(Delete(META))
-    told = item_explanation(social, tables.store, META)
-    assert told.missing_copy_of == ("postById",)
-    print_item(social, told)
-    printed = capsys.readouterr().out
-    assert "Whether a copy should be here depends on its source: explain that item" in printed
-    assert "agree" not in printed
-    elsewhere = item_explanation(social, tables.store, ItemKey("main", "USER#ada", "OTHER"))
-    assert elsewhere.missing_copy_of == ()
-    print_item(social, elsewhere)
-    assert capsys.readouterr().out.endswith("✓ Nothing shows that an item is missing here.\n")
 
 
 def test_source_has_its_entry_and_expected_contributions(social: Program, tables: MemoryTables) -> None:
@@ -409,7 +391,6 @@ def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -
     assert "the ledger has 2 contributions" in out
     assert "The item and the ledger agree." in out
     assert "not compared with all source items" in out
-    assert "a sequence number orders the changes of an item" in out
     code, out, _ = run(*arguments, "main|USER#ben|LIKE#POST#p1", "--json")
     document = json.loads(out)
     assert code == 0

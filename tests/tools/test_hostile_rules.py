@@ -29,10 +29,10 @@ LIKE = ROOT / "events/like.json"
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", "RULES", "--json"),
     ("graph", "RULES", "--format", "html"),
-    ("queries", "RULES", "--json"),
-    ("queries", "RULES", "--markdown"),
+    ("queries", "--rules", "RULES", "--json"),
+    ("queries", "--rules", "RULES", "--markdown"),
     ("client", "RULES"),
-    ("template", "--rules", "RULES"),
+    ("template", "RULES"),
     ("diff", "VALID", "RULES"),
     ("diff", "RULES", "VALID"),
     ("explain", "--rules", "RULES", str(LIKE)),

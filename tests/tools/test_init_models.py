@@ -151,7 +151,7 @@ def test_a_table_of_a_template_that_cannot_be_read_is_listed(tmp_path: Path) -> 
 @pytest.mark.parametrize(("form", "name"), [("sam", "template.yaml"), ("cloudformation", "template.json")])
 def test_the_ledger_of_a_template_is_not_an_application_table(tmp_path: Path, run: Run, form: str, name: str) -> None:
     template = tmp_path / name
-    assert run("template", "--rules", "social", "--format", form, "-o", template)[0] == 0
+    assert run("template", "social", "--format", form, "-o", template)[0] == 0
     model = read_model(template)
     assert model.tables == ["ApplicationTable"]
     place, reason = "Resources.LedgerTable.Properties", "is the ledger of the rules (LEDGER_TABLE_NAME), not an"

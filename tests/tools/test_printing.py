@@ -169,7 +169,7 @@ def hostile_model(path: Path) -> str:
 Scene = Callable[[Place, Path], list[list[str]]]
 
 LIVE: dict[str, Scene] = {
-    "verify": lambda place, path: [["--patience", "0"], ["--patience", "0", "--repair", "--show", "50"]],
+    "verify": lambda place, path: [["--patience", "0"], ["--patience", "0", "--repair"]],
     "explain": lambda place, path: (
         [
             ["--item", f"PK={key},SK={sort}"]
@@ -182,7 +182,7 @@ LIVE: dict[str, Scene] = {
             )
         ]
         + [["--item", hashed(place, ItemKey("main", "USER#" + EVIL, "LIKE#" + EVIL))], ["--item", "key:" + EVIL]]
-        + [[str(path / "events.json")], [str(path / "events.json"), "--reads"], [EVIL], ["--item", EVIL]]
+        + [[str(path / "events.json")], [EVIL], ["--item", EVIL]]
     ),
     "redrive": lambda place, path: [
         ["--quarantine", place.quarantine, "--list"],
@@ -206,7 +206,7 @@ LIVE: dict[str, Scene] = {
     ],
     "replay": lambda place, path: (
         [[str(path / "events.json"), "--save", str(path / "saved.json"), "--table", EVIL]]
-        + [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]]
+        + [[str(path / "events.json")], [EVIL]]
         + [
             [str(path / "events.json"), "--rules", asked(path), "--ask", ask, *more]
             for ask in ("likesOf " + quote("userId=" + EVIL), EVIL, quote(EVIL))
@@ -228,8 +228,7 @@ LIVE: dict[str, Scene] = {
         ["--rules", asked(path), "likesOf", EVIL],
         ["--rules", asked(path), "likesOf", f"{EVIL}={EVIL}"],
         ["--rules", asked(path), EVIL],
-        [asked(path), "-v"],
-        [asked(path), "--markdown"],
+        ["--rules", asked(path), "--markdown"],
         [EVIL],
     ],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],

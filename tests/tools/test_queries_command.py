@@ -27,7 +27,7 @@ def asked(tmp_path: Path) -> str:
 
 
 def test_table_has_a_row_for_each_query_and_reasons_below_it(run: Any, asked: str) -> None:
-    code, out, err = run("queries", asked)
+    code, out, err = run("queries", "--rules", asked)
     assert (code, err) == (1, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "id query question answer requests path key condition"
@@ -66,7 +66,7 @@ def test_json_has_requests_as_parameters_of_boto3_with_placeholders(run: Any, as
 
 
 def test_name_without_parameters_shows_one_query_in_detail(run: Any, asked: str) -> None:
-    code, out, _ = run("queries", asked, "comments")
+    code, out, _ = run("queries", "--rules", asked, "comments")
     assert code == 0
     assert '":p": {' in out
     assert "likers" not in out
@@ -75,7 +75,7 @@ def test_name_without_parameters_shows_one_query_in_detail(run: Any, asked: str)
 def test_bundled_file_without_queries(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(RULES)
-    assert run("queries", str(path))[:2] == (0, f"{path} has no queries. Add `queries:`.\n")
+    assert run("queries", "--rules", str(path))[:2] == (0, f"{path} has no queries. Add `queries:`.\n")
 
 
 @pytest.mark.parametrize(

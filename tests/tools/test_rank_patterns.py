@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> str:
 
 
 def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) -> None:
-    code, out, _ = run("queries", file)
+    code, out, _ = run("queries", "--rules", file)
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
     assert lines[1:4] == [
@@ -77,7 +77,7 @@ def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) ->
 
 
 def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
-    _, out, _ = run("queries", file, "--markdown")
+    _, out, _ = run("queries", "--rules", file, "--markdown")
     row = next(line for line in out.splitlines() if line.startswith("| `laps`<br>"))
     assert "`game`, `week`<br>`lap`: the score, or the position" in row
     assert row.endswith("| 1 request of 9 items | 3 requests |")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from projections.cli.check import command as check
 from projections.cli.cost import command as cost
 from projections.deploy.needs import entities_of
-from projections.inspect.diff.backfill import reasons
+from projections.inspect.diff.changes import reasons
 from projections.inspect.diff.difference import difference
 from projections.inspect.explain.matching import verdict
 from projections.inspect.graph.layout import layout_of

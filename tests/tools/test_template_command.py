@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from projections.cli import generated as command
+from projections.cli import options as command
 from projections.deploy.checksum import UNSIGNED, is_as_written, with_checksum
 
 RULES = """
@@ -117,7 +117,7 @@ def test_generated_file_is_written_again_unless_it_was_edited(
     command, *options = words
 
     def write(*more: str) -> tuple[int, str, str]:
-        return run(command, "rules.yaml", *options, "-o", "out", *more)
+        return run(command, *options, "-o", "out", *more)
 
     assert write()[0] == 0
     written = Path("out").read_text()
@@ -150,7 +150,7 @@ def test_printed_text_is_that_of_the_file(
     monkeypatch.chdir(tmp_path)
     Path("rules.yaml").write_text(RULES)
     command, *options = words
-    code, out, _ = run(command, "rules.yaml", *options)
+    code, out, _ = run(command, *options)
     assert code == 0
     assert is_as_written(out.rstrip("\n") + "\n")
 

@@ -12,19 +12,22 @@ from projections.inspect.client.expressions import (
     Every,
     Variable,
     at,
+    docstring,
     joined,
+    literal,
+    pascal,
     piped,
     statement,
     value_literal,
     written,
 )
-from projections.inspect.client.naming import docstring, literal, pascal
 from projections.inspect.client.scope import Scope
 from projections.language.access.implication import is_number
 from projections.language.access.plan import Plan, WritePattern
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
+from projections.language.facts import EVERY, reads
 from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.patterns import Pattern
 from projections.language.syntax import an, root, steps
@@ -123,45 +126,8 @@ _TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
 def _read(document: Document, entity: str) -> Iterator[str]:
     """Yield the names that rules read of an entity's items."""
     yield from (name for text in document.entities[entity].index_key.values() for name in Template.parse(text).names)
-    for _, rule in document.variants():
-        if rule.source == entity:
-            yield from Pattern.parse(rule.where or {}).names
-            if rule.each is not None:
-                yield rule.each.path
-            yield from _read_by(rule)
-
-
-def _read_by(rule: Rule) -> Iterator[str]:
-    match rule:
-        case Aggregate():
-            for measure in rule.set.values():
-                yield from Pattern.parse(measure.where or {}).names
-                yield from Expression.parse(measure.expression, "value").names if measure.expression else ()
-        case Compute():
-            for one in (case for cases in rule.set.values() for case in cases):
-                yield from Pattern.parse(one.where or {}).names
-                if one.kind != "constant":
-                    parsed = (
-                        Template.parse(one.value) if one.kind == "template" else Expression.parse(one.value, "value")
-                    )
-                    yield from parsed.names
-        case Index():
-            for case in rule.cases:
-                yield from Pattern.parse(case.where or {}).names
-                yield from (name for text in case.set.values() for name in Template.parse(text).names)
-        case Top() | Latest():
-            yield rule.by
-            yield from _names(rule.attributes)
-        case Copy():
-            yield from _names(rule.attributes or {})
-        case Embed():
-            yield from _names(rule.attributes)
-
-
-def _names(sources: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names that the sources of attributes read."""
-    for text in sources.values():
-        yield from attribute_source(text).names
+    for rule in document.rules.values():
+        yield from sorted(name for source, name in reads(document, rule) if source == entity and name != EVERY)
 
 
 def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:

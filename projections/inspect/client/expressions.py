@@ -1,14 +1,17 @@
-"""Expressions in generated code: layout as ruff and Black do it, texts of keys, and conditions from patterns."""
+"""Expressions in generated code: names, literals, layout as ruff and Black do it, texts of keys, conditions of patterns."""
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from projections.inspect.client.naming import WIDTH, inside, literal
 from projections.language.access.plan import Periods
 from projections.language.patterns import (
     Affix,
@@ -27,25 +30,124 @@ from projections.language.patterns import (
 from projections.language.pipes import Pipe, date_arguments, period_step
 from projections.language.syntax import root, steps
 from projections.language.templates import Field
+from projections.printable import printable
 
 __all__ = [
+    "WIDTH",
     "Call",
     "Code",
     "Every",
+    "ItemNames",
     "Loop",
     "Names",
     "Variable",
     "at",
+    "constant",
+    "docstring",
     "flat",
+    "inside",
     "lines",
+    "literal",
     "number",
+    "pascal",
     "period_list",
     "piped",
+    "snake",
     "statement",
     "text_of",
     "value_literal",
     "written",
 ]
+
+
+WIDTH = 88
+"""Columns of the generated code, as ruff and Black have them by default."""
+
+
+class Names:
+    """The names of one scope. `take` returns one that is not taken, not reserved, and a valid identifier."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._taken = {*reserved, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+
+    def take(self, wanted: str) -> str:
+        name = wanted
+        number = 2
+        while name in self._taken:
+            name = f"{wanted}_" if number == 2 else f"{wanted}_{number}"
+            number += 1
+        self._taken.add(name)
+        return name
+
+
+def _identifier(text: str) -> str:
+    """Return the text with underscores for characters that an identifier cannot have. Python compares names by NFKC."""
+    letters = [letter if f"x{letter}".isidentifier() else "_" for letter in unicodedata.normalize("NFKC", text)]
+    found = unicodedata.normalize("NFKC", re.sub("_+", "_", "".join(letters)).strip("_"))
+    return found if found.isidentifier() else f"x{found}"
+
+
+def snake(text: str) -> str:
+    """Return a name of functions and variables: `postsOf` becomes `posts_of`, `GSI1PK` becomes `gsi1_pk`."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)
+    return _identifier(apart.lower())
+
+
+def pascal(text: str) -> str:
+    """Return a name of a class: `postMeta` becomes `PostMeta`."""
+    name = _identifier("_".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_+", text) if part))
+    return name.replace("_", "")
+
+
+def constant(text: str) -> str:
+    """Return a name of a constant: `postMeta` becomes `POST_META`."""
+    return snake(text).upper()
+
+
+def literal(text: str) -> str:
+    """Return a text as Python source, in double quotes unless it contains some."""
+    quote = "'" if '"' in text and "'" not in text else '"'
+    return quote + _source(text, quote) + quote
+
+
+def inside(text: str) -> str:
+    """Return a text as a literal part of an f-string in double quotes."""
+    return _source(text, '"').replace("{", "{{").replace("}", "}}")
+
+
+_SHORT = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _source(text: str, quote: str) -> str:
+    known = {**_SHORT, quote: "\\" + quote}
+    return "".join(known.get(letter) or (letter if printable(letter) == letter else _escape(letter)) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def docstring(indent: int, *paragraphs: str) -> list[str]:
+    """Return the lines of a docstring, wrapped. The texts may be anything."""
+    margin = " " * indent
+    shown = [_shown(paragraph) for paragraph in paragraphs if paragraph]
+    if len(shown) == 1 and len(margin) + len(shown[0]) + 6 <= WIDTH:
+        return [f'{margin}"""{shown[0]}"""']
+    lines: list[str] = []
+    # `ruff format` joins the closing quotes with a single line, even if it is then too long.
+    width = WIDTH - indent - 3 * (len(shown) == 1)
+    for number, paragraph in enumerate(shown):
+        lead = '"""' if number == 0 else ""
+        wrapped = textwrap.wrap(lead + paragraph, width, break_long_words=False, break_on_hyphens=False)
+        lines += [*([""] if number else []), *(margin + line for line in wrapped)]
+    return [*lines, f'{margin}"""']
+
+
+def _shown(text: str) -> str:
+    """Return one line for a docstring, in which no quote or backslash of the text ends it."""
+    line = " ".join(printable(" ".join(text.split())).replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split())
+    return line[:-1] + '\\"' if line.endswith('"') else line
 
 
 @dataclass(frozen=True)
@@ -262,7 +364,7 @@ def number(text: str) -> str:
     return str(int(value)) if value == value.to_integral_value() and abs(value) < 10**18 else f'Decimal("{value}")'
 
 
-class Names:
+class ItemNames:
     """How generated code reads the names of an entity from `item`. `variables` has the expressions of key variables."""
 
     def __init__(self, variables: dict[str, str]) -> None:
@@ -311,7 +413,7 @@ def value_literal(value: Any) -> str:
     raise TypeError(type(value))
 
 
-def written(condition: Condition, names: Names) -> str:
+def written(condition: Condition, names: ItemNames) -> str:
     """Return a condition of a pattern as Python source, which can be joined with others by `and`."""
     if isinstance(condition, Either):
         branches = [_both([written(one, names) for one in branch]) for branch in condition.branches]
@@ -324,7 +426,7 @@ def _both(conditions: list[str]) -> str:
     return conditions[0] if len(conditions) == 1 else f"({' and '.join(conditions)})"
 
 
-def _test(test: Test, names: Names) -> Iterator[str]:
+def _test(test: Test, names: ItemNames) -> Iterator[str]:
     """Yield conditions of which one must hold."""
     alternatives = test.alternatives
     present, stored = names.present(test.name), names.stored(test.name)
@@ -346,11 +448,11 @@ def _test(test: Test, names: Names) -> Iterator[str]:
             yield f"({present} and not ({excluded}))" if present else f"not ({excluded})"
 
 
-def _operand(operand: Operand, names: Names) -> str:
+def _operand(operand: Operand, names: ItemNames) -> str:
     return names.value(operand.name) if isinstance(operand, Named) else value_literal(operand)
 
 
-def _absent(name: str, names: Names) -> str:
+def _absent(name: str, names: ItemNames) -> str:
     return f"{names.value(name)} is _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} not in item"
 
 

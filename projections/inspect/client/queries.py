@@ -13,18 +13,22 @@ from projections.inspect.client.expressions import (
     Call,
     Code,
     Every,
+    ItemNames,
     Loop,
+    Names,
     Variable,
+    docstring,
     flat,
+    literal,
     number,
+    pascal,
     period_list,
     piped,
+    snake,
     statement,
     text_of,
     written,
 )
-from projections.inspect.client.expressions import Names as ItemNames
-from projections.inspect.client.naming import Names, docstring, literal, pascal, snake
 from projections.inspect.client.scope import Scope, paragraphs
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
 from projections.language.patterns import Pattern

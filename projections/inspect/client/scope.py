@@ -9,15 +9,25 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple
 
-from projections.inspect.client.expressions import NUMBER, TEXT, Variable
-from projections.inspect.client.expressions import Names as ItemNames
-from projections.inspect.client.naming import WIDTH, Names, constant, pascal, snake
+from projections.access.placeholders import condition_words, placeholder_reads
+from projections.access.reads import Read
+from projections.inspect.client.expressions import (
+    NUMBER,
+    TEXT,
+    WIDTH,
+    ItemNames,
+    Names,
+    Variable,
+    constant,
+    pascal,
+    snake,
+)
 from projections.language.access.implication import is_number
-from projections.language.access.plan import Plan, Request, SortRange, Text
+from projections.language.access.plan import Plan
 from projections.language.canonical import Document
 from projections.language.patterns import describe
 from projections.language.program import Program
-from projections.language.templates import Field, Template
+from projections.language.templates import Template
 
 __all__ = ["Scope", "defined", "helpers", "imports", "names_in", "paragraphs", "sentence"]
 
@@ -201,7 +211,8 @@ def paragraphs(document: Document, plan: Plan) -> list[str]:
     query = plan.query
     found = [sentence(query.about or _question(plan))]
     number = f"{query.id}. " if query.id else ""
-    requests = " ".join(dict.fromkeys(_request(plan, request) for request in plan.requests))
+    reads = placeholder_reads(document, plan)
+    requests = " ".join(dict.fromkeys(f"{_where(plan, read)}: {condition_words(read)}." for read in reads))
     found.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
     found.append(" ".join(_freshness(document, plan)))
     if plan.assumes:
@@ -222,28 +233,8 @@ def _question(plan: Plan) -> str:
     return words + (f" of which {describe(query.where)}" if query.where.conditions else "")
 
 
-def _request(plan: Plan, request: Request) -> str:
-    operation = "GetItem" if request.get and plan.query.get else "Query"
-    keys = [f"{key.attribute} = {_text(key.text)}" for key in (*request.partition, *request.fixed)]
-    if request.sort is not None:
-        keys += _sort(request.sort)
-    where = "the table" if request.index is None else request.index
-    return f"{operation} of {where}: {', '.join(keys)}{', descending' if request.descending else ''}."
-
-
-def _sort(sort: SortRange) -> Iterator[str]:
-    if sort.bounded and sort.focus is not None:
-        yield f"{sort.attribute} between {_text(sort.prefix)}{sort.focus} of the bounds"
-    elif sort.until is not None:
-        yield f"{sort.attribute} from {_text(sort.prefix)} to {_text(sort.until)}"
-    elif sort.prefix:
-        yield f"{sort.attribute} begins with {_text(sort.prefix)}"
-
-
-def _text(text: Text) -> str:
-    return "".join(
-        part if isinstance(part, str) else str(part if isinstance(part, Field) else part.field) for part in text
-    )
+def _where(plan: Plan, read: Read) -> str:
+    return f"{'GetItem' if read.get and plan.query.get else 'Query'} of {read.index or 'the table'}"
 
 
 def _freshness(document: Document, plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Compare two canonical documents: changed rules, and the items and values that a change leaves behind."""
+"""Compare two canonical documents: changed rules, why they need a backfill, and the items that a change leaves behind."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = [
     "changes",
     "deletions",
     "left_behind",
+    "reasons",
     "renamed",
     "target",
     "untouched",
@@ -271,3 +272,65 @@ def left_behind(old: Document, change: Change) -> str:
         f"Its copies are not recognised as {entity} any more, so a backfill does not find them. Rename the rule and add "
         f"`retired: {{{change.rule}: remove}}`, which deletes them, or delete them yourself."
     )
+
+
+_WHICH = "other items contribute"
+_WHERE = "targets have other keys"
+_WHAT = "the values change"
+_ORDER = "the order changes"
+_READ = "keys are parsed and rendered differently"
+_REASONS: Mapping[str, str] = {
+    "kind": "its kind changes",
+    "from": _WHICH,
+    "where": _WHICH,
+    "each": _WHICH,
+    "bind": _WHERE,
+    "into": "it writes to another entity",
+    "attributes": _WHAT,
+    "values": _WHAT,
+    "set": _WHAT,
+    "cases": _WHAT,
+    "by": _ORDER,
+    "order": _ORDER,
+    "digits": "scores are divided into other digits",
+    "decimals": "scores are divided into other digits",
+    "limit": "the length of the list changes",
+    "as": "the attribute is renamed",
+    "match": "children reference other parents",
+    "claimed": "several sources can have one target now, or no longer",
+    "mode": "it publishes now, or no longer",
+    "listed": "children get another list or map",
+    "on_delete": "children of deleted parents keep or lose embedded attributes",
+    "key": _READ,
+    "separator": _READ,
+    "partition": _READ,
+    "sort": _READ,
+    "table": "its items are in another table",
+    "derived": "rules create and delete these items, or no longer",
+}
+_ONCE = "values that are there no longer change"
+_NOT_ONCE = "recorded values are replaced by those of today, and no rule can restore them"
+_NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
+
+
+def reasons(change: Change) -> list[str]:
+    """Return why a rule needs a backfill, each reason once; nothing for a removed rule."""
+    if change.status == "new":
+        return ["it is new, and has not processed existing items"]
+    if change.status != "changed":
+        return []
+    if change.only_disabled:
+        return []
+    found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
+    return found or [_NOTHING_WRONG]
+
+
+def _reason(part: Part) -> str | None:
+    name, _, field = part.name.partition(".")
+    if name == "once":
+        return _ONCE if part.after else _NOT_ONCE
+    if name.startswith("index"):
+        return _WHAT
+    if field == "match" and name != "match":
+        return "items are recognised differently"
+    return _REASONS.get(name) or _REASONS.get(field)

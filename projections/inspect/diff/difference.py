@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from projections.deploy.needs import Deployment
-from projections.inspect.diff.backfill import Cost, cost, reasons
-from projections.inspect.diff.changes import Change, changes, deletions, left_behind, renamed, untouched
-from projections.inspect.diff.redeployment import impossible, new_indexes, template_changes
+from projections.deploy.needs import Deployment, TableNeeds
+from projections.inspect.diff.changes import Change, changes, deletions, left_behind, reasons, renamed, untouched
 from projections.language.canonical import Document
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 
-__all__ = ["Difference", "OwnerChange", "RuleDifference", "difference"]
+__all__ = ["Difference", "OwnerChange", "RuleDifference", "difference", "impossible", "new_indexes", "template_changes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,6 @@ class RuleDifference:
     deletions: tuple[str, ...]
     backfill: tuple[str, ...]
     """The reasons for a backfill."""
-    cost: Cost | None
     advice: str = ""
 
 
@@ -148,10 +145,7 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
         )
     elif change.status == "changed":
         advice = left_behind(old, change)
-    needs = change.status in ("new", "changed")
-    return RuleDifference(
-        change, tuple(deletions(old, new, change)), why, cost(new, change.rule) if needs and why else None, advice
-    )
+    return RuleDifference(change, tuple(deletions(old, new, change)), why, advice)
 
 
 def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
@@ -183,3 +177,69 @@ def _note(old: Document, new: Document, before: str | None, after: str | None, m
     if fate == "keep":
         return "its values stay, and no rule updates them"
     return "`retired` does not set what happens to its values"
+
+
+def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
+    """Yield the changes of the template for the new rules."""
+    tables = {table.name: table for table in before.tables}
+    for table in after.tables:
+        old = tables.pop(table.name, None)
+        if old is None:
+            yield f"table {table.name} is new"
+            continue
+        for name in _without(table, old):
+            yield f"table {table.name}: index {name} is new"
+        for name in _without(old, table):
+            yield f"table {table.name}: index {name} is no longer in the rules, and would be deleted"
+        if old.schema.ttl != table.schema.ttl:
+            ttl, was = table.schema.ttl or "nothing", old.schema.ttl or "nothing"
+            yield f"table {table.name}: items expire by {ttl}, before by {was}"
+        if old.filters.patterns != table.filters.patterns:
+            yield f"table {table.name}: the filters of the event source mapping match other keys"
+        if _needs(old) != _needs(table):
+            yield f"table {table.name}: the functions need other permissions"
+    for name in tables:
+        yield f"table {name} is no longer in the rules (it is kept, and no rule reads or writes it)"
+
+
+def _without(table: TableNeeds, other: TableNeeds) -> list[str]:
+    """Return the indexes of a table that another one lacks."""
+    return [name for name in table.schema.indexes if name not in other.schema.indexes]
+
+
+def _needs(table: TableNeeds) -> tuple[object, ...]:
+    """Return what the permissions of the functions follow from."""
+    return table.updates, table.deletes, table.children, table.queried
+
+
+def new_indexes(before: Deployment, after: Deployment) -> Iterator[tuple[str, str]]:
+    """Yield the new indexes of existing tables, as (table, index)."""
+    for old, table in _both(before, after):
+        yield from ((table.name, name) for name in _without(table, old))
+
+
+def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
+    """Yield changes that DynamoDB does not support."""
+    for old, table in _both(before, after):
+        if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
+            yield f"the key of table {table.name} changes, which is impossible. Use a new table with another name"
+        for name, keys in table.schema.indexes.items():
+            if name not in old.schema.indexes:
+                if name in table.schema.local:
+                    yield (
+                        f"local index {name} is new, and a local index can be created only with its table. Make it global, "
+                        "or use a new table with another name"
+                    )
+            elif old.schema.indexes[name] != keys or (name in old.schema.local) != (name in table.schema.local):
+                yield f"the key of index {name} changes, which is impossible. Use a new index with another name"
+            elif old.schema.shown(name) != table.schema.shown(name):
+                yield (
+                    f"the projection of index {name} changes, which is impossible. If the table's index has it already, "
+                    "this only corrects the rules; otherwise use a new index with another name"
+                )
+
+
+def _both(before: Deployment, after: Deployment) -> Iterator[tuple[TableNeeds, TableNeeds]]:
+    """Yield the tables that are in both, before and after."""
+    tables = {table.name: table for table in before.tables}
+    return ((tables[table.name], table) for table in after.tables if table.name in tables)

@@ -13,11 +13,10 @@ from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.registry import FILLING, LIVE
 from projections.engine.store import Image, ItemKey, Store, Value
-from projections.language.contribution import Contributions
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.rules import LedgerRule, Rule
 from projections.language.values import plain
 from projections.operations.verify.drift import Drift, Finding
 from projections.operations.verify.examine import contributions_goal
@@ -129,15 +128,12 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A guarded copy of the item, with its drift."""
+    """A guarded copy of the item, whether it exists, and its drift."""
 
     rule: str
     target: ItemKey
-    attributes: tuple[Attribute, ...]
-    drifts: tuple[Drift, ...]
-    by: str
-    at: str
     there: bool
+    drifts: tuple[Drift, ...]
 
     @property
     def agrees(self) -> bool:
@@ -175,8 +171,6 @@ class ItemExplanation:
     """Values that no rule corrects any more; they are not drift."""
     other_rules: bool = False
     """Whether other rules than these are active."""
-    missing_copy_of: tuple[str, ...] = ()
-    """If there is no item: rules whose copies have such keys. Whether one should be here is known from its source only."""
 
     @property
     def agrees(self) -> bool:
@@ -268,8 +262,13 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     if stored is None and not fences and not concerned:
         return None
     entry = Entry.read(stored) if stored is not None else None
-    recorded = _bare(entry.contributions) if entry is not None else {}
-    goal = _bare(contributions_goal(read.scope, entry, read.item, gone=read.image is None))
+    recorded, goal = (
+        {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
+        for contributions in (
+            entry.contributions if entry is not None else {},
+            contributions_goal(read.scope, entry, read.item, gone=read.image is None),
+        )
+    )
     contributions = []
     for rule in sorted(recorded.keys() | goal.keys()):
         olds, news = recorded.get(rule, {}), goal.get(rule, {})
@@ -280,8 +279,9 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     problems = dict(program.contributions(read.item).problems)
     copies = []
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
-        for key, attributes in copies_of(copier, read.item, problems).items():
-            copies.append(_copied(read, copier, key, attributes))
+        for key in copies_of(copier, read.item, problems):
+            drifts = tuple(read.drifts(copier.name, COPY, target=encode_key(key)))
+            copies.append(Copied(copier.name, key, key in read.near, drifts))
     return Source(
         entry=entry,
         expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,
@@ -304,17 +304,3 @@ def _excuse(read: Readings, name: str) -> str:
     if read.scope.states[name] == FILLING:
         return "the rule is filling: its backfill records existing items"
     return ""
-
-
-def _bare(contributions: Contributions) -> Contributions:
-    """Return contributions without marks and generations."""
-    return {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
-
-
-def _copied(read: Readings, rule: CopyRule, target: ItemKey, wanted: Image) -> Copied:
-    image = read.near.get(target)
-    held: Image = image or {}
-    guard = read.guard(rule, held)
-    drifts = tuple(read.drifts(rule.name, COPY, target=encode_key(target)))
-    attributes = attributes_of(sorted(wanted.keys() & held.keys()), image, drifts)
-    return Copied(rule.name, target, attributes, drifts, guard.by, guard.at, image is not None)

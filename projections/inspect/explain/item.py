@@ -1,40 +1,52 @@
-"""One item of a live table: the sources of its derived values, and its own contributions. Writes nothing.
-
-    read 1   the item, its ledger entry, its fences, the registry              one BatchGetItem
-    read 2   the groups of the rules that write to it                          one BatchGetItem (and a query where sharded)
-    read 3   what it is derived from, and what is copied from it               one BatchGetItem
-    and a query for each list, extreme or claim
-
-Each read is strongly consistent, but changes between the reads show as differences that are not drift.
-
-The comparison is that of `verify` (`operations.verify.examine`), with the items that are read here. It does not include
-whether a group matches its contributions, which requires all source items.
-"""
+"""One item of a live table: the sources of its derived values, and its own contributions. Writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
-from projections.engine.groups import Generations, read_groups
+from projections.engine.groups import Generations, Group, read_first, read_groups, read_members
 from projections.engine.ledger_items import entry_key, fence_key
-from projections.engine.registry import REGISTRY, RegistrySnapshot
+from projections.engine.registry import FILLING, REGISTRY, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Page, Store, Value
-from projections.inspect.explain.derived import derived
-from projections.inspect.explain.facts import ItemExplanation, Readings, source
-from projections.language.embeds import ListEmbedRule
-from projections.language.keys import decode_key, encode_key
+from projections.errors import InvalidRequest, UsageError
+from projections.inspect.explain.facts import Derived, ItemExplanation, Readings, attributes_of, source
+from projections.inspect.explain.matching import verdict
+from projections.inspect.explain.words import key_words
+from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
+from projections.language.entity import Item
+from projections.language.keys import Schema, decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule
-from projections.operations.verify.drift import LEFT_OVER
+from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
+from projections.language.syntax import an
+from projections.operations.redaction import HASH
+from projections.operations.verify.drift import GROUP, KINDS, LEFT_OVER, Drift
+from projections.operations.verify.drift import ITEM as THE_ITEM
+from projections.operations.verify.drift import SOURCE as ITS_SOURCE
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.scope import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Scope, Subject, of_items
+from projections.operations.verify.scope import (
+    CHILD,
+    COPY,
+    INDEX,
+    ITEM,
+    LEFT,
+    REBUILD,
+    SOURCE,
+    TARGET,
+    Scope,
+    Subject,
+    of_items,
+)
+from projections.printable import unescaped
+from projections.stores.limits import checked_key
 from projections.stores.wrapped import WrappedStore
 
-__all__ = ["item_explanation"]
+__all__ = ["derived", "item_explanation", "read_key"]
 
 
 def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
@@ -65,10 +77,7 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
-    copied = [rule.name for rule in program.copy_rule_into.values() if image is None and rule.into.at(key)]
-    return ItemExplanation(
-        key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated, tuple(copied)
-    )
+    return ItemExplanation(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
@@ -140,3 +149,291 @@ class _ReadOnce(WrappedStore):
         if name not in self._pages:
             self._pages[name] = self._store.query(table, values, **options)
         return self._pages[name]
+
+
+SOURCES = 5
+"""Maximum contributing sources that are named."""
+
+
+def derived(read: Readings) -> tuple[Derived, ...]:
+    """Return the derived values by rule, in the order of the file."""
+    found = {rule.name: _from_group(read, rule) for rule in read.onto}
+    if read.item is not None:
+        name, program = read.item.entity.name, read.program
+        copy = program.copy_rule_into.get(name)
+        if copy is not None:
+            found[copy.name] = _from_source(read, copy)
+        found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
+        found |= {rule.name: _from_itself(read, rule) for rule in program.item_rules.get(name, ())}
+    for rule in read.scope.copy_into.values():  # its `match` attributes or its kind changed
+        if rule.name not in found and any(read.drifts(rule.name, COPY)):
+            found[rule.name] = _from_source(read, rule)
+    order = list(read.program.rules)
+    compared = [_snapshot(read, one) for one in found.values() if one is not None]
+    return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))
+
+
+def _snapshot(read: Readings, report: Derived) -> Derived:
+    """Add what is said about the rule, its state, and its consequences."""
+    report = replace(report, said=read.program.said_about(report.rule.name))
+    if read.scope.offline:
+        return report
+    state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)
+    disabled = read.program.disabled(report.rule.name)
+    if state == FILLING or disabled:
+        report = replace(report, compared=())
+    notes = report.notes
+    if state == FILLING and not publishes:
+        notes = ("the rule is filling: nothing is published until its backfill is complete",)
+    elif disabled:
+        notes = ("the rule is disabled: it publishes nothing, so these values are as they were then",)
+    elif state == SHADOW:
+        notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
+    return replace(report, state=state, publishes=publishes, notes=notes)
+
+
+def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
+    """Return the values of an aggregate, a list or a claimed copy, compared with its group in the ledger."""
+    drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
+    names = sorted(rule.owned(read.image)) if rule.claimed else rule.owned()
+    if read.scope.offline:
+        note = ("not compared, because there is no ledger yet: `projections verify` computes the expected value",)
+        return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
+    if rule.into.name not in read.entities and not drifts:
+        return None
+    group, guard = read.groups[rule.name, read.text], read.guard(rule)
+    n = group.totals.n
+    report = Derived(
+        rule,
+        (),
+        drifts,
+        (THE_ITEM, GROUP),
+        guard.there,
+        guard.by,
+        guard.at,
+        group.at,
+        guard.n,
+        n,
+        problem=_problem(drifts),
+    )
+    if read.image is None and (n == 0 or not rule.creates):
+        waits = ("published when the item is created: the rule only updates existing items",)
+        return replace(report, notes=waits if n else ())
+    notes = []
+    if group.rebuilding:
+        notes.append("the group is being rebuilt: nothing is published until it is complete")
+    if read.image is not None and not guard.there:
+        notes.append("the item has no guard of this rule: nothing was published yet, or the guard was removed")
+    elif guard.at > group.at:
+        notes.append("the guard is newer than the ledger: the item was copied, or the ledger was restored")
+    elif guard.there and guard.at < group.at:
+        notes.append("the ledger has changed since: a publish is pending, or failed")
+    members = read_members(read.store, rule, read.text, group)
+    sources, more = _contributors(read, rule, group, members)
+    if rule.claimed:
+        names = [name for name in names if read.shown(name) is not None]
+    attributes = attributes_of(names, read.image, drifts)
+    return replace(report, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
+
+
+def _problem(drifts: tuple[Drift, ...]) -> str:
+    """Return the problem of the whole item, if any."""
+    for drift in drifts:
+        if drift.kind in ("occupied", "error"):
+            return f"{KINDS[drift.kind]}" + (f": {drift.actual}" if drift.kind == "error" else "")
+    return ""
+
+
+def _contributors(
+    read: Readings, rule: LedgerRule, group: Group, members: Mapping[str, list[Member]]
+) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the sources in members and claims, and how many others there are: a counter does not record its sources."""
+    found: dict[str, str] = {}
+    settled = list(group.settled.values())
+    for query in rule.member_queries:
+        if query.counts:
+            continue  # a value counter records how many sources have the value, not which
+        wanted: Sequence[Member] = members[query.name]
+        if rule.claimed and wanted:  # the first claim wins
+            claims = read_first(read.store, rule, read.text, group, replace(query, limit=SOURCES))
+            wanted = [Member({"NULL": True}, {}, item["s"]["S"]) for item in claims]
+        for member in wanted[:SOURCES]:
+            if member not in settled:  # settled members have no source any more
+                found.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))
+    rest = group.totals.n - len(found)
+    more = f"and {rest:,} more" if found else "a counter does not record its sources: `projections verify` reads them"
+    return tuple(found.items()), more if rest > 0 else ""
+
+
+def _from_source(read: Readings, rule: CopyRule) -> Derived:
+    """Return the values of a guarded copy, compared with the source in its guard."""
+    guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, COPY))
+    valid = read.scope.guards.read(rule.name, read.key, read.image)
+    names = [name for name in sorted(rule.owned(read.image)) if read.shown(name) is not None]
+    attributes = attributes_of(names, read.image, drifts)
+    problem = _problem(drifts)
+    report = Derived(rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), guard.there, guard.by, guard.at, problem=problem)
+    if valid is None or not valid.by:
+        note = "not compared, because it has no valid guard, so its source is unknown: explain its source"
+        return replace(report, compared=(), notes=(note,))
+    report = replace(report, sources=((valid.by, "its source"),))
+    if not any(drift.kind == "copy extra" for drift in drifts):
+        return report
+    (source,) = guard.sources
+    image = read.near.get(source)
+    item = read.program.recognise(source, image) if image is not None else None
+    problem = "its source was deleted: the removal of the copy is pending, or failed"
+    if image is not None:
+        why = "it is an item of another kind"
+        if item is not None and item.entity is rule.source:
+            why = "; ".join(verdict(read.program, rule, item).reasons) or "its copy has another key"
+        problem = f"its source no longer has this copy: {why}"
+    return replace(report, problem=problem)
+
+
+def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
+    """Return embedded attributes, compared with the parent that the item references."""
+    assert read.item is not None
+    guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
+    attributes = attributes_of(rule.owned(), read.image, drifts)
+    report = Derived(
+        rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts)
+    )
+    if isinstance(rule, ListEmbedRule):
+        return _from_parents(read, rule, report)
+    parent, flaw = reference_of(rule, read.item)
+    if parent is None:
+        note = f"it references no {rule.source.name}" + (f": {flaw}" if flaw else "")
+        return replace(report, notes=(note,))
+    by = encode_key(parent)
+    image, fence = read.near.get(parent), read.near.get(fence_key(rule.name, by))
+    known = fence["version"]["S"] if fence is not None else ""
+    item = read.program.recognise(parent, image) if image is not None else None
+    note = _nothing_given(read, rule, parent, image, item)
+    if not note and item is not None and not rule.belongs(read.item, rule.matched_by(item)):
+        note = "`match` does not hold for it and its parent"
+    notes = [note] if note else []
+    if image is None and rule.on_delete == "keep" and guard.by == by:
+        notes.append("its last values are kept (on_delete: keep)")
+    if guard.there and guard.by != by:
+        notes.append("the guard names another parent: a pull is pending, or failed")
+    elif guard.there and guard.at < known:
+        notes.append("the parent has changed since: a push is pending, or failed")
+    return replace(report, known=known, sources=((by, "its parent"),), notes=tuple(notes))
+
+
+def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Derived:
+    """Return a list of what several parents give, with the parents."""
+    assert read.item is not None
+    references, flaw = references_of(rule, read.item)
+    if references is None:
+        note = f"it has no {rule.references_name}" if flaw is None else flaw
+        return replace(report, notes=(note,))
+    notes, sources = [flaw] if flaw is not None else [], list[tuple[str, str]]()
+    for one in references:
+        if one.key is None:
+            notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
+            continue
+        image = read.near.get(one.key)
+        parent = read.program.recognise(one.key, image) if image is not None else None
+        given = rule.given(read.item, one, parent)
+        sources.append((encode_key(one.key), "its parent" if given is not None else "not a parent"))
+        if given is None:
+            notes.append(_nothing_given(read, rule, one.key, image, parent) or f"`match` does not hold for {one.text}")
+    if rule.has_more_references(read.item):
+        notes.append(f"only the first {MOST_REFERENCES} of {rule.references_name} count")
+    more = f"and {len(sources) - SOURCES} more" if len(sources) > SOURCES else ""
+    return replace(report, sources=tuple(sources[:SOURCES]), more=more, notes=tuple(notes[:SOURCES]))
+
+
+def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None, parent: Item | None) -> str:
+    """Return why a parent has no attributes for its children, or an empty text."""
+    if image is None:
+        return f"{key_words(key)} does not exist"
+    if parent is None or parent.entity is not rule.source:
+        return f"{key_words(key)} is not {an(rule.source.name)}"
+    judged = verdict(read.program, rule, parent)
+    return "" if judged.applies else f"the rule does not apply to {key_words(key)}: {'; '.join(judged.reasons)}"
+
+
+def _from_itself(read: Readings, rule: ItemRule) -> Derived:
+    """Return what a rule writes on its source item: it depends on the item's own attributes, and needs no guard."""
+    assert read.item is not None
+    judged, drifts = verdict(read.program, rule, read.item), tuple(read.drifts(rule.name, INDEX))
+    attributes = attributes_of([*rule.owned()], read.image, drifts)
+    inputs = rule.reads if rule.removes else rule.reads - {*rule.owned()}
+    more = f"computed from {', '.join(sorted(inputs))} of the item itself" if inputs else ""
+    more += "" if rule.removes else ", once: what is set stays"
+    problem = "; ".join(judged.reasons) if judged.bad else _problem(drifts)
+    notes = () if judged.bad else judged.reasons
+    return Derived(rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), more=more, notes=notes, problem=problem)
+
+
+def read_key(program: Program, text: str) -> ItemKey:
+    """Return the key of an item.
+
+    `PK=POST#p1,SK=METADATA` has each key attribute (a value may contain commas); `orders:PK=…` names the table if several
+    have these attributes. `main|POST#p1|METADATA` is the encoded form. Escapes of our output such as `\\u001b` are
+    accepted. Raises UsageError.
+    """
+    text = unescaped(text)
+    tables = program.tables
+    if "|" in text and text.partition("|")[0] in tables:
+        return _checked(program, _encoded(program, text), text)
+    table, colon, rest = text.partition(":")
+    candidates = {table: tables[table]} if colon and table in tables else dict(tables)
+    body = rest if colon and table in tables else text
+    found = [key for name, schema in candidates.items() if (key := _named(name, schema, body)) is not None]
+    if len(found) == 1:
+        return _checked(program, found[0], text)
+    if found:
+        names = ", ".join(f"{key.table}:{body}" for key in found)
+        raise UsageError(f"{text!r} fits several tables. Write one of {names}")
+    if text.startswith(HASH):
+        raise UsageError(f"{text} is not a whole hash. Write {HASH} and all 24 hexadecimal digits, as the log has them")
+    raise UsageError(f"{text!r} is not a key. Write {_forms(program)}")
+
+
+def _forms(program: Program) -> str:
+    """Return the forms of a key of each table."""
+    many = len(program.tables) > 1
+    forms = []
+    for name, schema in program.tables.items():
+        body = ",".join(f"{attribute}=…" for attribute in schema.key_attributes)
+        parts = "|".join(["…"] * len(schema.key_attributes))
+        forms.append(f"{name + ':' if many else ''}{body} (or, encoded, {name}|{parts})")
+    return " or ".join(forms)
+
+
+def _named(table: str, schema: Schema, text: str) -> ItemKey | None:
+    """Return the key with the values of `A=…,B=…` in any order; None unless exactly the key attributes are given."""
+    names = schema.key_attributes
+    choice = "|".join(re.escape(name) for name in names)
+    places = list(re.finditer(rf"(?:^|,)\s*({choice})=", text))
+    if not places or places[0].start() != 0:
+        return None
+    # a value may contain text like another attribute: the first place of each name counts
+    first: dict[str, re.Match[str]] = {}
+    for place in places:
+        first.setdefault(place[1], place)
+    if first.keys() != set(names):
+        return None
+    ordered = sorted(first.values(), key=lambda place: place.start())
+    ends = [place.start() for place in ordered[1:]] + [len(text)]
+    values = {place[1]: text[place.end() : end] for place, end in zip(ordered, ends, strict=True)}
+    return ItemKey(table, *(values[name] for name in names))
+
+
+def _encoded(program: Program, text: str) -> ItemKey:
+    key = decode_key(text) if text.count("|") <= 2 else None
+    parts = len(program.tables[text.partition("|")[0]].key_attributes)
+    if key is None or (key.sort is None) != (parts == 1):
+        raise UsageError(f"{text!r} is not an encoded key. Write {_forms(program)}; a | in a part is written %7C")
+    return key
+
+
+def _checked(program: Program, key: ItemKey, text: str) -> ItemKey:
+    try:
+        return checked_key(program.tables[key.table], key)
+    except (InvalidRequest, ArithmeticError) as error:
+        raise UsageError(f"{text!r} is not a key of table {key.table}: {error}") from None

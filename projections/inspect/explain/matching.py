@@ -1,7 +1,8 @@
-"""Whether a rule applies to an item, and why not; why an item belongs to no entity."""
+"""Whether a rule applies to an item, and why not; why an item belongs to no entity; rules that no item fits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,17 +11,16 @@ from projections.language import canonical
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.computed import ComputeRule
-from projections.language.embeds import EmbedRule
-from projections.language.entity import Entity, Item, Resolve, resolver, values_to_recognise
+from projections.language.entity import Entity, Item, Resolve, values_to_recognise
 from projections.language.keys import Image, ItemKey, Value
 from projections.language.patterns import Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
-from projections.language.syntax import nearest
+from projections.language.syntax import nearest, root
 from projections.language.templates import Field, KeyPattern, Template
 from projections.language.values import shown
 
-__all__ = ["Verdict", "nearest_entities", "references", "unmet", "verdict"]
+__all__ = ["Unused", "Verdict", "nearest_entities", "unused", "verdict"]
 
 
 MOST_ELEMENTS = 5
@@ -31,20 +31,35 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a rule applies to an item as its source, and why not. `bad`: it cannot be evaluated for the item."""
+    """Whether a rule applies to an item as its source, and why not. `bad`: it cannot be evaluated for the item.
+
+    `lacks` has the names that the rule looked for, and that the item does not have.
+    """
 
     applies: bool
     reasons: tuple[str, ...] = ()
     bad: bool = False
+    lacks: frozenset[str] = frozenset()
 
 
 def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
     """Return whether a rule applies to an item of its source entity."""
     parts: list[tuple[Place, Resolve]] = []
+    lacks: set[str] = set()
+
+    def note(place: Place, resolve: Resolve) -> None:
+        def noted(name: str, stored: bool = False, /) -> Value | None:
+            value = resolve(name, stored)
+            if value is None:
+                lacks.add(name)
+            return value
+
+        parts.append((place, noted))
+
     try:
-        if rule.applies(item, lambda place, resolve: parts.append((place, resolve))):
+        if rule.applies(item, note):
             return Verdict(True, tuple(_incomplete(program, rule, parts)))
-        return Verdict(False, tuple(_reasons(program, rule, parts)))
+        return Verdict(False, tuple(_reasons(program, rule, parts)), lacks=frozenset(lacks))
     except BadInput as problem:
         return Verdict(False, (str(problem),), bad=True)
 
@@ -215,20 +230,6 @@ def _seen(value: Value | None) -> str:
     return f"is {str(value['BOOL']).lower()}" if "BOOL" in value else f"is {shown(value)}"
 
 
-def references(rule: EmbedRule, child: Item) -> str | None:
-    """Return why a child references no parent, or None."""
-    names = [name for name, _ in rule.match]
-    try:
-        if rule.reference(child) is not None:
-            return None
-        resolve = resolver(child)
-        if lacks := _missing(names, resolve):
-            return f"it has no {' and no '.join(lacks)}"
-        return f"no {rule.source.name} has such a key: {_values(names, resolve)}"
-    except BadInput as problem:
-        return str(problem)
-
-
 MOST = 3
 """Maximum entities that are listed."""
 
@@ -288,3 +289,54 @@ def _hint(pattern: KeyPattern, text: str) -> str:
     if theirs > ours:
         return f" (a variable cannot contain {pattern.separator}, except {{name*}})"
     return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """The rules that no item fits, and the items of no entity, each with the reason."""
+
+    rules: tuple[tuple[str, str], ...] = ()
+    items: tuple[tuple[ItemKey, str], ...] = ()
+
+
+def unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
+    """Return the rules that none of these images fits, and the items of no entity. Disabled rules are left out."""
+    rules = [one for one in program.variants if not program.disabled(one.name)]
+    fitted: set[str] = set()
+    reasons: dict[tuple[str, str], Counter[str]] = {}
+    seen: dict[tuple[str, str], set[ItemKey]] = {}
+    strange: dict[ItemKey, str] = {}
+    for key, image in images:
+        item = program.recognise(key, image)
+        if item is None:
+            near = ((name, why) for name, why in nearest_entities(program, key, image) if why)
+            strange.setdefault(key, next((f"nearest is {name}: {'; '.join(why)}" for name, why in near), ""))
+            continue
+        for rule in rules:
+            if rule.name not in fitted and rule.source is item.entity:
+                judged = verdict(program, rule, item)
+                if judged.applies or judged.bad:
+                    fitted.add(rule.name)
+                place = rule.name, rule.source.name
+                reasons.setdefault(place, Counter())["; ".join([*judged.reasons, *_respelt(judged, item)])] += 1
+                seen.setdefault(place, set()).add(key)
+
+    def why(name: str) -> Iterator[str]:
+        sources = [rule.source.name for rule in rules if rule.name == name]
+        for source in sources:
+            if found := reasons.get((name, source)):
+                items = len(seen[name, source])
+                yield f"{items} {source} {'item' if items == 1 else 'items'}: {found.most_common(1)[0][0]}"
+        if absent := [source for source in sources if (name, source) not in reasons]:
+            yield f"no item of {' or '.join(absent)}"
+
+    names = dict.fromkeys(rule.name for rule in rules if rule.name not in fitted)
+    return Unused(tuple((name, "; ".join(why(name))) for name in names), tuple(strange.items()))
+
+
+def _respelt(judged: Verdict, item: Item) -> Iterator[str]:
+    """Yield the names that an item lacks, each with its most similar attribute."""
+    own = item.image.keys() - set(item.entity.schema.key_attributes)
+    for name in sorted({root(name) for name in judged.lacks} - own):
+        if near := nearest(name, own):
+            yield f"it has {near}, not {name}"

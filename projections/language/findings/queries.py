@@ -61,7 +61,7 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
     if offered is None:
         way, paste = _no_proposal(query, kind), ""
     else:
-        way, paste = f"{offered.sentence} (`projections queries --apply {query.name}` does this)", offered.text
+        way, paste = offered.sentence, offered.text
     yield Remark(kind, place, reason, way, at_key=True, paste=paste)
 
 

@@ -1,0 +1,246 @@
+"""The effect of each rule on a stream record, as the engine plans it, and why a rule has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.engine.copies import freed_by, heals_of
+from projections.engine.embeds import needs_pull
+from projections.engine.guards import Guards, Healing
+from projections.engine.plan import freed_targets, offered, plan, push_reason, target_healing
+from projections.engine.records import Record
+from projections.engine.registry import SHADOW
+from projections.inspect.effects import Effect, effects_of
+from projections.inspect.explain.matching import Verdict, nearest_entities, verdict
+from projections.inspect.explain.words import encoded_words, json_words, short
+from projections.inspect.rehearsal.rehearse import Decoded
+from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
+from projections.language.program import Program
+from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.syntax import an
+from projections.language.values import same
+
+__all__ = ["RecordReport", "RuleReport", "effect_words", "record_report"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """The effects of one rule on one record, with reasons; without effects, the reasons are why there are none."""
+
+    rule: str
+    kind: str
+    effects: tuple[Effect, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def effect(self) -> str:
+        """The kind of the first effect, or an empty text."""
+        return self.effects[0].kind if self.effects else ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        effects = [
+            {"kind": one.kind, "target": one.target, "values": one.values, "reason": one.reason or None}
+            for one in self.effects
+        ]
+        return {"rule": self.rule, "kind": self.kind, "effects": effects, "reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReport:
+    """One record, and all rules that it concerns. For an item of no entity, `nearest` has the most similar entities."""
+
+    record: Record | None
+    raw: Mapping[str, Any]
+    flaw: str | None = None
+    entity: str | None = None
+    was: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    nearest: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rules: tuple[RuleReport, ...] = ()
+
+
+def record_report(program: Program, decoded: Decoded) -> RecordReport:
+    """Return a record with the effect of each rule."""
+    record = decoded.record
+    if record is None:
+        return RecordReport(None, decoded.raw, flaw=decoded.flaw)
+    old = program.recognise(record.key, record.old) if record.old is not None else None
+    new = program.recognise(record.key, record.new) if record.new is not None else None
+    rules = tuple(_rules(program, record, old, new))
+    item = new or old
+    if item is None:
+        image = record.new if record.new is not None else record.old
+        found = nearest_entities(program, record.key, image or {})
+        return RecordReport(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=rules)
+    was = old.entity.name if old is not None and new is not None and old.entity is not new.entity else None
+    return RecordReport(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
+
+
+def _rules(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
+    """Yield the rules that the record concerns, in the order of the file."""
+    guards = Guards(program, None)
+    planned: dict[str, list[Effect]] = {}
+    for effect in effects_of(program, plan(program, [record], guards)):
+        for name in effect.rules:
+            planned.setdefault(name, []).append(effect)
+    for name, rule in program.rules.items():
+        found = planned.get(name, [])
+        judged = _judged(program, name, old, new)
+        if found:
+            why = dict.fromkeys(
+                reason for one in found for reason in _why(program, guards, rule, one, record, old, new, judged)
+            )
+            yield RuleReport(name, rule.kind, tuple(found), tuple(why))
+        elif judged is not None:
+            idle = _silent(program, rule) if not rule.recorded else ""
+            same_as_before = "the item was removed" if record.new is None else "nothing that it reads changed"
+            yield RuleReport(name, rule.kind, (), judged.reasons or (idle or same_as_before,))
+        elif _wrote(program, rule, old, new):
+            yield RuleReport(name, rule.kind, (), ("this is the rule's own write",))
+
+
+def _silent(program: Program, rule: Rule) -> str:
+    """Return why a rule publishes nothing; empty if it does."""
+    if rule.mode != SHADOW:
+        return ""
+    return f"it publishes nothing, because it is {'disabled' if program.disabled(rule.name) else 'in shadow mode'}"
+
+
+def _judged(program: Program, name: str, old: Item | None, new: Item | None) -> Verdict | None:
+    """Return the verdict of a rule on the new item, or on the old one if that is gone; None if it reads neither."""
+    for item in (new, old):
+        for variant in program.variants:
+            if item is not None and variant.name == name and variant.source is item.entity:
+                return verdict(program, variant, item)
+    return None
+
+
+def _wrote(program: Program, rule: Rule, old: Item | None, new: Item | None) -> bool:
+    guard = program.guard(rule.name)
+    both = old is not None and new is not None and rule.into is old.entity is new.entity
+    return both and not same(old.image.get(guard) if old else None, new.image.get(guard) if new else None)
+
+
+# Reasons
+
+
+def _why(
+    program: Program,
+    guards: Guards,
+    rule: Rule,
+    effect: Effect,
+    record: Record,
+    old: Item | None,
+    new: Item | None,
+    judged: Verdict | None,
+) -> Iterator[str]:
+    """Yield the reasons of an effect, where the record alone does not show them."""
+    match effect.kind:
+        case "contribution" | "copy":
+            if effect.values is None:
+                reasons = judged.reasons if judged is not None else ()
+                yield from ("the item was removed",) if record.new is None else reasons
+            if silent := _silent(program, rule):
+                yield silent
+        case "index" | "compute":
+            yield from judged.reasons if judged is not None else ()
+        case "refresh":
+            yield _refresh_reason(program, guards, rule, record, old, new)
+        case "pull" if new is None:
+            yield "the item was removed"
+        case "pull" if isinstance(rule, EmbedRule):
+            before = old if old is not None and old.entity is rule.into else None
+            yield _words(needs_pull(rule, guards, before, new) or "reference changed", program, rule, before, new)
+        case "push" if isinstance(rule, EmbedRule):
+            changed = offered(rule, old)[0] != offered(rule, new)[0]
+            yield f"the parent was {push_reason(rule, old, new, changed) or 'changed'}"
+        case "release":
+            yield f"it is no longer {an(rule.into.name)}"
+
+
+def _refresh_reason(
+    program: Program, guards: Guards, rule: Rule, record: Record, old: Item | None, new: Item | None
+) -> str:
+    """Return why a rule publishes to the item again, or compares its copy with the source."""
+    before = old if old is not None and old.entity is rule.into else None
+    after = new if new is not None and new.entity is rule.into else None
+    images = [item.image if item is not None else None for item in (before, after)]
+    why: Healing | None = None
+    if isinstance(rule, LedgerRule) and (before or after):
+        why = target_healing(guards, rule, record.key, *images)
+    elif isinstance(rule, CopyRule):
+        heals = heals_of(program, guards, record.key, old, new, "")
+        why = next((heal.why for heal in heals if heal.rule is rule), None)
+    if why is not None:
+        return _words(why, program, rule, before, after)
+    freed = {heal.rule.name for heal in freed_by(program, record, old, new)}
+    freed |= {name for name, _ in freed_targets(program, record, old, new)}
+    if rule.name in freed:
+        return "an item of another kind was under this key, and is no longer there"
+    return "its values may differ"
+
+
+_REASONS: Mapping[Healing, str] = {
+    "created": "it was created",
+    "gone": "it was removed, or is no longer {into}",
+    "guard invalid": "its guard {guard} is invalid",
+    "another ledger": "its guard {guard} is of another ledger",
+    "guard removed": "its guard {guard} was removed",
+    "values changed": "{changed} changed, but the guard {guard} did not, so the rule did not write it",
+    "guard not advanced": "the guard {guard} did not advance: an old state of the item was written back",
+    "put back": "the guard {guard} changed together with other attributes: the whole item was written back",
+    "emptied": "it lost attributes, and nothing contributes to it: it may have existed for these attributes only",
+    "owner changed": "its guard {guard} names another source",
+    "unknown version": "the guard {guard} had no version before",
+    "taken over": "the item was not a copy before",
+    "reference changed": "its reference changed",
+    "other parent": "it references another parent than its guard {guard} names",
+    "no parent": "it references no parent, but has embedded attributes",
+    "index key changed": "the index key by which its parent finds it changed",
+    "kind changed": "the attributes by which its entity is recognised changed",
+}
+
+
+def _words(why: Healing, program: Program, rule: Rule, old: Item | None, new: Item | None) -> str:
+    before, after = (item.image if item is not None else {} for item in (old, new))
+    changed = [name for name in rule.owned(before, after) if not same(before.get(name), after.get(name))]
+    return _REASONS[why].format(
+        into=an(rule.into.name), guard=program.guard(rule.name), changed=", ".join(sorted(changed))
+    )
+
+
+# Effects in words
+
+
+def effect_words(effect: Effect) -> str:
+    """Return an effect in a line: what the rule writes, and where."""
+    target = encoded_words(effect.target) if effect.target is not None else ""
+    values = effect.values or {}
+    kept = [f"{name} {json_words(value, 40)}" for name, value in values.items() if value is not None]
+    gone = [f"without {name}" for name, value in values.items() if value is None]
+    shown = short(", ".join([*kept, *gone]), 200)
+    match effect.kind:
+        case "contribution" if effect.values is None:
+            return f"retracts its contribution to {target}"
+        case "contribution":
+            return f"contributes to {target}: {shown or 'a claim'}"
+        case "retain":
+            return f"expired: its contribution to {target} stays (expired: keep)"
+        case "copy":
+            return f"removes its copy {target}" if effect.values is None else f"writes its copy {target}: {shown}"
+        case "index" | "compute":
+            return f"updates the item: {shown}"
+        case "push":
+            return "updates its children"
+        case "pull":
+            return "reads its parents, and updates the embedded attributes"
+        case "refresh":
+            return f"compares {target} with the ledger or its source, and corrects it"
+        case "release":
+            return "removes the rule's attributes, each only if it still has the rule's value"
+        case "quarantine":
+            return f"cannot use the record, which is quarantined: {effect.reason}"
