@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
 
 from projections.errors import ProjectionsError
 from projections.language.values import number_text
@@ -78,8 +78,8 @@ def block(value: Mapping[str, Any], width: int = 90, indent: str = "") -> str:
     return "\n".join(lines)
 
 
-Path = tuple[str | int, ...]
-"""Names of mappings, and positions in lists."""
+Path = tuple[str, ...]
+"""Names of mappings."""
 
 _COMMENT = re.compile(r"(?:^|\s)#")
 
@@ -149,17 +149,11 @@ def _found(text: str, path: Path) -> tuple[MappingNode, Entry | None, tuple[str,
         raise LayoutError("the file is not a mapping")
     for position, step in enumerate(path):
         here = path[: position + 1]
-        if isinstance(step, int):
-            if not isinstance(node, SequenceNode):
-                raise LayoutError(f"{_dotted(path[:position])} is not a list")
-            _check_shared(node.value[step], node.start_mark.index, here)
-            node = node.value[step]
-            continue
         if not isinstance(node, MappingNode):
             raise LayoutError(f"{_dotted(path[:position])} has no names")
         entry = next((one for one in node.value if isinstance(one[0], ScalarNode) and one[0].value == step), None)
         if entry is None:
-            return node, None, tuple(map(str, path[position:]))
+            return node, None, path[position:]
         _check_shared(entry[1], entry[0].end_mark.index, here)
         if position + 1 == len(path):
             return node, entry, ()
@@ -174,7 +168,7 @@ def _check_shared(node: Node, after: int, path: Path) -> None:
 
 
 def _dotted(path: Path) -> str:
-    return ".".join(map(str, path))
+    return ".".join(path)
 
 
 def _written(value: Any, as_json: bool) -> str:
