@@ -82,13 +82,6 @@ def test_few_modules_are_loaded(counted: dict[str, dict[str, Any]]) -> None:
     assert len(modules) <= len(counted["plain"]["modules"]) + 80
 
 
-def test_dataclasses_are_few(counted: dict[str, dict[str, Any]]) -> None:
-    """Each costs half a millisecond, used or not; a named tuple a tenth of that. A decorator of our own that compiles
-    nothing was tried: 0.9 times the plain handler instead of 1.15, and not worth another kind of class for every reader.
-    """
-    assert len(counted["ours"]["dataclasses"]) <= 57
-
-
 def test_services_that_nobody_asked_for_are_not_looked_at(counted: dict[str, dict[str, Any]]) -> None:
     """botocore lists the directories of all four hundred, twice: see `projections.stores.models`."""
     assert len(counted["plain"]["directories"]) > 400

@@ -37,11 +37,6 @@ def units(dynamodb_local_url: str) -> Measured:
     return _measured(dynamodb_local_url)
 
 
-@pytest.fixture(scope="module")
-def on_ministack(ministack_url: str) -> Measured:
-    return _measured(ministack_url)
-
-
 def _measured(url: str) -> Measured:
     return {(each.way[:3] if each.way.startswith("(") else each.way, each.case): each for each in measure_all(url)}
 
@@ -115,19 +110,6 @@ def test_units_and_calls(units: Measured, case: str) -> None:
 
 
 @UNITS
-def test_what_is_charged_is_what_ministack_reports_where_nothing_fails(units: Measured, on_ministack: Measured) -> None:
-    """It reports nothing for cancelled transactions, failed conditions and reads in batches, all of which AWS charges. It
-    refuses statements, so each is an update of its own there, of as many units.
-    """
-    assert {case for _, case in units} == EXACT.keys()
-    for (way, case), each in on_ministack.items():
-        assert each.spent.write_units == units[way, case].spent.write_units
-        failing = "delivered again" in case and way != "(a)"
-        assert each.spent.reported_write_units == (0 if failing else each.spent.write_units), (way, case)
-        assert each.spent.reported_read_units == (1 if way.startswith("ours") else 0), (way, case)
-
-
-@UNITS
 def test_what_is_charged_is_what_a_rehearsal_says(units: Measured) -> None:
     """The account of `explain` and `cost`, which knows the sizes of items, on the same records."""
     rules = program()
@@ -174,14 +156,6 @@ def test_a_push_in_statements(pushes: Pushes) -> None:
     assert (pushed.children, pushed.statements, pushed.calls) == (2100, 2100, 1 + 3 * 3 + 2100 // 25)
     assert pushed.calls < 0.05 * 2100
     assert pushed.write_units == 1.0, "the fence; DynamoDB Local does not price statements"
-
-
-def test_a_push_in_single_updates(ministack_url: str) -> None:
-    """The same updates one by one, where statements are refused: what each of them costs."""
-    with Pushes(ministack_url, 100) as pushes:
-        first, second = pushes.push(), pushes.push()
-    assert (first.statements, second.statements) == (1, 0)
-    assert (first.write_units, second.write_units) == (101.0, 101.0)
 
 
 @PUSHES

@@ -12,7 +12,6 @@ import pytest
 from projections.engine.attempts import Attempt, Transaction, lanes, pack
 from projections.engine.changes import Change
 from projections.engine.processor import full_collections
-from projections.engine.running import in_few_pieces, one_by_one
 from projections.errors import Transient
 from projections.language.contribution import Evaluated
 from tests.engine.world import World
@@ -81,12 +80,7 @@ def processed(w: World) -> float:
 
 @pytest.mark.deep
 def test_ten_times_as_many_changes_of_as_many_targets_take_ten_times_as_long() -> None:
-    assert growth(lambda number: processed(liked(number)), 1000, 10_000) <= MOST
-
-
-@pytest.mark.deep
-def test_ten_times_as_many_documents_of_30_tags_take_ten_times_as_long() -> None:
-    assert growth(lambda number: processed(documents(number)), 60, 600) <= MOST
+    assert growth(lambda number: processed(liked(number)), 500, 5000) <= MOST
 
 
 def test_ten_times_as_many_throttled_targets_take_ten_times_as_long() -> None:
@@ -103,7 +97,7 @@ def test_ten_times_as_many_throttled_targets_take_ten_times_as_long() -> None:
         assert outcomes[0].failed == records[0]["dynamodb"]["SequenceNumber"]
         return taken
 
-    assert growth(measure, 1000, 10_000) <= MOST
+    assert growth(measure, 300, 3000) <= MOST
 
 
 def throttled(*_: Any, **__: Any) -> Any:
@@ -112,7 +106,7 @@ def throttled(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["apart", "in chains"])
 def test_packing_and_finding_lanes_does_not_grow_with_the_square(shared: bool) -> None:
-    """With 5000 documents of 30 tags, of which neighbours may have one in common. Caches cost such small work a part."""
+    """With 2000 documents of 30 tags, of which neighbours may have one in common. Caches cost such small work a part."""
 
     def measure(number: int) -> float:
         attempts = []
@@ -128,41 +122,15 @@ def test_packing_and_finding_lanes_does_not_grow_with_the_square(shared: bool) -
         assert sum(len(transaction.attempts) for lane in found for transaction in lane) == number
         return taken
 
-    assert growth(measure, 500, 5000, 3.0) <= 3.0
-
-
-def test_transactions_of_a_lane_keep_their_order_and_lanes_share_no_group() -> None:
-    groups = ["a", "b", "c", "ab", "d", "bc", "e", "ed", "f"]
-    transactions = [Transaction(groups={("r", letter) for letter in text}) for text in groups]
-    assert [["".join(sorted(letter for _, letter in one.groups)) for one in lane] for lane in lanes(transactions)] == [
-        ["a", "b", "c", "ab", "bc"],
-        ["d", "e", "de"],
-        ["f"],
-    ]
-
-
-def test_many_pieces_of_work_are_few_for_the_threads() -> None:
-    handed: list[int] = []
-
-    def run(pieces: Any) -> list[Any]:
-        handed.append(len(pieces))
-        return one_by_one(pieces)
-
-    few = in_few_pieces(run)
-    for number in (0, 1, 64, 65, 1000):
-        assert few([lambda number=number: number for number in range(number)]) == list(range(number))
-    assert handed == [0, 1, 64, 64, 64]
+    assert growth(measure, 200, 2000, 3.0) <= 3.0
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("time_left", [0.2, 0.8])
-@pytest.mark.parametrize("refused", [("write_each",), ("transact",), ("write_each", "write", "transact"), ()])
+@pytest.mark.parametrize("refused", [("write_each",), ("write_each", "write", "transact"), ()])
 @pytest.mark.parametrize(
     "make", [lambda **s: liked(10_000, **s), lambda **s: documents(300, **s)], ids=["likes", "docs"]
 )
-def test_a_batch_is_answered_when_its_time_is_up(
-    make: Callable[..., World], refused: tuple[str, ...], time_left: float
-) -> None:
+def test_a_batch_is_answered_when_its_time_is_up(make: Callable[..., World], refused: tuple[str, ...]) -> None:
     late = [float("inf")]
     for _ in range(ROUNDS):
         w = make(sleep=time.sleep, margin=3.0)
@@ -170,7 +138,7 @@ def test_a_batch_is_answered_when_its_time_is_up(
             setattr(w.store, name, throttled)
         records = w.records()
         gc.collect()
-        end = time.monotonic() + time_left
+        end = time.monotonic() + 0.2
         outcome = w.processor.process(records, remaining=lambda end=end: 3.0 + end - time.monotonic())
         late.append(time.monotonic() - end)
         if refused:
@@ -178,12 +146,3 @@ def test_a_batch_is_answered_when_its_time_is_up(
         if min(late) <= LATE:
             break
     assert min(late) <= LATE
-
-
-def test_full_collections_are_postponed_only_meanwhile() -> None:
-    threshold = gc.get_threshold()
-    with full_collections.postponed():
-        with full_collections.postponed():
-            assert gc.get_threshold()[2] == 1_000_000
-        assert gc.get_threshold() == (*threshold[:2], 1_000_000)
-    assert gc.get_threshold() == threshold

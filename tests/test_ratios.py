@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from benchmarks import cpu, growth, profile, throughput
+from benchmarks import cpu
 from benchmarks.figures import OURS
 
 pytestmark = pytest.mark.deep
@@ -53,43 +53,3 @@ def test_a_core_leaves_a_shard_behind(spent: Mapping[tuple[str, str], float], re
             "measured", f"{case}, on a core: {times * cpu.SHARD:,.0f} a second, {times:.1f} times a shard's"
         )
         assert times > least
-
-
-def test_a_profile_accounts_for_all_of_a_batch() -> None:
-    shares = profile.measure(batches=1)
-    assert 99.9 < sum(share.percent for share in shares) < 100.1
-    assert {share.part for share in shares} > {"decoding records", "requests as text"}
-
-
-def test_an_event_costs_as_much_after_ten_thousand_as_after_one_thousand(record_property: Record) -> None:
-    """The engine's CPU and memory, its store being a process of its own. What grows with the items grows tenfold here.
-
-    `make bench` goes on to 100,000 items and as many targets.
-    """
-    few, many = growth.grow(10_000, 10)
-    record_property(
-        "measured",
-        f"CPU of an event after 10,000 source items to that after 1,000: {many.new / few.new:.2f} (new), "
-        f"{many.gone / few.gone:.2f} (gone), {many.again / few.again:.2f} (again); "
-        f"{many.megabytes - few.megabytes:+.1f} MB, the store {many.store_megabytes - few.store_megabytes:+.1f} MB",
-    )
-    assert many.new < 3 * few.new
-    assert many.gone < 3 * few.gone
-    assert many.again < 3 * few.again
-    assert many.megabytes - few.megabytes < 4.0, "400 bytes an event"
-    assert many.store_megabytes - few.store_megabytes > 9.0, "or there was nothing to remember"
-
-
-def test_projections_follow_their_writes(ministack_url: str, record_property: Record) -> None:
-    """Through the stream of an emulator, beside Powertools' idempotency with `ADD`."""
-    ours, theirs = (
-        throughput.throughput(ministack_url, way, 200) for way in (OURS[100], "(b) Powertools idempotency + ADD")
-    )
-    waited = throughput.latency(ministack_url, OURS[100], rate=20.0, seconds=1.0)
-    record_property(
-        "measured",
-        f"end to end on MiniStack: {ours:,.0f} events a second, {ours / theirs:.1f} times (b); "
-        f"{waited.p50:.0f} ms from write to projection (p50)",
-    )
-    assert ours > 1.5 * theirs
-    assert 0 < waited.p50 <= waited.p95

@@ -98,14 +98,6 @@ def test_generated_functions_return_what_sorting_gives(
             said(ranking.rank(wrong))
 
 
-def test_functions_of_ranks_are_named_in_the_summary() -> None:
-    assert client_of(RULES, "rules.yaml").functions == {
-        "worstFirst": "worst_first",
-        "ranks": "ranks",
-        "worst-first": "worst_first_",
-    }
-
-
 @pytest.mark.deep
 def test_a_module_with_ranks_passes_ruff_and_mypy(tmp_path: Path) -> None:
     for waits in (False, True):

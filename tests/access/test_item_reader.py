@@ -231,10 +231,6 @@ def test_a_wait_ends_when_the_targets_show_the_item(scene: ReadScene) -> None:
     assert scene.reader.wait({"PK": "USER#u1", "SK": "PROFILE"}).not_covered == ("author",)
 
 
-def test_a_wait_for_an_item_that_never_existed_is_reached_as_for_a_deleted_one(scene: ReadScene) -> None:
-    assert scene.reader.wait({"PK": "POST#p1", "SK": "LIKE#bbo"}).reached
-
-
 def test_a_wait_covers_copies_and_attributes_of_the_item_itself(scene: ReadScene) -> None:
     scene.change(POST, title="Other", price=6)
     ended = scene.reader.wait(POST, timeout=0)
@@ -398,15 +394,6 @@ def test_a_reader_of_other_rules_is_a_usage_error(rules: Any, message: str) -> N
         projections.reader(rules, Scenario(projections.loads(RULES)).store)
 
 
-def test_the_example_in_the_docstring_runs() -> None:
-    import doctest
-
-    from projections import api
-
-    (test,) = doctest.DocTestFinder().find(api.reader, "reader", globs=vars(api).copy())
-    assert doctest.DocTestRunner(verbose=False).run(test) == doctest.TestResults(failed=0, attempted=4)
-
-
 def wired(key: dict[str, str]) -> dict[str, Any]:
     return {name: wire(text) for name, text in key.items()}
 
@@ -459,17 +446,6 @@ def test_a_boto3_table_a_resource_and_a_client_return_items_in_their_own_form(li
     assert (ended.state, table.wait({**POST, "SK": "LIKE#ann"}).state) == ("late", "reached")
 
 
-def test_the_client_of_the_application_stays_as_it_is(live: Any) -> None:
-    rules, url = live
-    own = boto3.client("dynamodb", endpoint_url=url)
-    projections.reader(rules, own, tables="reader-app", ledger="reader-ledger").read(wired(POST), own=[wired(BOB)])
-    item = own.get_item(TableName="reader-app", Key=wired(POST))["Item"]
-    assert item["blob"] == {"B": b"\x00\x01"}
-    missing = projections.reader(rules, own, tables="reader-none")
-    with pytest.raises(projections.Misconfigured, match="reader-none"):
-        missing.read(wired(POST))
-
-
 # A wait keeps its timeout
 
 
@@ -509,38 +485,6 @@ def test_no_request_of_a_wait_begins_after_its_timeout(scene: ReadScene, timeout
         assert ended.reasons == (f"no look ended within {timeout:g} s",) or timeout == 5
     elif seconds == 0.004:  # the last look is not wasted
         assert slow.began[-2] > timeout - 0.02
-
-
-def test_a_wait_of_no_time_looks_once_however_long_that_takes(scene: ReadScene) -> None:
-    slow = SlowReads(scene, 3)
-    assert slow.reader().wait({**POST, "SK": "LIKE#ann"}, timeout=0).state == "reached"
-    assert len(slow.began) == 4
-
-
-def test_keys_that_dynamodb_leaves_unprocessed_do_not_extend_a_wait(scene: ReadScene, monkeypatch: Any) -> None:
-    monkeypatch.setattr("random.uniform", lambda low, high: high)
-    began: list[float] = []
-
-    class Throttled:
-        def transact_get_items(self, **request: Any) -> Any: ...
-
-        def batch_get_item(self, **request: Any) -> Any:
-            began.append(slow.now)
-            slow.now += 0.01
-            return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
-
-    slow = SlowReads(scene, 0)
-    slow.session = session_of(scene.world.program, Throttled(), "posts", "posts-ledger")
-    ended = slow.reader().wait(wired(BOB), timeout=1)
-    assert (ended.state, ended.reasons) == ("late", ("no look ended within 1 s",))
-    assert len(began) > 3
-    assert max(began) <= 1
-    assert ended.seconds <= 1.01
-    began.clear()
-    slow.now = 0
-    ended = slow.reader().wait(wired(BOB), timeout=60)
-    assert "leaves keys unprocessed after 8 attempts" in ended.reasons[0]
-    assert max(began) <= 60
 
 
 @pytest.mark.parametrize("timeout", [None, "5", -1, float("nan"), float("inf"), True, 10**400])
@@ -674,17 +618,6 @@ def test_an_item_that_does_not_exist_yet_has_what_others_have_contributed() -> N
     assert item.uncorrected == {
         "best": "max depends on the values of other items", "voters": "voters is a rule of the kind top"
     }  # fmt: skip
-
-
-def test_an_item_that_a_copy_creates_is_none_until_it_exists() -> None:
-    scene = ReadScene(OTHERS)
-    scene.put(POST, slug="notes")
-    copies = {"PK": "MIRROR#p1", "SK": "META"}, {"PK": "SLUG#notes", "SK": "META"}
-    for copy in copies:
-        assert scene.reader.read(copy, own=[POST]) is None
-    scene.world.settle()
-    for copy in copies:
-        assert scene.reader.read(copy, own=[POST]) == copy
 
 
 def test_rules_that_set_attributes_of_own_items_have_to_be_active() -> None:

@@ -30,16 +30,6 @@ def test_dynamodb_local_returns_what_memory_does(seed: int, dynamodb_local_url: 
     assert tally["requests"] >= tally["answers"]
 
 
-@pytest.mark.deep
-def test_dynamodb_local_returns_what_memory_does_on_many_tables(dynamodb_local_url: str) -> None:
-    tally: Counter[str] = Counter()
-    for seed in range(5, 65):
-        compared(seed, dynamodb_local_url, tally)
-    assert tally["answers"] >= 60
-    assert tally["pages"] >= 30
-    assert tally["partial"] >= 5
-
-
 def compared(seed: int, url: str, tally: Counter[str]) -> None:
     random = Random(seed)
     document = rules(random)

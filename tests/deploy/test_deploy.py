@@ -64,6 +64,43 @@ def test_the_package_starts_with_nothing_but_itself(built: Path) -> None:
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
 
 
+def test_commands_use_the_rules_in_the_built_package(stack: Outputs, sam: Sam, built: Path, tmp_path: Path) -> None:
+    """They need no rule file, and see what feeds the function. First: nothing has run the audit yet."""
+
+    def projections(*arguments: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "projections", *arguments, "--stack", "shipped"]
+        environment = {**AWS, "AWS_ENDPOINT_URL": sam.endpoint, "PATH": "/usr/bin"}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def status() -> dict[str, Any]:
+        code, out, err = projections("status", "--json")
+        assert (code in (0, 1), err) == (True, "")
+        return dict(json.loads(out))
+
+    put, functions = writer(stack, sam.endpoint), client(sam.endpoint, "lambda")
+    put(PK="USER#u7", SK="POST#2026#p7", postId="p7", userId="u7", title="Known", status="draft")
+    said = eventually(status, lambda found: found["epoch"] == 1)
+    rules = json.loads((built / "rules.json").read_text())["projections"]
+    assert said["rules"].keys() == rules.keys()
+    found = {one["subject"]: one for one in said["findings"]}
+    assert found["stream"]["says"].startswith("Enabled, last result: ")
+    assert found["audit"]["says"] == "has not run yet (rate(1 hour))"
+    assert said["attention"] is False
+    code, out, err = projections("verify", "--patience", "0")
+    assert code in (0, 1), err
+    assert "Items read" in out
+    name = stack["StreamFunctionName"]
+    (mapping,) = functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+    functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    code, out, err = projections("status")
+    assert (code, err) == (1, "")
+    assert f"Run `aws lambda update-event-source-mapping --uuid {mapping['UUID']} --enabled`." in out
+    functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+
+
 def test_a_write_ends_in_the_projections(stack: Outputs, sam: Sam) -> None:
     """A post is copied under its id, and the likes of it are counted, also when one is taken back."""
     put = writer(stack, sam.endpoint)
@@ -159,8 +196,15 @@ def schedules(endpoint: str) -> Mapping[str, str]:
     return {rule["Name"].partition("-")[0]: rule["State"] for rule in rules}
 
 
-def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, built: Path) -> None:
-    """Without NewRules the rules of an existing table fill: a like does not turn a `likeCount` of 50 into 1."""
+def test_counters_kept_by_hand_are_counted_logs_are_redacted_and_a_retained_ledger_goes_on(
+    sam: Sam, built: Path
+) -> None:
+    """The life of a stack on a table that exists.
+
+    Without NewRules its rules fill: a like does not turn a `likeCount` of 50 into 1. The texts that may stay in logs are
+    read from the package's bytecode. The stack is deleted, and deployed again with the names of both tables; MiniStack
+    then sends all records again.
+    """
     dynamodb = client(sam.endpoint, "dynamodb")
     create_table(dynamodb, "mine", social().tables["main"], stream=False)
     put = writer({"TableName": "mine"}, sam.endpoint)
@@ -171,13 +215,8 @@ def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, bui
     wire = {name: {"S": text} for name, text in counted.items()}
     dynamodb.put_item(TableName="mine", Item={**wire, "likeCount": {"N": "50"}})
     table = dynamodb.update_table(TableName="mine", StreamSpecification=BOTH_IMAGES)["TableDescription"]
-    sam.deploy(
-        "existing",
-        ExistingTableName="mine",
-        ExistingStreamArn=table["LatestStreamArn"],
-        BatchingWindowSeconds="0",
-        AuditSchedule="off",
-    )
+    names = {"ExistingTableName": "mine", "ExistingStreamArn": table["LatestStreamArn"], "BatchingWindowSeconds": "0"}
+    sam.deploy("existing", **names, AuditSchedule="off", Redact="all")
     assert schedules(sam.endpoint)["existing"] == "DISABLED"
     found = outputs("existing", sam.endpoint)
     assert found["TableName"] == "mine"
@@ -190,15 +229,9 @@ def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, bui
     post = read(found, sam.endpoint, "POST#p1", "METADATA")
     assert (post["likeCount"], post["title"]) == ({"N": "4"}, {"S": "Mine"})
 
-
-def test_stack_that_redacts_logs_hashes_and_reasons_without_values(sam: Sam, built: Path) -> None:
-    """The texts that may stay are read from the package's bytecode."""
-    sam.deploy("redacted", BatchingWindowSeconds="0", AuditSchedule="off", Redact="all")
-    found = outputs("redacted", sam.endpoint)
-    at = "2026-01-06T10:00:00Z"
     writer(found, sam.endpoint)(
         PK="USER#zoe@example.org",
-        SK=f"POST#{at}#p9",
+        SK="POST#2026-01-06T10:00:00Z#p9",
         postId="p9",
         userId="zoe@example.org",
         title="t",
@@ -208,13 +241,34 @@ def test_stack_that_redacts_logs_hashes_and_reasons_without_values(sam: Sam, bui
     message = eventually(lambda: quarantined(found, sam.endpoint), lambda one: one.get("rule") == "listed")
     assert "publishedAt (a string, '…') does not fit date(%Y-%m)" in message["reason"]
     key = {"pk": {"S": "A"}, "sk": {"S": "secret"}}
-    item = client(sam.endpoint, "dynamodb").get_item(TableName=found["LedgerTableName"], Key=key)["Item"]
+    item = dynamodb.get_item(TableName=found["LedgerTableName"], Key=key)["Item"]
     assert message["keyHash"] == key_hash(item["secret"]["S"], message["key"])
     lines = eventually(
         lambda: {"all": logs(found["StreamFunctionName"], sam.endpoint)}, lambda one: "rejected: " in one["all"]
     )
     assert message["keyHash"] in lines["all"]
     assert "zoe" not in lines["all"].lower()
+    zoe = {"PK": {"S": "USER#zoe@example.org"}, "SK": {"S": "POST#2026-01-06T10:00:00Z#p9"}}
+    dynamodb.delete_item(TableName="mine", Key=zoe)
+    eventually(lambda: read(found, sam.endpoint, "POST#p9", "METADATA"), lambda item: not item)
+
+    cloudformation = client(sam.endpoint, "cloudformation")
+    cloudformation.delete_stack(StackName="existing")
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName="existing", WaiterConfig={"Delay": 1})
+    ledger, before = found["LedgerTableName"], dynamodb.list_tables()["TableNames"]
+    assert {"mine", ledger} <= set(before)
+    like = {"PK": {"S": "USER#u3"}, "SK": {"S": "LIKE#POST#p1"}}
+    dynamodb.delete_item(TableName="mine", Key=like)  # while there is no stack
+    sam.deploy("second", **names, ExistingLedgerTableName=ledger)
+    second = outputs("second", sam.endpoint)
+    assert (second["LedgerTableName"], dynamodb.list_tables()["TableNames"]) == (ledger, before)
+    keep_label(second["StreamFunctionName"], sam.endpoint)
+    for user in ("u6", "u7"):
+        put(PK=f"USER#{user}", SK="LIKE#POST#p1", userId=user, postId="p1")
+    eventually(
+        lambda: read(second, sam.endpoint, "POST#p1", "METADATA"), lambda item: number(item, "likeCount") == 5, 60
+    )
+    projections(sam, "verify", "--stack", "second", "--patience", "1")
 
 
 def logs(name: str, endpoint: str) -> str:
@@ -259,40 +313,6 @@ def read(stack: Outputs, endpoint: str, partition: str, sort: str) -> Mapping[st
     return item
 
 
-def test_a_retained_ledger_is_attached_again_and_counts_go_on(sam: Sam, built: Path) -> None:
-    """Deploy, delete the stack, deploy again with the names of both tables; MiniStack sends all records again."""
-    dynamodb = client(sam.endpoint, "dynamodb")
-    create_table(dynamodb, "kept", social().tables["main"])
-    stream = dynamodb.describe_table(TableName="kept")["Table"]["LatestStreamArn"]
-    names = {"ExistingTableName": "kept", "ExistingStreamArn": stream, "BatchingWindowSeconds": "0"}
-    sam.deploy("first", **names, NewRules="live")
-    first = outputs("first", sam.endpoint)
-    keep_label(first["StreamFunctionName"], sam.endpoint)
-    put = writer(first, sam.endpoint)
-    put(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Kept", status="draft")
-    for user in ("u2", "u3", "u4"):
-        put(PK=f"USER#{user}", SK="LIKE#POST#p1", userId=user, postId="p1")
-    likes(first, sam.endpoint, 3)
-
-    cloudformation = client(sam.endpoint, "cloudformation")
-    cloudformation.delete_stack(StackName="first")
-    cloudformation.get_waiter("stack_delete_complete").wait(StackName="first", WaiterConfig={"Delay": 1})
-    ledger = first["LedgerTableName"]
-    assert {"kept", ledger} <= set(dynamodb.list_tables()["TableNames"])
-    delete = {"TableName": "kept", "Key": {"PK": {"S": "USER#u3"}, "SK": {"S": "LIKE#POST#p1"}}}
-    dynamodb.delete_item(**delete)  # while there is no stack
-
-    before = dynamodb.list_tables()["TableNames"]
-    sam.deploy("second", **names, ExistingLedgerTableName=ledger)
-    second = outputs("second", sam.endpoint)
-    assert (second["LedgerTableName"], dynamodb.list_tables()["TableNames"]) == (ledger, before)
-    keep_label(second["StreamFunctionName"], sam.endpoint)
-    put(PK="USER#u5", SK="LIKE#POST#p1", userId="u5", postId="p1")
-    put(PK="USER#u6", SK="LIKE#POST#p1", userId="u6", postId="p1")
-    likes(second, sam.endpoint, 4)
-    projections(sam, "verify", "--stack", "second", "--patience", "1")
-
-
 def test_a_first_deployment_that_fails_leaves_only_protected_tables(sam: Sam, built: Path, tmp_path: Path) -> None:
     """Queues and bucket are removed with it, so that it can be repeated; to remove a protected table would fail."""
     template = tmp_path / "template.yaml"
@@ -312,13 +332,6 @@ def test_a_first_deployment_that_fails_leaves_only_protected_tables(sam: Sam, bu
     for name in kept.values():
         with pytest.raises(ClientError, match="deletion"):
             client(sam.endpoint, "dynamodb").delete_table(TableName=name)
-
-
-def likes(stack: Outputs, endpoint: str, count: int) -> None:
-    """Waits until post p1 has so many likes."""
-    eventually(
-        lambda: read(stack, endpoint, "POST#p1", "METADATA"), lambda item: number(item, "likeCount") == count, 60
-    )
 
 
 def social() -> Program:

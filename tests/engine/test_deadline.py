@@ -20,14 +20,6 @@ def test_pauses_grow_to_two_seconds_and_no_further() -> None:
     assert slept == [0.04, 0.08, 2.0, 2.0, 2.0]
 
 
-def test_a_pause_that_would_last_longer_than_there_is_time_is_not_made() -> None:
-    slept: list[float] = []
-    deadline = Deadline(lambda: 3.0, margin=1.0, sleep=slept.append, chance=lambda: 1.0)
-    with pytest.raises(OutOfTime):
-        deadline.pause(100)
-    assert slept == []
-
-
 def limited(seconds: float) -> tuple[Deadline, list[float]]:
     """Time of which only pauses take some, with the margin of 1 second, and the pauses made."""
     slept: list[float] = []
@@ -46,23 +38,11 @@ def failing(*reasons: StoreError) -> Callable[[], str]:
     return work
 
 
-def test_a_retry_pauses_longer_after_each_failure() -> None:
-    deadline, slept = limited(60.0)
-    assert deadline.retry(failing(Transient("throttled"), Transient("throttled"))) == "done"
-    assert slept == [0.04, 0.08]
-
-
 def test_a_retry_for_which_time_runs_out_raises_the_last_reason_before_that() -> None:
     deadline, slept = limited(0.2)
     with pytest.raises(Transient, match="conflict"):
         deadline.retry(failing(Transient("throttled"), Transient("conflict"), OutOfTime("the time is up")))
     assert slept == [0.04, 0.08]
-
-
-def test_a_retry_without_time_does_not_begin() -> None:
-    deadline, _ = limited(0.0)
-    with pytest.raises(OutOfTime):
-        deadline.retry(lambda: pytest.fail("work began"))
 
 
 def test_a_retry_ends_after_its_tries_and_at_any_other_error() -> None:

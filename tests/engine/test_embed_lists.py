@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from projections.engine import embed_lists, plan
-from projections.engine.embed_lists import ListEmbedder, references_of
+from projections.engine.embed_lists import ListEmbedder
 from projections.engine.embeds import Embedder
 from projections.engine.refresh import Refresher
 from projections.engine.running import Deadline
@@ -19,7 +19,7 @@ from projections.errors import StoreError
 from projections.language.embeds import MOST_REFERENCES, ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.rules import LIST_BYTES
-from projections.language.values import plain, size, wire
+from projections.language.values import size, wire
 from tests.engine.world import World
 
 HEAD = """
@@ -406,32 +406,6 @@ def test_list_of_references_that_changed_meanwhile_is_not_written() -> None:
     w.deliver()
     written.append(teachers(w))
     assert written == [[{"id": "b", "name": "Bob"}]]
-
-
-def test_references_are_read_in_order() -> None:
-    w = world()
-    course(w, "b", "a", "b", 7)
-    child = w.program.recognise(COURSE, w.store.get(COURSE) or {})
-    assert child is not None
-    references, flaw = references_of(rule(w), child)
-    assert flaw is None
-    assert references is not None
-    assert [(plain(one.value), one.text) for one in references] == [("b", "b"), ("a", "a"), (7, "7")]
-    assert [one.key.partition for one in references if one.key] == ["USER#b", "USER#a", "USER#7"]
-
-
-def test_each_write_of_a_list_has_a_new_guard() -> None:
-    w = world()
-    course(w, "a")
-    w.settle()
-    seen = set[str]()
-    for _ in range(5):
-        embedder(w).pull(rule(w), COURSE, after())
-        image = w.store.get(COURSE)
-        assert image is not None
-        seen.add(image["~teachers"]["M"]["at"]["S"])
-    assert len(seen) == 5
-    assert sorted(seen) == sorted(seen, key=lambda at: int(at.partition(".")[0]))
 
 
 def test_update_is_conditional() -> None:

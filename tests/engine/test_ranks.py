@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Sequence
@@ -14,11 +13,7 @@ import pytest
 
 import projections
 from projections.access.ranks import Ranking, ranking_of
-from projections.deploy.needs import Deployment
-from projections.engine.ledger_items import group_key
-from projections.errors import BadInput, UsageError
-from projections.language.keys import is_range
-from projections.language.ranks import Scale, level_of, range_of
+from projections.errors import UsageError
 from projections.testing import Scenario
 from projections.testing.cases import Case
 from tests.engine.world import World
@@ -206,28 +201,6 @@ def test_elements_of_one_item_are_counted_each() -> None:
     agrees(ranking(one), [Decimal(121)])
 
 
-def test_names_of_groups_are_no_keys_of_items() -> None:
-    scale = Scale(8)
-    group = scale.group("main|BOARD#b|META", scale.parts(Decimal(-12))[:2])
-    assert group == "main|BOARD#b|META|%=8:-9999"
-    assert is_range(group)
-    assert not is_range("main|BOARD#%25=|META")
-    assert range_of(group) == ("main|BOARD#b|META", "-9999")
-    assert level_of(group) == 2
-    assert len(group_key("ranks", group).partition) < 100
-
-
-def test_parts_are_in_the_order_of_scores() -> None:
-    scale = Scale(5, 2)
-    values = sorted({Decimal(n).scaleb(-2) for n in (*range(-99_999, 10**5, 997), -1, 0, 1, 99_999)})
-    ordered = sorted(values, key=lambda value: (not (p := scale.parts(value))[0].startswith("-"), p))
-    assert ordered == values
-    assert [scale.score(scale.parts(value)) for value in values] == values
-    for wrong in ("1000", "0.001", "1.0000000000000000000000000000000000001", "NaN", "Infinity", "-1000"):
-        with pytest.raises(BadInput):
-            scale.parts(Decimal(wrong))
-
-
 def test_questions_that_have_no_answer_are_refused() -> None:
     found = ranking(world())
     for ask in (
@@ -247,19 +220,6 @@ def test_questions_that_have_no_answer_are_refused() -> None:
             ranking_of(one.program, one.store, name, board)
 
 
-def test_entries_hold_one_contribution_for_each_part() -> None:
-    one = world()
-    score(one, 1, 12_345_678)
-    one.settle()
-    (entry,) = [item for item in one.store.items("ledger") if item["pk"]["S"].startswith("E|")]
-    assert json.loads(entry["contributions"]["S"])["ranks"] == {
-        "main|BOARD#b|META|%=8:": {"=12": 1, "n": 1},
-        "main|BOARD#b|META|%=8:12": {"=34": 1, "n": 1},
-        "main|BOARD#b|META|%=8:1234": {"=56": 1, "n": 1},
-        "main|BOARD#b|META|%=8:123456": {"=78": 1, "n": 1},
-    }
-
-
 def test_items_of_several_entities_share_a_board() -> None:
     head = HEAD.replace("  Board:", '  Guest: {key: {PK: "BOARD#{board}", SK: "GUEST#{guestId}"}}\n  Board:')
     one = World("  ranks: {from: [Score, Guest], rank: {into: Board, by: score, digits: 2}}\n", head)
@@ -276,8 +236,3 @@ def test_a_case_lists_the_scores_of_a_board() -> None:
         case = Case("a board", 1, {**document, "ranks": [{"rule": "ranks", "board": {"board": "a"}, "scores": scores}]})
         with pytest.raises(AssertionError, match=re.escape(words)) if words else nullcontext():
             case.play(Scenario(rules))
-
-
-def test_a_deployment_needs_no_permission_to_write_to_boards() -> None:
-    (table,) = Deployment("rules.yaml", world().program).tables
-    assert (table.updates, table.deletes, table.published) == (False, False, False)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from projections.aws.clients import client
-from projections.aws.tables import create_table
-from projections.engine.embeds import Push
 from projections.engine.registry import (
     FILLING,
     LIVE,
@@ -26,14 +22,10 @@ from projections.engine.registry import (
     former,
     rule_key,
 )
-from projections.engine.running import Pacer
-from projections.engine.store import Store, Write
+from projections.engine.store import Write
 from projections.errors import Misconfigured, Reason, TransactionCancelled, Transient
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.tasks import Tasks, write
-from projections.operations.worker import Work, WorkerHandler
-from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore
 from tests.engine.world import HEAD, TAG, World
 
@@ -41,7 +33,6 @@ COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
 HEAVY = "  likes: {from: Like, where: {weight: [9]}, aggregate: {into: Post, set: {likeCount: count}}}\n"
 TAGS = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
 RENAMED = COUNT.replace("likes:", "popularity:")
-SHADOWED = COUNT.replace("from: Like,", "from: Like, mode: shadow,")
 KINDS = """
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
 entities:
@@ -213,14 +204,6 @@ def test_a_renamed_rule_retires_the_old_name(retired: str, left: dict[str, str])
     assert (renamed.definition("likes") is None) == (retired == "remove")
 
 
-def test_a_rule_that_retires_and_comes_back_fills_anew() -> None:
-    """Some of its traces may be gone already."""
-    store = memory()
-    Registry(program(COUNT + TAGS), store).read_or_create()
-    Registry(program(TAGS, "retired: {likes: remove}\n"), store).activate()
-    assert states(Registry(program(COUNT + TAGS), store).activate()) == {"likes": FILLING, "tags": LIVE}
-
-
 def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
     Registry(old, store).read_or_create()
@@ -256,15 +239,6 @@ def test_a_rule_that_is_as_it_was_again_is_no_former_one() -> None:
     third = program(COUNT.replace("likeCount", "n"))
     assert formers(Registry(third, store).activate()).keys() == {was(old), was(new)}
     assert (Registry(third, store).definition(was(new)) or {})["rule"] == new.document["projections"]["likes"]
-
-
-@pytest.mark.parametrize("fate", ["keep", "remove"])
-def test_what_a_retired_rule_was_before_goes_the_same_way(fate: str) -> None:
-    store, old = memory(), program(COUNT + TAGS)
-    Registry(old, store).read_or_create()
-    Registry(program(HEAVY + TAGS), store).activate()
-    snapshot = Registry(program(TAGS, f"retired: {{likes: {fate}}}\n"), store).activate()
-    assert formers(snapshot) == ({was(old): RETIRING} if fate == "remove" else {})
 
 
 def test_a_rule_that_was_kept_may_be_removed_later() -> None:
@@ -390,15 +364,6 @@ def test_a_rule_that_was_tried_may_be_kept_and_removed_later() -> None:
     assert (removed.definition("listed") or {})["rule"] == new.document["projections"]["listed"]
 
 
-def test_what_was_kept_once_is_kept_when_another_version_was_tried() -> None:
-    new, old = kinds("x}", "y}"), kinds(LISTED)
-    store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
-    Registry(kinds(), store).read_or_create()
-    Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store).activate()
-    Registry(new, store).admit()
-    assert formers(Registry(old, store).activate()) == {}
-
-
 def test_what_is_tried_again_while_its_traces_are_removed_is_to_be_removed_once_more() -> None:
     """What its functions do behind the backfill's back is found by the next one."""
     store, old, new = memory(), program(COUNT), program(HEAVY)
@@ -467,30 +432,6 @@ def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
     w.like(2, 1, weight=9)
     assert new.deliver(w.store.stream("main")[-1:]).failed is not None, "the newer ones are the outdated ones now"
     assert w.worker().process(w.records(), remaining=lambda: 900.0).failed is None
-
-
-def test_an_older_worker_stops_and_its_messages_come_again() -> None:
-    w = World(COUNT)
-    w.under(HEAVY).registry().activate()
-    seen: list[Work] = []
-
-    def unreachable() -> Any:
-        raise AssertionError("nothing is to be sent")
-
-    handler = WorkerHandler(
-        w.program,
-        w.store,
-        send=Tasks(unreachable),
-        quarantine=w.rejected.extend,
-        pacer=Pacer(1000),
-        observe=seen.append,
-    )
-    bodies = [write(Push("author", f"main|USER#{n}|PROFILE", "1")) for n in range(2)]
-    event = {"Records": [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]}
-    answer = handler.handle(event, lambda: 60.0)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}, {"itemIdentifier": "m1"}]}
-    assert "the active rules are not the rules of this function" in seen[0].failed["m0"]
-    assert seen[0].counts["pages"] == 0
 
 
 def test_a_registry_that_conflicts_is_asked_again_within_the_invocation() -> None:
@@ -643,25 +584,6 @@ def test_a_registry_that_never_rests_is_given_up_for_now() -> None:
 
 
 # On DynamoDB.
-
-
-def test_a_life_of_the_registry_on_dynamodb(dynamodb_local_url: str) -> None:
-    """Its conditions compare maps, and its definitions share a transaction with it."""
-    dynamodb = client(endpoint_url=dynamodb_local_url)
-    name = f"ledger-{uuid.uuid4().hex[:8]}"
-    create_table(dynamodb, name, LEDGER_SCHEMA, stream=False)
-    store: Store = DynamoDBStore(dynamodb, {"ledger": name}, {"ledger": LEDGER_SCHEMA})
-    first, other = Registry(program(COUNT + TAGS), store, FILLING), Registry(program(COUNT + TAGS), store)
-    assert first.read_or_create() == other.read_or_create()
-    assert states(first.complete(["tags"])) == {"likes": FILLING, "tags": LIVE}
-    assert states(other.complete(["likes"])) == {"likes": LIVE, "tags": LIVE}
-    retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    assert states(retiring.activate()) == {"likes": RETIRING, "tags": LIVE}
-    assert first.read_or_create().outdated(program(COUNT + TAGS))
-    retiring.forget(["likes"])
-    assert (states(retiring.read_or_create()), retiring.definition("likes")) == ({"tags": LIVE}, None)
-    with pytest.raises(Misconfigured):
-        first.complete(["likes"])
 
 
 def test_guard_prefix_cannot_change_while_rules_are_active() -> None:

@@ -127,7 +127,7 @@ EVENTS = st.lists(
 
 
 @pytest.mark.parametrize("kind", ["aggregate", "copy", "index"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(events=EVENTS)
 def test_every_item_that_ends_bad_has_a_message(kind: str, events: list[str]) -> None:
     """Whatever is batched, delivered twice, or redriven, which deletes the messages of items that are good by then."""

@@ -185,28 +185,3 @@ def fingerprint(form: str, rest: str = "", *, kind: str = "aggregate: {into: Aut
 @pytest.mark.parametrize("form", ["[Video]", "{Video: {}}"])
 def test_one_source_in_a_list_or_mapping_is_the_same_rule(form: str) -> None:
     assert fingerprint(form) == fingerprint("Video")
-
-
-def test_forms_that_mean_the_same_have_the_same_fingerprint() -> None:
-    bind = '{bind: {author: "{owner}"}}'
-    same = {
-        fingerprint("[Video, Article]", 'bind: {author: "{owner}"}, '),
-        fingerprint("[Article, Video]", 'bind: {author: "{owner}"}, '),
-        fingerprint(f"{{Video: {bind}, Article: {bind}}}"),
-        fingerprint(f"{{Article: {{}}, Video: {bind}}}", 'bind: {author: "{owner}"}, '),
-        fingerprint(f"{{Article: {bind}, Video: {bind}}}", 'bind: {author: "{other}"}, '),
-    }
-    assert len(same) == 1
-    assert fingerprint("[Video, Article]") not in same
-    assert fingerprint("Video", 'bind: {author: "{owner}"}, ') not in same
-
-
-def test_a_program_has_one_rule_with_a_variant_for_each_source() -> None:
-    text = HEAD + WORKS.replace("EXPIRED", "retract")
-    program = Program.from_document(projections.loads(text).document)
-    assert [(rule.name, rule.source.name) for rule in program.variants] == [("works", "Article"), ("works", "Video")]
-    assert list(program.rules) == list(program.recorded) == ["works"]
-    assert [rule.name for rule in program.ledger_rules_into["Author"]] == ["works"]
-    assert {name: [rule.source.name for rule in rules] for name, rules in program.ledger_rules.items()} == {
-        "Article": ["Article"], "Video": ["Video"],
-    }  # fmt: skip

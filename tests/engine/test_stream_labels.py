@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from projections.engine.processor import Processor
 from projections.engine.records import decode, version_of
 from tests.engine.world import World
 
@@ -62,13 +61,3 @@ def test_the_last_records_of_a_former_stream_do_not_hide_those_of_the_new_one(la
     world.remove("USER#2", "LIKE#1")
     world.settle()
     assert world.post() == {"likeCount": 0}
-
-
-def test_a_processor_hands_a_fixed_label_on() -> None:
-    world = World(LIKES)
-    world.put("POST#1", "METADATA")
-    world.like(1, 1)
-    processor = Processor(world.program, world.store, tables={"main": "main"}, fixed_label=NEW)
-    processor.process(world.records(), remaining=lambda: 900.0)
-    (entry,) = world.ledger("E|main|USER#1")
-    assert entry["version"].startswith(NEW)

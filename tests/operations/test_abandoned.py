@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from projections.engine import rebuild
-from projections.engine.groups import Generations
 from projections.engine.rebuild import notes
 from projections.engine.registry import Registry
-from projections.engine.store import ItemKey
 from projections.errors import UsageError
 from projections.operations import status
 from projections.operations.backfill.progress import Progress
 from projections.operations.caution import Cautious
 from projections.operations.status import ACT, LOOK
 from projections.operations.verify.facts import Scratch
-from projections.operations.verify.repair import Repair, abandoned
+from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live
@@ -122,27 +120,6 @@ def test_a_note_names_the_group_and_is_gone_at_the_end() -> None:
     assert list(notes(stage.store)) == []
 
 
-def test_a_later_rebuild_keeps_its_note_when_an_earlier_one_ends() -> None:
-    stage = damaged()
-    target = ("likes", "main|POST#0|METADATA")
-
-    first = rebuild.close(stage.store, stage.program, target, Generations(), deadline())
-    rebuild.reopen(stage.store, target, first)
-    second = rebuild.close(stage.store, stage.program, target, Generations(), deadline())
-    rebuild.sweep(stage.store, target, first)
-    assert [note.generation for note in notes(stage.store)] == [second] == [first + 1]
-
-
-def test_a_note_of_a_rule_that_is_gone_is_deleted_by_the_next_backfill() -> None:
-    stage = damaged()
-    assert killed(stage, 12)
-    assert list(notes(stage.store))
-    after = stage.under(TAGS, "{likes: remove}")
-    after.filled()
-    assert list(notes(after.store)) == []
-    after.right()
-
-
 def test_a_backfill_that_died_while_it_took_over_a_rebuild_is_gone_on_with() -> None:
     for writes in range(40):
         stage = damaged(LIKES)
@@ -205,14 +182,6 @@ def test_a_backfill_that_takes_the_place_of_one_under_way_does_so_whatever_phase
     assert list(notes(stage.store)) == []
 
 
-def test_repair_ends_rebuilds_of_its_own_rules_only() -> None:
-    stage = damaged()
-    assert killed(stage, 12)
-    snapshot = stage.read_or_create()
-    assert abandoned(Scope(stage.program, snapshot, ["tags"]), stage.store) == []
-    assert abandoned(Scope(stage.program, snapshot), stage.store)
-
-
 @pytest.mark.parametrize(("seconds", "goes_on"), [(DAY - 1, True), (DAY, True), (DAY + 1, False)])
 def test_a_run_is_not_continued_after_24_hours(seconds: float, goes_on: bool) -> None:
     stage = Stage(LIKES)
@@ -262,13 +231,3 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     assert said.level == LOOK
     assert "started 2 d ago" in said.says
     assert "starts a new one" in said.todo
-
-
-def test_the_key_of_a_note_is_short_whatever_the_target_is() -> None:
-    stage = damaged()
-    target = ("likes", "main|" + "x" * 2000 + "|" + "y" * 1000)
-
-    rebuild.close(stage.store, stage.program, target, Generations(), deadline())
-    (note,) = notes(stage.store)
-    assert note.target == target
-    assert stage.store.get(ItemKey("ledger", "R", ".")) is not None

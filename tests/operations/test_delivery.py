@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import decode
 
 from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Outcome
 from projections.engine.registry import REGISTRY
 from projections.engine.rejections import Rejected
 from projections.engine.report import COUNTS
-from projections.engine.running import at_once
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (
     ConditionFailed,
@@ -138,15 +136,6 @@ def once(at: int, error: StoreError) -> Fault:
 
 def from_then_on(at: int, error: StoreError) -> Fault:
     return lambda number, name, keys: error if number >= at else None
-
-
-def cancelled(at: int, kind: str) -> Fault:
-    def fault(number: int, name: str, keys: Sequence[ItemKey]) -> StoreError | None:
-        if number < at or name != "transact":
-            return None
-        return TransactionCancelled([Reason(kind, message="refused"), *[None] * (len(keys) - 1)])
-
-    return fault
 
 
 def poisoned(key: ItemKey, *, reads: bool) -> Fault:
@@ -333,16 +322,6 @@ def test_a_store_that_fails_from_any_call_on_is_reported_and_caught_up_with(erro
         assert not delivery.rejected, number
 
 
-@pytest.mark.parametrize("kind", ["conflict", "throttled"])
-def test_transactions_that_keep_being_cancelled_are_reported(kind: str) -> None:
-    for number in range(1, calls() + 1, 3):
-        delivery = Delivery()
-        delivery.store.fault = cancelled(number, kind)
-        delivery.again(delivery.first())
-        assert delivery.differences() == [], number
-        assert not delivery.rejected, number
-
-
 def test_a_failed_batch_returns_the_lowest_number_and_earlier_records_are_done() -> None:
     """An outage of one target: the records before its first one are not delivered again, and are effective."""
     delivery = Delivery()
@@ -438,26 +417,6 @@ def test_one_refusal_of_any_call_loses_nothing() -> None:
             assert explained(difference, delivery.rejected), (number, difference, delivery.rejected)
 
 
-@pytest.mark.parametrize("error", [Transient("no answer"), Misconfigured("no queue"), InvalidRequest("too large")])
-@pytest.mark.deep
-def test_what_the_quarantine_does_not_take_comes_again(error: StoreError) -> None:
-    """Nothing is dropped silently: with neither the item nor the quarantine writable, the record is reported."""
-    for key in touched():
-        delivery = Delivery()
-        delivery.store.fault = poisoned(key, reads=False)
-        delivery.quarantine_fails = error
-        outcome = delivery.first()
-        if outcome.rejected:
-            assert outcome.failed is not None, key
-            assert "quarantine" in (outcome.failed_reason or ""), key
-        delivery.quarantine_fails = None
-        delivery.again(outcome)
-        for difference in delivery.differences():
-            assert explained(difference, delivery.rejected), (key, difference, delivery.rejected)
-        if not outcome.rejected:
-            assert not delivery.rejected, key
-
-
 # Misconfigured.
 
 
@@ -472,17 +431,6 @@ def test_no_permission_at_any_call_fails_the_batch_loudly() -> None:
         delivery.again(Outcome(delivery.batch[0]["dynamodb"]["SequenceNumber"], None, (), {}))
         assert delivery.differences() == [], number
         assert not delivery.rejected, number
-
-
-def test_it_raises_from_threads_too_and_not_before_all_of_them_ended() -> None:
-    delivery = Delivery(at_once(4))
-    delivery.store.fault = lambda number, name, keys: Misconfigured("no permission") if name == "write" else None
-    with pytest.raises(Misconfigured):
-        delivery.first()
-    before = delivery.store.calls
-    delivery.again(Outcome(delivery.batch[0]["dynamodb"]["SequenceNumber"], None, (), {}))
-    assert delivery.store.calls > before
-    assert delivery.differences() == []
 
 
 # The deadline.
@@ -502,13 +450,6 @@ def test_a_batch_ends_cleanly_whenever_its_time_is_up() -> None:
         delivery.again(outcome)
         assert delivery.differences() == [], seconds
         assert not delivery.rejected, seconds
-
-
-def test_a_store_that_is_throttled_to_the_end_does_not_outlast_the_invocation() -> None:
-    delivery = Delivery()
-    delivery.store.fault = from_then_on(1, Transient("throttled"))
-    assert delivery.first(seconds=10.0).failed == delivery.batch[0]["dynamodb"]["SequenceNumber"]
-    assert delivery.seconds >= 1.0
 
 
 # Metrics and alarms.
@@ -558,64 +499,3 @@ def test_each_outcome_is_a_metric(measure: Callable[[Outcome], Mapping[str, Any]
     assert (late["failures"], late["failed"]) == (1, done["applied"])
     bad = numbers(poison.first())
     assert (bad["failures"], bad["rejected"]) == (0, len(poison.rejected))
-
-
-def test_each_way_of_failing_has_an_alarm() -> None:
-    """Reported records make the iterator old; a whole batch is an error; rejected is in the queue; given up is a count."""
-    template, mistakes = decode(str(ROOT / "template.yaml"))
-    assert not mistakes
-    resources = template["Resources"]
-    alarms = [one["Properties"] for one in resources.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
-    function, queue = {"Ref": "StreamFunction"}, {"Fn::GetAtt": ["QuarantineQueue", "QueueName"]}
-    source = {"Ref": "StreamFunctionChanges"}
-    for metric, name, value in (
-        ("AWS/Lambda IteratorAge", "FunctionName", function),
-        ("AWS/Lambda Errors", "FunctionName", function),
-        ("Projections rejected", "service", {"Ref": "AWS::StackName"}),
-        ("Projections internal", "service", {"Ref": "AWS::StackName"}),
-        ("AWS/SQS ApproximateAgeOfOldestMessage", "QueueName", queue),
-        ("AWS/Lambda OnFailureDestinationDeliveredEventCount", "EventSourceMappingUUID", source),
-        ("AWS/Lambda DroppedEventCount", "EventSourceMappingUUID", source),
-    ):
-        wanted = [{"Name": name, "Value": value}]
-        (alarm,) = [
-            one
-            for one in alarms
-            if f"{one.get('Namespace')} {one.get('MetricName')}" == metric and one["Dimensions"] == wanted
-        ]
-        assert alarm["AlarmActions"]["Fn::If"][0] in ("HasAlarmTopic", "HasTicketTopic"), metric
-    for alarm in alarms:  # an alarm on a metric of ours names one that there is
-        if alarm.get("Namespace") == "Projections":
-            assert alarm["MetricName"] in {
-                *COUNTS,
-                "failures",
-                "throttled",
-                "driftPerMillion",
-                "audited",
-                "writesPerRecord",
-            }
-    events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
-    assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of
-    assert variables(template)["QUARANTINE_QUEUE_URL"] == {"Ref": "QuarantineQueue"}
-
-
-def variables(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The environment of the stream's function."""
-    places = (template.get("Globals", {}).get("Function", {}), template["Resources"]["StreamFunction"]["Properties"])
-    return {
-        name: value for place in places for name, value in place.get("Environment", {}).get("Variables", {}).items()
-    }
-
-
-def test_the_dashboard_finds_the_metrics_where_the_function_puts_them(
-    measure: Callable[[Outcome], Mapping[str, Any]],
-) -> None:
-    template, _ = decode(str(ROOT / "template.yaml"))
-    body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0]
-    environment = variables(template)
-    directive = measure(Delivery().first())["_aws"]["CloudWatchMetrics"][0]
-    assert directive["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]
-    assert environment["POWERTOOLS_SERVICE_NAME"] == {"Ref": "AWS::StackName"}
-    (dimensions,) = directive["Dimensions"]
-    searched = f'{{{directive["Namespace"]},{",".join(dimensions)}}} {dimensions[0]}=\\"${{AWS::StackName}}\\"'
-    assert searched in body

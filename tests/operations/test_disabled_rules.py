@@ -87,14 +87,3 @@ def test_status_names_a_disabled_rule_with_its_owner_and_asks_for_nothing() -> N
     found = ledger(off.program, off.store, datetime(2023, 11, 15, tzinfo=UTC), deployed=True)
     assert found.rules == {"likes": "disabled", "tags": "live"}
     assert Finding("rule likes", FINE, says) in found.findings
-
-
-def test_words_about_a_rule_are_in_no_fingerprint() -> None:
-    plain = Stage(ALL).program
-    said = Stage(ALL.replace(": {from", ": {description: x, owner: y, tags: [z], from")).program
-    assert {name: rule.fingerprint for name, rule in said.rules.items()} == {
-        name: rule.fingerprint for name, rule in plain.rules.items()
-    }
-    assert said.fingerprint == plain.fingerprint
-    shadow = Stage(ALL.replace(": {from", ": {mode: shadow, from")).program
-    assert Stage(disabled(ALL)).program.fingerprint == shadow.fingerprint

@@ -2,10 +2,9 @@
 
     FUZZ_EVENTS=10000 FUZZ_SEED=1 .venv/bin/python -m pytest tests/operations/test_fuzz.py
 
-Two ways. *Strange events*: sound records of some items, and between them records of other items that were mutated anywhere,
-or are not even records. The sound ones must be applied exactly. *Strange items*: an application that writes values of any
-type into any attribute, which tables do hold; then everything must be as the oracle says, which shares nothing with the
-engine. Each event replays from its own seed, which a failure names.
+Sound records of some items, and between them records of other items that were mutated anywhere, or are not even records. The
+sound ones must be applied exactly, as the oracle says, which shares nothing with the engine. Each event replays from its own
+seed, which a failure names.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from projections.engine.processor import Outcome, Processor
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image
-from projections.errors import BadInput, InvalidRequest, Transient
+from projections.errors import BadInput, Transient
 from projections.language.loader import load, loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.quarantine import Quarantine
@@ -34,7 +33,7 @@ from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
 
 ROOT = Path(__file__).parents[2]
-EVENTS = int(os.environ.get("FUZZ_EVENTS", "1500"))
+EVENTS = int(os.environ.get("FUZZ_EVENTS", "600"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 
 KINDS = """
@@ -158,9 +157,6 @@ JUNK = [
     {"": ""}, {"S": "x"}, {"Records": []}, {"dynamodb": {}}, {"dynamodb": None},
 ]  # fmt: skip
 """JSON that is neither a value nor a record."""
-
-READS = {"twin": {"indexed"}, "listed": {"postById", "engagement"}, "leaderboard": {"postById", "engagement"}}
-"""Return the attributes that a rule reads and other rules write: they are absent if those may not write."""
 
 ARNS = [
     "",
@@ -441,7 +437,7 @@ def from_failed(records: Sequence[Any], failed: str | None) -> list[Any]:
 @pytest.mark.deep
 def test_strange_events_are_answered_and_the_sound_records_between_them_applied(capsys: Any) -> None:
     started = time.monotonic()
-    results = replayable(strange_event, EVENTS * 2 // 3, 0)
+    results = replayable(strange_event, EVENTS, 0)
     usable, quarantined, _ = map(sum, zip(*results, strict=True))
     with capsys.disabled():
         print(
@@ -450,71 +446,6 @@ def test_strange_events_are_answered_and_the_sound_records_between_them_applied(
         )
     if len(results) > 100:
         assert min(usable, quarantined) > len(results) / 2
-
-
-# Strange items.
-
-
-def promised(item: dict[str, Any]) -> None:
-    """Set the attribute that the application maintains: the index key of an author's comments."""
-    sort = item.get("SK", {}).get("S")
-    if isinstance(sort, str) and sort.startswith("COMMENT#"):
-        author = item.get("userId", {}).get("S")
-        item["GSI1PK"] = {"S": f"AUTHOR#{author}"}
-        item["GSI1SK"] = {"S": sort}
-
-
-def strange_items(chance: random.Random) -> tuple[int, int, int]:
-    """An application that writes any value anywhere a table holds it; then everything is as the oracle says."""
-    name = chance.choice(("social", "kinds"))
-    table = Table(name, chance)
-    schema = table.program.tables["main"]
-    written = rejected = 0
-    for _ in range(chance.randint(1, 3)):
-        for image in chance.choices(sources(name), k=chance.randint(1, 6)):
-            item = clone(dict(image))
-            for _ in range(chance.randrange(4)):
-                names = [n for n in item if n not in schema.key_attributes] or ["title"]
-                item[chance.choice([*names, "extra", "likeCount", "a.b"])] = clone(chance.choice(HOLD))
-            if chance.random() < 0.3 and item:
-                item.pop(chance.choice(list(item)))
-            promised(item)
-            try:
-                key = schema.key("main", item)
-                if chance.random() < 0.15:
-                    table.store.remove(key)
-                else:
-                    table.store.put("main", item)
-                    written += 1
-            except (KeyError, InvalidRequest):
-                continue  # no table holds this
-        records = table.fresh()
-        if not records:
-            continue
-        outcome = table.handle({"Records": clone(records)})
-        assert outcome.failed is None, outcome.failed_reason
-        rejected += len(outcome.rejected)
-        if chance.random() < 0.3:  # all of it again, or its end
-            table.handle({"Records": clone(records[chance.randrange(len(records)) :])})
-        rejected += len(table.settle())
-    refused = {name for message in table.messages for name in str(json.loads(message)["rule"]).split(", ")}
-    for difference in table.wrong():
-        assert refused & {difference.rule, *READS.get(difference.rule or "", ())}, (difference, table.messages)
-    return written, rejected, 0
-
-
-@pytest.mark.deep
-def test_strange_items_converge_to_the_oracle(capsys: Any) -> None:
-    started = time.monotonic()
-    results = replayable(strange_items, EVENTS - EVENTS * 2 // 3, 500_000)
-    written, rejected, _ = map(sum, zip(*results, strict=True))
-    with capsys.disabled():
-        print(
-            f"\n{len(results)} batches of strange items in {time.monotonic() - started:.1f} s: "
-            f"{written} items written, {rejected} complaints"
-        )
-    if len(results) > 100:
-        assert min(written, rejected) > len(results) / 2
 
 
 def test_a_parent_that_has_become_unusable_is_reported_by_its_own_record() -> None:
@@ -548,18 +479,6 @@ def test_any_json_in_place_of_an_event_is_answered() -> None:
             empty = isinstance(junk, dict) and junk.get("Records") == []
             assert bool(table.messages) == (quarantine and not empty)
             assert (outcome.failed is None) == (quarantine or empty)
-
-
-def test_without_a_quarantine_an_unusable_record_is_reported_itself() -> None:
-    """The lowest of them by its number, the whole batch where one of them has none."""
-    chance = random.Random(SEED)
-    table = Table("social", chance, quarantine=False)
-    records = writes(table, "v-", chance, "social", 8)
-    for record in records[3:5]:
-        record["dynamodb"]["NewImage"] = {"PK": {"N": "NaN"}}
-        record["eventName"] = "INSERT"
-    assert table.handle({"Records": records}).failed == records[3]["dynamodb"]["SequenceNumber"]
-    assert table.handle({"Records": [*records, None]}).failed == ""
 
 
 @pytest.mark.parametrize("value", REFUSE, ids=lambda value: str(value)[:30])

@@ -13,8 +13,6 @@ from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
-from projections.operations.redrive.messages import FailedMessage
-from projections.operations.redrive.redrive import Redrive
 from projections.operations.verify import examine, examine_kinds, reading, scope
 from projections.operations.verify.facts import Scratch
 from projections.operations.verify.scope import Scope
@@ -127,17 +125,3 @@ def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
     for _ in range(2):
         handler.handle({}, lambda: 900.0)
     assert any(drift.kind == "error" for drift in seen[-1].drifts)
-
-
-def test_a_redrive_keeps_the_message_of_the_item_and_answers_the_others(broken: str) -> None:
-    stage = stage_with_poison()
-    stage.registry().read_or_create()
-    stage.registry().complete(stage.program.rules)
-    keys = [ItemKey("main", "USER#77", "LIKE#1"), ItemKey("main", "POST#77", "METADATA")]
-    keys += [ItemKey("main", "USER#3", "LIKE#1"), ItemKey("main", "POST#2", "METADATA")]
-    messages = [FailedMessage(str(number), {key: []}) for number, key in enumerate(keys)]
-    redrive = Redrive(stage.program, stage.store, sleep=lambda seconds: None, now=stage.clock)
-    answers = redrive.work(messages)
-    assert [bool(answer.left) for answer in answers[2:]] == [False, False]
-    left = [reason for answer in answers[:2] for reasons in answer.left.values() for reason in reasons]
-    assert any("KeyError" in reason for reason in left)

@@ -8,12 +8,10 @@ import pytest
 
 from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.registry import Registry, Replaced
-from projections.engine.store import Check, Delete, Equal, Exists, Image, ItemKey, Missing, Purpose, Update
-from projections.errors import ConditionFailed, InvalidRequest, Reason, TransactionCancelled, Transient
+from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Purpose, Update
+from projections.errors import ConditionFailed
 from projections.operations.caution import Cautious
 from projections.operations.fenced import Fenced
-from projections.operations.redrive.messages import FailedMessage
-from projections.operations.redrive.redrive import Redrive
 from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
@@ -69,21 +67,6 @@ def test_every_write_to_the_ledger_checks_an_open_lease() -> None:
     assert len(writes) == 3
     assert {actions[-1].key.sort for actions in writes} <= names
     assert leases(stage) == [], "they are deleted at the end"
-
-
-def test_a_single_write_is_answered_as_without_leases() -> None:
-    stage = stage_of()
-    with fenced(stage) as store:
-        store.write(Update(X, set={"a": {"S": "1"}}))
-        with pytest.raises(ConditionFailed) as failed:
-            store.write(Update(X, set={"a": {"S": "2"}}, condition=Missing(("pk",))))
-        assert failed.value.item == stage.store.get(X)
-        with pytest.raises(InvalidRequest):
-            store.write(Update(X, add={"a": {"N": "1"}}))
-        answers = store.write_each([Update(X, condition=Equal(("a",), {"S": "2"})), Update(X, set={"b": {"S": "b"}})])
-        assert [type(answer) for answer in answers] == [ConditionFailed, type(None)]
-        store.write(Delete(X))
-        assert stage.store.get(X) is None
 
 
 @pytest.mark.parametrize("change", ["activate", "complete", "forget"])
@@ -209,20 +192,6 @@ def test_a_lease_is_renewed_before_it_expires_and_carries_a_time() -> None:
     store.write(Update(X, set={"a": {"S": "3"}}))
 
 
-def test_a_conflict_is_transient() -> None:
-    stage = stage_of()
-    store = fenced(stage)
-
-    def conflict(writes: Any) -> None:
-        raise TransactionCancelled([*[None] * (len(writes) - 1), Reason("conflict")])
-
-    stage.store.transact = conflict  # type: ignore[method-assign]
-    with pytest.raises(Transient):
-        store.write(Update(X))
-    del stage.store.transact  # type: ignore[method-assign]
-    store.write(Update(X))
-
-
 # The processes.
 
 
@@ -280,20 +249,6 @@ def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, 
     right(after)
 
 
-def test_a_redrive_under_way_stops_when_other_rules_come_into_force() -> None:
-    stage = liked()
-    stage.settle()
-    stage.like(3, 0, stars=1)
-    stage.lose()
-    after = stage.under(STARRED)
-    redrive = Redrive(stage.program, stage.store, sleep=lambda seconds: None, now=stage.clock)
-    message = FailedMessage("here", {ItemKey("main", "USER#3", "LIKE#0"): []})
-    before(stage, "get_many", after.filled)
-    with pytest.raises(Replaced):
-        redrive.work([message])
-    right(after)
-
-
 def test_a_run_that_takes_the_place_of_another_closes_its_leases() -> None:
     stage = stage_of(LIKES + SIGHT)
     backfill = stage.backfill()
@@ -302,16 +257,6 @@ def test_a_run_that_takes_the_place_of_another_closes_its_leases() -> None:
     assert leases(stage)
     other = stage.backfill()
     other.begin(segments=1, restart=True)
-    assert leases(stage) == []
-
-
-def test_leases_of_dead_processes_are_deleted_by_the_next_run_after_a_day() -> None:
-    stage = stage_of()
-    fenced(stage).write(Update(X, set={"a": {"S": "1"}}))
-    stage.filled()
-    assert leases(stage)
-    stage.clock.now += LEASE_SECONDS + 1
-    stage.backfill().begin(segments=1)
     assert leases(stage) == []
 
 

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
-
-import pytest
 
 from projections.engine.store import StoreError, Update
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.functions import LONGEST_CHAIN, Functions, LocalQueue
-from projections.operations.backfill import queued
-from projections.operations.backfill.backfill import Backfill
-from projections.operations.tasks import Tasks
 from projections.stores.memory import MemoryStore
 from tests.tools.stream_records import record
 
@@ -121,26 +115,3 @@ def test_a_push_to_many_children_comes_to_its_end() -> None:
     assert deployed.invocations > LONGEST_CHAIN
     assert deployed.invocations <= CHILDREN / (WRITES_PER_SECOND * 40) + 3  # none of a minute does next to nothing
     assert (deployed.rejected, deployed.queue.dropped) == ([], [])
-
-
-@pytest.mark.deep
-def test_a_function_that_may_not_call_itself_leaves_children_behind() -> None:
-    deployed = Deployed(recursive_loop="Terminate")
-    deployed.rename()
-    deployed.work()
-    assert deployed.invocations == LONGEST_CHAIN
-    assert deployed.named() < CHILDREN
-    assert len(deployed.queue.dropped) == 1
-
-
-@pytest.mark.deep
-def test_a_queued_backfill_comes_to_its_end() -> None:
-    deployed = Deployed()
-    tasks = Tasks(lambda: deployed.queue)
-    backfill = Backfill(deployed.program, deployed.store, now=lambda: datetime.fromtimestamp(deployed.now(), UTC))
-    queued.start(backfill, backfill.begin(segments=1), tasks)
-    deployed.work()
-    run = backfill.progress.run()
-    assert run is not None
-    assert (run.done, deployed.named(), deployed.queue.dropped) == (True, CHILDREN, [])
-    assert deployed.invocations > LONGEST_CHAIN

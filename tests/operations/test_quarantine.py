@@ -89,20 +89,6 @@ def sqs() -> Iterator[Any]:
         yield boto3.client("sqs", region_name="us-east-1")
 
 
-def test_any_number_of_messages_arrives(sqs: Any) -> None:
-    url = sqs.create_queue(QueueName="quarantine")["QueueUrl"]
-    Queue(sqs, url).send([str(number) for number in range(23)])
-    found: set[str] = set()
-    while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-        found.update(message["Body"] for message in messages)
-    assert found == {str(number) for number in range(23)}
-
-
-def test_a_queue_that_is_not_there_is_misconfigured(sqs: Any) -> None:
-    with pytest.raises(Misconfigured, match="queue's URL"):
-        Queue(sqs, "https://sqs.us-east-1.amazonaws.com/123456789012/nowhere").send(["x"])
-
-
 class Answers:
     """An SQS with given answers: for each request the number of messages it fails, or an error. A refusal inside an
     answer is something emulators cannot be made to give."""
@@ -162,12 +148,3 @@ def test_messages_that_keep_failing_raise_transient() -> None:
 def test_errors_are_reported_in_our_words(failure: Exception, expected: type[Exception]) -> None:
     with pytest.raises(expected):
         queue(Answers(failure)).send(["a"])
-
-
-def test_messages_that_sqs_refuses_are_not_retried() -> None:
-    sqs = Answers(1, sender_fault=True)
-    with pytest.raises(InvalidRequest, match="InvalidMessageContents"):
-        queue(sqs).send(["a"])
-    assert len(sqs.requests) == 1
-    with pytest.raises(InvalidRequest, match="too large"):
-        queue(sqs).send(["x" * (MAX_BYTES + 1)])

@@ -57,15 +57,6 @@ def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dic
 # Rules.
 
 
-def test_rules_that_are_live_as_in_the_file_are_fine() -> None:
-    assert list(judged(memory(), program(BOTH)).values()) == [Finding("rules", FINE, "epoch 1: 2 live")]
-
-
-def test_a_ledger_that_no_function_used_is_reported() -> None:
-    ((finding),) = status.rules(program(BOTH), None, {}, lambda name: None)
-    assert (finding.level, "has no rules" in finding.says, "--ledger" in finding.todo) == (LOOK, True, True)
-
-
 def test_each_kind_of_filling_rule_has_its_message() -> None:
     shadow = LIKES.replace("likes", "shade").replace("likeCount", "shadeCount").replace("MODE", "mode: shadow, ")
     rules = program(BOTH + shadow)
@@ -184,10 +175,6 @@ def filled(likes: int = 20) -> World:
     return world
 
 
-def test_a_table_without_a_backfill_is_fine() -> None:
-    assert backfilled(memory(), program(BOTH)).level == FINE
-
-
 def test_progress_of_a_stopped_backfill_and_how_to_continue_are_reported() -> None:
     class Stopped(Exception):
         pass
@@ -283,15 +270,6 @@ def test_lag_has_the_threshold_of_the_alarm(seconds: float | None, level: str, s
     assert (finding.level, says in finding.says, bool(finding.todo)) == (level, True, level != FINE)
 
 
-def test_messages_in_a_queue_need_action_only_with_advice() -> None:
-    assert status.queue("q", 0, "record", "of old", "Act.") == Finding("q", FINE, "empty", value=0)
-    assert status.queue("q", 1234, "record", "of old", "Act.") == Finding(
-        "q", ACT, "1,234 records of old", "Act.", 1234
-    )
-    assert status.queue("q", 1, "task", "for the worker") == Finding("q", FINE, "1 task for the worker", value=1)
-    assert status.queue("q", 1000, "batch", "given up", "Act.", most=True).says == "1,000 or more batches given up"
-
-
 @pytest.mark.parametrize(
     ("told", "level", "says"),
     [
@@ -346,11 +324,6 @@ def test_an_audit_is_late_after_two_intervals_of_its_schedule(schedule: str | No
             assert (never.level, f"has not run yet ({schedule})" in never.says) == (level, True)
 
 
-def test_a_disabled_audit_is_fine() -> None:
-    assert status.audit(None, NOW, schedule="off", since=NOW - timedelta(days=9)).level == FINE
-    assert status.audit(audited(9 * 24 * 60), NOW, schedule="off", since=NOW).level == FINE
-
-
 def test_a_run_of_the_audit_that_checked_nothing_is_reported() -> None:
     skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are active"}
     finding = status.audit(audited(60, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
@@ -387,12 +360,6 @@ def streamed(
         "LastProcessingResult": result,
     }
     return status.stream("stream", table, [mapping], counts, "shop")
-
-
-@pytest.mark.parametrize("result", ["OK", "No records processed", "OK - 12 records"])
-def test_a_mapping_that_is_enabled_and_succeeds_is_fine(result: str) -> None:
-    finding = streamed(result=result, counts={"polled": 5, "invoked": 5, "failed": 2, "writes": 5})
-    assert finding == Finding("stream", FINE, f"Enabled, last result: {result}")
 
 
 @pytest.mark.parametrize(

@@ -193,19 +193,6 @@ def test_of_rules_that_fill_only_the_books_are_compared() -> None:
     assert drifts(world) == []
 
 
-def test_rules_that_are_not_active_yet_are_filling() -> None:
-    world, other = filled(["likes", "seen"]), world_of(["likes", "seen", "listed"])
-    other.store = world.store
-    scope = Scope(other.program, Registry(other.program, world.store).read())
-    assert scope.states == {"likes": "live", "seen": "live", "listed": "filling"}
-    with Scratch() as scratch:
-        one = Verification(scope, world.store, scratch, threads=1)
-        one.all()
-        assert list(one.drifts()) == []
-        with pytest.raises(UsageError, match="not active"):
-            Repair(scope, Cautious(world.store, deletes=False), one.candidates)
-
-
 def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99, GSI1PK="x")
@@ -214,12 +201,6 @@ def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:
     assert {drift.rule for drift in drifts(world, rules=["listed"])} == {"listed"}
     assert repaired(world, rules=["likes", "listed"]) == []
     assert {drift.rule for drift in drifts(world)} == {"sharded"}
-
-
-def test_a_rule_that_is_not_there_is_a_mistake() -> None:
-    world = filled(["likes"])
-    with pytest.raises(UsageError, match='unknown rule "like"; the rules are likes'):
-        Scope(world.program, None, ["like"])
 
 
 def test_deletions_are_withheld_unless_allowed() -> None:
@@ -240,15 +221,6 @@ def sampled(world: World, share: float, seed: int = 1) -> Verification:
     one = Verification(scope, world.store, scratch, threads=1, patience=0.0)
     one.sample(share, random.Random(seed))
     return one
-
-
-def test_a_sample_reads_about_its_share() -> None:
-    world = filled()
-    for user in range(2000):
-        edit(world, f"OTHER#{user}", "X", stars=1)
-    one = sampled(world, 0.1)
-    assert 100 < one.counts["main"] < 320
-    assert list(one.drifts()) == []
 
 
 def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,25 +99,6 @@ def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
         stream_from_environment({**without("TABLE_NAME"), "TABLES": '{"orders": "app"}', "RULES_FILE": rules})
 
 
-def test_compiled_rules_are_wired_without_pydantic_or_yaml(tmp_path: Path) -> None:
-    """Libraries that only authors of rules need would take half of a cold start."""
-    program = (
-        "import os, sys; from projections.aws import wiring; "
-        "wiring.stream_from_environment(os.environ); wiring.worker_from_environment(os.environ); "
-        "print([n for n in ('pydantic', 'ruamel', 'yaml', 'click', 'rich') if n in sys.modules])"
-    )
-    environ = {**FINE, "RULES_FILE": compiled(tmp_path), "STREAM_ARN": ARN, "AWS_DEFAULT_REGION": "eu-west-1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**environ, "QUARANTINE_QUEUE_URL": "https://queue", "TASK_QUEUE_URL": "https://tasks"},
-        text=True,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
-
-
 def test_a_rule_file_is_wired_as_well() -> None:
     assert stream_from_environment({**FINE, "RULES_FILE": str(RULES)})
 
@@ -158,11 +135,6 @@ def test_records_reach_the_engine_and_its_failure_reaches_lambda() -> None:
     assert answer == {"batchItemFailures": [{"itemIdentifier": "100000000000000000007"}]}
     assert engine.batches == [[RECORD]]
     assert seen == [engine.outcome]
-
-
-@pytest.mark.parametrize("events", [{"Records": []}, {"Records": [RECORD]}])
-def test_success_is_an_empty_list(events: Any) -> None:
-    assert StreamHandler(Engine(DONE)).handle(events, lambda: 60) == {"batchItemFailures": []}
 
 
 STRANGE = [
@@ -224,16 +196,6 @@ def test_a_missing_permission_fails_the_batch_loudly() -> None:
 
     with pytest.raises(Misconfigured, match="no permission"):
         StreamHandler(Forbidden(DONE)).handle({"Records": [RECORD]}, lambda: 60)
-
-
-def test_independent_work_is_done_at_once_and_answers_in_order() -> None:
-    together = threading.Barrier(3, timeout=10)
-
-    def piece(number: int) -> int:
-        together.wait()
-        return number
-
-    assert at_once(3)([partial(piece, number) for number in range(3)]) == [0, 1, 2]
 
 
 def test_pieces_of_work_in_progress_end_before_a_failure_is_raised() -> None:

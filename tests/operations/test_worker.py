@@ -6,15 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from projections.aws.queues import Queue
 from projections.engine.embeds import Embedder, Push
 from projections.engine.records import stream_label, version_of
 from projections.engine.rejections import Rejected
-from projections.engine.running import OutOfTime, Pacer
+from projections.engine.running import Pacer
 from projections.engine.store import Update, Write
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.operations import tasks
@@ -148,12 +146,6 @@ def failing(scene: Scene, method: str, fault: Callable[[int], BaseException | No
 # Messages.
 
 
-def test_a_page_travels_through_the_queue_as_ascii() -> None:
-    push = Push("author", "main|USER#ä\ud800|PROFILE", "2026|1", after={"GSI1PK": {"S": "ü"}}, again=True)
-    assert write(push).isascii()
-    assert read(write(push)) == push
-
-
 @pytest.mark.parametrize(
     "body", ["", "x", "null", "[]", "{}", '{"push": 1}', '{"push": {}}', '{"push": {"rule": "r"}}', None, 5,
              '{"push": {"rule": "a", "parent": "b", "version": "c"}}', '{"other": {}}'],
@@ -199,15 +191,6 @@ def test_a_message_is_held_back_for_as_long_as_its_task_has_to_wait() -> None:
     push = Push("author", "main|USER#a|PROFILE", "1")
     Tasks(lambda: Queue(client, "https://queue")).send([(push, 0.0), (push, 4.2), (push, 5000.0)])
     assert [entry.get("DelaySeconds") for entry in requests[0]] == [None, 5, 900]
-
-
-def test_tasks_arrive_in_a_real_queue() -> None:
-    with mock_aws():
-        sqs = boto3.client("sqs", region_name="us-east-1")
-        url = sqs.create_queue(QueueName="tasks")["QueueUrl"]
-        push = Push("author", "main|USER#a|PROFILE", "1")
-        Tasks(lambda: Queue(sqs, url))(push, 0.0)
-        assert read(sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"]) == push
 
 
 # Pages.
@@ -327,17 +310,6 @@ def test_without_time_for_a_single_page_a_message_fails_lest_it_goes_round_for_e
     assert "time was up" in scene.seen[-1].failed["1"]
 
 
-def test_a_newer_change_overtakes_an_older_push() -> None:
-    scene = Scene(ada=4)
-    older = scene.rename("ada", "newer")
-    newer = scene.rename("ada", "newest")
-    scene.queue = [(write(older), 0.0), (write(newer), 0.0)]
-    scene.drain()
-    assert scene.names("ada") == ["newest"] * 4
-    assert scene.handle(write(older)) == []
-    assert scene.seen[-1].counts["embedded"] == 0
-
-
 def test_a_rule_that_went_into_the_shadow_meanwhile_writes_nothing() -> None:
     """Its functions were rolled back, or changed, while a page was in the queue."""
     scene = Scene(ada=2)
@@ -387,15 +359,6 @@ def test_a_crash_while_sending_repeats_what_was_to_be_sent() -> None:
 # Failures.
 
 
-def test_throttling_is_waited_out() -> None:
-    scene = Scene(ada=4)
-    push = scene.rename("ada")
-    failing(scene, "query", lambda call: Transient("throttled") if call < 5 else None)
-    assert scene.handle(write(push)) == []
-    assert scene.names("ada") == ["new"] * 4
-    assert scene.clock.now > 0
-
-
 def test_what_keeps_failing_fails_its_own_message_only() -> None:
     scene = Scene(ada=4, ben=4)
     bodies = [write(scene.rename(user)) for user in ("ada", "ben")]
@@ -412,31 +375,12 @@ def test_what_keeps_failing_fails_its_own_message_only() -> None:
     assert scene.seen[-1].failed == {"1": "throttled"}
 
 
-def test_a_later_page_that_keeps_failing_comes_again_as_a_task_of_its_own() -> None:
-    """So the pages before it are not repeated, and it alone ends among the dead letters."""
-    scene = Scene(ada=10)
-    push = scene.rename("ada")
-    failing(scene, "query", lambda call: Transient("throttled") if call else None)
-    assert scene.handle(write(push)) == []
-    assert scene.names("ada") == ["new"] * 3 + ["old"] * 7
-    ((body, _),) = scene.queue
-    assert read(body).after is not None
-    assert scene.handle(body) == ["1"]
-
-
 @pytest.mark.parametrize("body", ["", '{"Records": []}', write(Push("author", "main|USER#ada|PROFILE", "9", after=5))])
 def test_a_message_that_is_no_task_fails_with_a_reason_and_others_are_done(body: str) -> None:
     scene = Scene(ada=4)
     assert scene.handle(body, write(scene.rename("ada"))) == ["1"]
     assert scene.names("ada") == ["new"] * 4
     assert scene.seen[-1].failed["1"]
-
-
-@pytest.mark.parametrize("nothing", [None, {}, [], {"Records": None}, {"Records": [{"dynamodb": {}}]}])
-def test_an_event_that_no_queue_sent_has_failed(nothing: Any) -> None:
-    scene = Scene()
-    assert scene.worker().handle(nothing, lambda: 60.0) == {"batchItemFailures": [{"itemIdentifier": ""}]}
-    assert "not from an SQS queue" in scene.seen[-1].failed[""]
 
 
 def test_what_is_left_but_cannot_be_sent_makes_the_message_come_again() -> None:
@@ -510,25 +454,6 @@ def test_the_first_caller_does_not_wait_and_all_callers_keep_the_rate(clock: Clo
         pacer(writes)
         began.append(clock.now)
     assert began == [0.0, 0.5, 0.5, 1.5, 1.75]
-
-
-def test_unused_capacity_is_not_saved(clock: Clock) -> None:
-    pacer = Pacer(100, clock=clock, sleep=clock.sleep)
-    clock.now = 1000.0
-    pacer(100)
-    pacer(100)
-    assert clock.now == 1001.0
-
-
-def test_a_wait_longer_than_the_time_left_raises(clock: Clock) -> None:
-    pacer = Pacer(100, clock=clock, sleep=clock.sleep)
-    pacer.within(lambda: 2.0 - clock.now)
-    pacer(150)
-    pacer(100)
-    assert clock.now == 1.5
-    with pytest.raises(OutOfTime, match="PUSH_WRITES_PER_SECOND"):
-        pacer(1)
-    assert clock.now == 1.5
 
 
 def test_a_push_keeps_the_pace() -> None:

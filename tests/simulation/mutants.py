@@ -7,7 +7,7 @@ longer there, the mutant fails loudly: the engine has changed, and so must the m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from pathlib import Path
@@ -143,8 +143,6 @@ class Base:
 GENTLE = frozenset(OPERATIONS) - {"put", "update", "delete", "expire"}
 """The operations that a gentle application does not have."""
 
-MUTANTS: list[Mutant] = []
-
 
 def rules_file(name: str) -> Path:
     """One of our own rule files, or one that ships."""
@@ -152,21 +150,40 @@ def rules_file(name: str) -> Path:
     return ours if ours.exists() else Path(projections.__file__).parent / "rules" / f"{name}.yaml"
 
 
-def mutant(
+def defect(
     rules: str,
-    *,
+    *changes: tuple[Any, str, Any] | Callable[[], Any],
     base: Base | None = None,
     seed: int = 0,
     rare: tuple[Any, ...] = (),
     crashes: bool = False,
     **fixed: Any,
-) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
-    def register(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        defect = contextmanager(function)
-        MUTANTS.append(Mutant(function.__name__, rules, base or Base(), fixed, defect, seed, rare, crashes))
-        return function
+) -> Mutant:
+    """Return a mutant that makes `changes`: each is owner, name and replacement, or a context."""
 
-    return register
+    @contextmanager
+    def apply() -> Iterator[None]:
+        with ExitStack() as stack:
+            for change in changes:
+                stack.enter_context(patch.object(*change) if isinstance(change, tuple) else change())
+            yield
+
+    return Mutant("", rules, base or Base(), fixed, apply, seed, rare, crashes)
+
+
+def mutant(rules: str, owner: Any = None, attribute: str = "", **options: Any) -> Callable[[Any], Mutant]:
+    """Make a mutant of a function, which replaces `attribute` of `owner` and gets the original first; or of a context."""
+
+    def made(function: Any) -> Mutant:
+        @contextmanager
+        def replaced() -> Iterator[None]:
+            original = getattr(owner, attribute)
+            with patch.object(owner, attribute, lambda *given, **named: function(original, *given, **named)):
+                yield
+
+        return defect(rules, replaced if attribute else contextmanager(function), **options)
+
+    return made
 
 
 @contextmanager
@@ -203,6 +220,10 @@ def unhealed() -> Iterator[None]:
 GUARDED = Base(GENTLE, unhealed)
 
 
+FROZEN: Mapping[str, Any] = {"freeze": 0.1, "faults": 30, "shards": 3, "invocations": 4}
+"""Functions that stop for a while, beside others that work on the same items."""
+
+
 def only(*operations: str) -> Base:
     """An application that does only these things, so that what they lead to is frequent."""
     return Base(frozenset(OPERATIONS) - {"put", *operations})
@@ -211,126 +232,66 @@ def only(*operations: str) -> Base:
 # Guards
 
 
-@mutant("copies", base=GUARDED, seed=12)
-def copies_are_written_without_a_guard_condition() -> Iterator[None]:
-    with (
-        patch.object(guards.Guards, "older_or_foreign", lambda *_: ALWAYS),
-        patch.object(copier.Copier, "_is_written", lambda *_: False),
-    ):
-        yield
+copies_are_written_without_a_guard_condition = defect(
+    "copies",
+    (guards.Guards, "older_or_foreign", lambda *_: ALWAYS),
+    (copier.Copier, "_is_written", lambda *_: False),
+    base=GUARDED,
+    seed=12,
+)
 
 
-@mutant("copies", base=GUARDED, abandon=0.1, faults=30, seed=12)
-def copies_are_deleted_without_a_version_check() -> Iterator[None]:
-    def is_retracted(self: copier.Copier, copy: Any, target: Any, item: Any, guard: Any) -> bool:
-        return self.is_removed(copy.rule, target, item, guard, copy.owned)
-
-    with patch.object(copier.Copier, "_is_retracted", is_retracted):
-        yield
+@mutant("copies", copier.Copier, "_is_retracted", base=GUARDED, abandon=0.1, faults=30, seed=12)
+def copies_are_deleted_without_a_version_check(
+    _: Any, self: copier.Copier, copy: Any, target: Any, item: Any, guard: Any
+) -> bool:
+    return self.is_removed(copy.rule, target, item, guard, copy.owned)
 
 
-@mutant("copies", base=GUARDED, seed=16)
-def copies_are_healed_without_a_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "as_read", lambda *_: ALWAYS):
-        yield
+copies_are_healed_without_a_condition = defect(
+    "copies", (guards.Guards, "as_read", lambda *_: ALWAYS), base=GUARDED, seed=16
+)
+groups_are_published_without_a_guard_condition = defect(
+    "aggregates", (guards.Guards, "older", lambda *_: ALWAYS), base=GUARDED, **FROZEN, seed=71
+)
+targets_are_healed_without_a_condition = defect(
+    "aggregates", (guards.Guards, "as_read", lambda *_: ALWAYS), base=GUARDED, **FROZEN, seed=1
+)
+item_is_deleted_while_another_rule_contributes = defect(
+    "derived", (targets.TargetWriter, "_contributes", lambda *_: False), seed=4
+)
+index_attributes_are_written_without_conditions = defect("index", (indexes, "as_read", lambda *_: ALWAYS), seed=8)
+computed_attributes_are_written_without_conditions = defect("compute", (indexes, "as_read", lambda *_: ALWAYS), seed=5)
+once_sets_a_value_again = defect(
+    "compute", (ComputeRule, "without", lambda self, item: dict.fromkeys(self.owned())), seed=5
+)
 
 
-@mutant("aggregates", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4, seed=71)
-def groups_are_published_without_a_guard_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "older", lambda *_: ALWAYS):
-        yield
+@mutant("compute", indexes, "index_update", seed=43)
+def once_is_not_conditional_on_absence(update: Any, items: Any, write: Any) -> Any:
+    return update(items, write._replace(reads={n: v for n, v in write.reads.items() if n not in write.values}))
 
 
-@mutant("aggregates", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4, seed=1)
-def targets_are_healed_without_a_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "as_read", lambda *_: ALWAYS):
-        yield
+@mutant("compute", indexes, "differing", seed=14)
+def computed_attribute_without_a_value_stays(_: Any, image: Any, wanted: Any) -> Any:
+    wrong = values.differing(image, wanted)
+    return {name: value for name, value in wrong.items() if value is not None}
 
 
-@mutant("derived", seed=4)
-def item_is_deleted_while_another_rule_contributes() -> Iterator[None]:
-    with patch.object(targets.TargetWriter, "_contributes", lambda *_: False):
-        yield
+@mutant("compute", plan, "_indexes", seed=8)
+def computed_attributes_follow_only_new_items(found: Any, program: Any, recognised: Any, reject: Any) -> Any:
+    return found(program, [one for one in recognised if one[1] is None], reject)
 
 
-@mutant("index", seed=8)
-def index_attributes_are_written_without_conditions() -> Iterator[None]:
-    with patch.object(indexes, "as_read", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("compute", seed=5)
-def computed_attributes_are_written_without_conditions() -> Iterator[None]:
-    with patch.object(indexes, "as_read", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("compute", seed=5)
-def once_sets_a_value_again() -> Iterator[None]:
-    with patch.object(ComputeRule, "without", lambda self, item: dict.fromkeys(self.owned())):
-        yield
-
-
-@mutant("compute", seed=43)
-def once_is_not_conditional_on_absence() -> Iterator[None]:
-    update = indexes.index_update
-
-    def index_update(items: Any, write: Any) -> Any:
-        return update(items, write._replace(reads={n: v for n, v in write.reads.items() if n not in write.values}))
-
-    with patch.object(indexes, "index_update", index_update):
-        yield
-
-
-@mutant("compute", seed=14)
-def computed_attribute_without_a_value_stays() -> Iterator[None]:
-    def differing(image: Any, wanted: Any) -> Any:
-        wrong = values.differing(image, wanted)
-        return {name: value for name, value in wrong.items() if value is not None}
-
-    with patch.object(indexes, "differing", differing):
-        yield
-
-
-@mutant("compute", seed=8)
-def computed_attributes_follow_only_new_items() -> Iterator[None]:
-    found = plan._indexes
-
-    def only_new(program: Any, recognised: Any, reject: Any) -> Any:
-        return found(program, [one for one in recognised if one[1] is None], reject)
-
-    with patch.object(plan, "_indexes", only_new):
-        yield
-
-
-@mutant("compute", seed=70)
-def released_items_lose_what_was_set_once() -> Iterator[None]:
-    with patch.object(ComputeRule, "removes", True):
-        yield
-
-
-@mutant("expressions", seed=11)
-def quotients_have_the_digits_of_floats() -> Iterator[None]:
-    with patch.object(arithmetic, "_QUOTIENT", Context(prec=17)):
-        yield
-
-
-@mutant("expressions", seed=4)
-def null_is_a_value() -> Iterator[None]:
-    with patch.object(entity, "lookup", lambda image, path, stored=False: values.lookup(image, path, True)):
-        yield
-
-
-@mutant("claims", seed=2)
-def null_is_copied_with_all_attributes() -> Iterator[None]:
-    with patch.object(compiled, "valued", dict):
-        yield
-
-
-@mutant("braces", seed=7)
-def template_of_an_attribute_with_wrong_input_stops_the_rule() -> Iterator[None]:
-    with patch.object(attribute_sources, "BadInput", KeyError):
-        yield
+released_items_lose_what_was_set_once = defect("compute", (ComputeRule, "removes", True), seed=70)
+quotients_have_the_digits_of_floats = defect("expressions", (arithmetic, "_QUOTIENT", Context(prec=17)), seed=11)
+null_is_a_value = defect(
+    "expressions", (entity, "lookup", lambda image, path, stored=False: values.lookup(image, path, True)), seed=4
+)
+null_is_copied_with_all_attributes = defect("claims", (compiled, "valued", dict), seed=2)
+template_of_an_attribute_with_wrong_input_stops_the_rule = defect(
+    "braces", (attribute_sources, "BadInput", KeyError), seed=7
+)
 
 
 @mutant("braces", seed=96)
@@ -342,16 +303,12 @@ def wrong_value_in_an_expression_comes_before_a_missing_one() -> Iterator[None]:
         yield
 
 
-@mutant("independent", seed=8)
-def missing_value_removes_the_attributes_of_all_indexes() -> Iterator[None]:
-    with patch.object(IndexRule, "_complete", lambda *_: ()):
-        yield
-
-
-@mutant("index", base=GUARDED, freeze=0.1, faults=30, seed=240)
-def index_attributes_recreate_deleted_items() -> Iterator[None]:
-    with patch.object(application.ApplicationItems, "exists", lambda *_: ALWAYS):
-        yield
+missing_value_removes_the_attributes_of_all_indexes = defect(
+    "independent", (IndexRule, "_complete", lambda *_: ()), seed=8
+)
+index_attributes_recreate_deleted_items = defect(
+    "index", (application.ApplicationItems, "exists", lambda *_: ALWAYS), base=GUARDED, freeze=0.1, faults=30, seed=240
+)
 
 
 # The ledger
@@ -405,10 +362,11 @@ def entries_are_committed_without_the_predicted_contributions() -> Iterator[None
         yield
 
 
-@mutant("aggregates", seed=142)
-def a_found_entry_is_overwritten_without_a_condition() -> Iterator[None]:
-    with entry_conditions(lambda one, original: Exists(("pk",)) if one.entry is not None else original(one)):
-        yield
+a_found_entry_is_overwritten_without_a_condition = defect(
+    "aggregates",
+    lambda: entry_conditions(lambda one, original: Exists(("pk",)) if one.entry is not None else original(one)),
+    seed=142,
+)
 
 
 @mutant("aggregates", abandon=0.1, faults=30, seed=74)
@@ -436,10 +394,15 @@ def planned(change: Callable[[Change], Change | None]) -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", batch=10, burst=0.9, die=0.1, faults=30, seed=40)
-def changes_that_cancel_out_are_skipped() -> Iterator[None]:
-    with planned(lambda one: one if one.before != one.after.contributions else None):
-        yield
+changes_that_cancel_out_are_skipped = defect(
+    "aggregates",
+    lambda: planned(lambda one: one if one.before != one.after.contributions else None),
+    batch=10,
+    burst=0.9,
+    die=0.1,
+    faults=30,
+    seed=40,
+)
 
 
 @mutant(
@@ -471,10 +434,7 @@ def intermediate_targets_of_a_batch_are_not_published() -> Iterator[None]:
         yield
 
 
-@mutant("expiry", seed=48)
-def changes_are_compacted_across_an_expiry() -> Iterator[None]:
-    with patch.object(plan, "_is_kept", lambda change: False):
-        yield
+changes_are_compacted_across_an_expiry = defect("expiry", (plan, "_is_kept", lambda change: False), seed=48)
 
 
 @mutant("copies", batch=10, burst=0.9, writes=60, seed=646)
@@ -501,15 +461,9 @@ def who_wrote_attributes_is_lost_when_a_copy_is_written_unread() -> Iterator[Non
 # Publishing
 
 
-@mutant("aggregates", seed=16)
-def duplicates_are_not_published() -> Iterator[None]:
-    original = Aggregation.publish
-
-    def publish(self: Any, results: Any) -> Any:
-        return original(self, [result for result in results if result.state == "applied"])
-
-    with patch.object(Aggregation, "publish", publish):
-        yield
+@mutant("aggregates", Aggregation, "publish", seed=16)
+def duplicates_are_not_published(original: Any, self: Any, results: Any) -> Any:
+    return original(self, [result for result in results if result.state == "applied"])
 
 
 @mutant("aggregates", base=GUARDED, seed=68)
@@ -529,87 +483,75 @@ def the_group_is_read_before_the_guard_when_healing() -> Iterator[None]:
         yield
 
 
-@mutant("derived", seed=3)
-def zeros_create_items() -> Iterator[None]:
-    with patch.object(targets.TargetWriter, "_may_create", lambda self, rule, group, members: rule.creates):
-        yield
-
-
-@mutant("derived", base=only("change_constant"), writes=60)
-def constants_are_not_healed() -> Iterator[None]:
-    with patch.object(targets.TargetWriter, "_constants", lambda *_: {}):
-        yield
+zeros_create_items = defect(
+    "derived", (targets.TargetWriter, "_may_create", lambda self, rule, group, members: rule.creates), seed=3
+)
+constants_are_not_healed = defect(
+    "derived", (targets.TargetWriter, "_constants", lambda *_: {}), base=only("change_constant"), writes=60
+)
 
 
 # Rules that change
 
 
-@mutant("index", change=True, then="rolled back", seed=104)
-def provisional_rules_are_not_recorded() -> Iterator[None]:
-    with patch.object(registry.Registry, "admit", registry.Registry.read_or_create):
-        yield
+provisional_rules_are_not_recorded = defect(
+    "index", (registry.Registry, "admit", registry.Registry.read_or_create), change=True, then="rolled back", seed=104
+)
 
 
-@mutant("index", change=True, then="rolled back", seed=8)
-def provisional_rules_are_forgotten_without_a_backfill() -> Iterator[None]:
-    after = registry.Registry._after
-
-    def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
-        rules = {name: one for name, one in now.rules.items() if one.state != registry.PROVISIONAL}
-        return after(self, now._replace(rules=rules))
-
-    with patch.object(registry.Registry, "_after", forgetful):
-        yield
+@mutant("index", registry.Registry, "_after", change=True, then="rolled back", seed=8)
+def provisional_rules_are_forgotten_without_a_backfill(
+    after: Any, self: Any, now: registry.RegistrySnapshot
+) -> registry.RegistrySnapshot:
+    rules = {name: one for name, one in now.rules.items() if one.state != registry.PROVISIONAL}
+    return after(self, now._replace(rules=rules))
 
 
-@mutant("index", change=True, then="changed again", seed=42)
-def retiring_rules_are_forgotten_when_rules_change_again() -> Iterator[None]:
-    after = registry.Registry._after
-
-    def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
-        again = now.program != self._program.fingerprint
-        rules = {name: one for name, one in now.rules.items() if not again or one.state != registry.RETIRING}
-        return after(self, now._replace(rules=rules))
-
-    with patch.object(registry.Registry, "_after", forgetful):
-        yield
+@mutant("index", registry.Registry, "_after", change=True, then="changed again", seed=42)
+def retiring_rules_are_forgotten_when_rules_change_again(
+    after: Any, self: Any, now: registry.RegistrySnapshot
+) -> registry.RegistrySnapshot:
+    again = now.program != self._program.fingerprint
+    rules = {name: one for name, one in now.rules.items() if not again or one.state != registry.RETIRING}
+    return after(self, now._replace(rules=rules))
 
 
-@mutant("shards", change=True, then="rolled back", writes=60, burst=0.0, batch=1, defer=0.0, seed=137)
-def items_are_created_under_targets_of_another_version() -> Iterator[None]:
-    with patch.object(targets.TargetWriter, "_is_into", lambda *_: True):
-        yield
+items_are_created_under_targets_of_another_version = defect(
+    "shards",
+    (targets.TargetWriter, "_is_into", lambda *_: True),
+    change=True,
+    then="rolled back",
+    writes=60,
+    burst=0.0,
+    batch=1,
+    defer=0.0,
+    seed=137,
+)
 
 
 # Healing
 
 
-@mutant("social")
-def items_that_appear_are_not_healed() -> Iterator[None]:
-    with healing(lambda guard, old, new: False if old is None else None):
-        yield
-
-
-@mutant("social", seed=17)
-def items_that_lose_their_guard_are_not_healed() -> Iterator[None]:
-    with healing(lambda guard, old, new: False if old and new and guard not in new else None):
-        yield
-
-
-@mutant("aggregates", seed=57)
-def values_changed_under_the_same_guard_do_not_heal() -> Iterator[None]:
-    with healing(lambda guard, old, new: False if old and new and same(old.get(guard), new.get(guard)) else None):
-        yield
-
-
-@mutant("aggregates", seed=183)
-def items_that_are_put_back_are_not_healed() -> Iterator[None]:
-    with healing(
+items_that_appear_are_not_healed = defect(
+    "social", lambda: healing(lambda guard, old, new: False if old is None else None)
+)
+items_that_lose_their_guard_are_not_healed = defect(
+    "social", lambda: healing(lambda guard, old, new: False if old and new and guard not in new else None), seed=17
+)
+values_changed_under_the_same_guard_do_not_heal = defect(
+    "aggregates",
+    lambda: healing(lambda guard, old, new: False if old and new and same(old.get(guard), new.get(guard)) else None),
+    seed=57,
+)
+items_that_are_put_back_are_not_healed = defect(
+    "aggregates",
+    lambda: healing(
         lambda guard, old, new: (
             False if old and new and guard in old and guard in new and not same(old[guard], new[guard]) else None
         )
-    ):
-        yield
+    ),
+    seed=183,
+)
 
 
 @mutant("shards", base=only("delete_created"), writes=60, seed=442)
@@ -619,40 +561,31 @@ def removed_derived_items_are_not_recreated() -> Iterator[None]:
         yield
 
 
-@mutant("copies", defer_copies=0.0, seed=311)
-def copy_is_not_compared_with_its_earlier_source() -> Iterator[None]:
-    original = copier.Copier._sources
-
-    def sources(self: copier.Copier, heal: Any, waiting: Any, guard: Any) -> set[str]:
-        return original(self, heal._replace(sources={}), waiting, guard)
-
-    with patch.object(copier.Copier, "_sources", sources):
-        yield
+@mutant("copies", copier.Copier, "_sources", defer_copies=0.0, seed=311)
+def copy_is_not_compared_with_its_earlier_source(
+    original: Any, self: copier.Copier, heal: Any, waiting: Any, guard: Any
+) -> set[str]:
+    return original(self, heal._replace(sources={}), waiting, guard)
 
 
 # Embeds
 
 
-@mutant("embeds", base=GUARDED, abandon=0.1, faults=30, seed=60)
-def pushes_write_children_without_a_guard_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "older_or_foreign", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("embeds", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4, seed=73)
-def pulls_write_without_a_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "as_read", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("embeds", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4, seed=471)
-def no_fence_is_raised_before_a_push() -> Iterator[None]:
-    with patch.object(embeds.Embedder, "raise_fence", lambda *_: None):
-        yield
+pushes_write_children_without_a_guard_condition = defect(
+    "embeds", (guards.Guards, "older_or_foreign", lambda *_: ALWAYS), base=GUARDED, abandon=0.1, faults=30, seed=60
+)
+pulls_write_without_a_condition = defect(
+    "embeds", (guards.Guards, "as_read", lambda *_: ALWAYS), base=GUARDED, **FROZEN, seed=73
+)
+no_fence_is_raised_before_a_push = defect(
+    "embeds", (embeds.Embedder, "raise_fence", lambda *_: None), base=GUARDED, **FROZEN, seed=471
+)
 
 
 @mutant(
     "embeds",
+    embeds.Embedder,
+    "following",
     base=GUARDED,
     lag=0.9,
     page=100,
@@ -662,14 +595,8 @@ def no_fence_is_raised_before_a_push() -> Iterator[None]:
     seed=2326,
     rare=("tests.engine.test_embeds", "test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice"),
 )
-def index_is_queried_only_once() -> Iterator[None]:
-    original = embeds.Embedder.following
-
-    def following(self: Any, push: Any, more: Any) -> Any:
-        return None if more is None else original(self, push, more)
-
-    with patch.object(embeds.Embedder, "following", following):
-        yield
+def index_is_queried_only_once(original: Any, self: Any, push: Any, more: Any) -> Any:
+    return None if more is None else original(self, push, more)
 
 
 @mutant("embeds", page=1, seed=432)
@@ -681,6 +608,8 @@ def a_push_ends_with_its_first_page() -> Iterator[None]:
 
 @mutant(
     "embeds",
+    plan,
+    "needs_pull",
     base=GUARDED,
     seed=1652,
     rare=(
@@ -688,14 +617,8 @@ def a_push_ends_with_its_first_page() -> Iterator[None]:
         "test_a_changed_reference_pulls_from_the_other_parent_even_if_it_flips_within_a_batch",
     ),
 )
-def changed_reference_does_not_pull() -> Iterator[None]:
-    original = plan.needs_pull
-
-    def needs_pull(rule: Any, read: Any, old: Any, new: Any) -> Any:
-        return original(rule, read, old, new) if old is None else None
-
-    with patch.object(plan, "needs_pull", needs_pull):
-        yield
+def changed_reference_does_not_pull(original: Any, rule: Any, read: Any, old: Any, new: Any) -> Any:
+    return original(rule, read, old, new) if old is None else None
 
 
 # Embeds of several parents
@@ -703,73 +626,54 @@ def changed_reference_does_not_pull() -> Iterator[None]:
 STEADY = Base(frozenset(OPERATIONS) - {"put", "update"}, unhealed)
 """An application that deletes nothing, so that children and parents meet."""
 
-BUSY: Mapping[str, Any] = {"writes": 60, "freeze": 0.1, "faults": 30, "shards": 3, "invocations": 4}
-"""Functions that stop for a while, beside others that work on the same items."""
+
+@mutant("lists", embed_lists.ListEmbedder, "_update", base=STEADY, writes=60, **FROZEN, seed=1)
+def children_are_read_after_their_parents(
+    original: Any, self: Any, rule: Any, child: Any, values: Any, why: Any
+) -> Any:
+    return original(self, rule, self._read(child.key, rule) or child, values, why)
 
 
-@mutant("lists", base=STEADY, **BUSY, seed=1)
-def children_are_read_after_their_parents() -> Iterator[None]:
-    original = embed_lists.ListEmbedder._update
-
-    def update(self: Any, rule: Any, child: Any, values: Any, why: Any) -> Any:
-        return original(self, rule, self._read(child.key, rule) or child, values, why)
-
-    with patch.object(embed_lists.ListEmbedder, "_update", update):
-        yield
-
-
-@mutant("lists", base=STEADY, **BUSY, seed=1)
-def lists_are_written_without_a_guard_condition() -> Iterator[None]:
-    with patch.object(guards.Guards, "as_read", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("lists", base=GUARDED, seed=13)
-def references_in_another_order_do_not_pull() -> Iterator[None]:
-    with patch.object(embeds, "_same_references", lambda *_: True):
-        yield
-
-
-@mutant("lists", base=STEADY, **BUSY, seed=19)
-def added_references_get_no_link() -> Iterator[None]:
-    with patch.object(embed_lists.ListEmbedder, "_link", lambda *_: None):
-        yield
-
-
-@mutant("lists", base=STEADY, **BUSY, seed=20)
-def parents_do_not_push_lists() -> Iterator[None]:
-    with patch.object(embed_lists.ListEmbedder, "push_page", lambda *_: embed_lists.ListPage(None, [])):
-        yield
+lists_are_written_without_a_guard_condition = defect(
+    "lists", (guards.Guards, "as_read", lambda *_: ALWAYS), base=STEADY, writes=60, **FROZEN, seed=1
+)
+references_in_another_order_do_not_pull = defect(
+    "lists", (embeds, "_same_references", lambda *_: True), base=GUARDED, seed=13
+)
+added_references_get_no_link = defect(
+    "lists", (embed_lists.ListEmbedder, "_link", lambda *_: None), base=STEADY, writes=60, **FROZEN, seed=19
+)
+parents_do_not_push_lists = defect(
+    "lists",
+    (embed_lists.ListEmbedder, "push_page", lambda *_: embed_lists.ListPage(None, [])),
+    base=STEADY,
+    writes=60,
+    **FROZEN,
+    seed=20,
+)
 
 
 # The answer
 
 
-@mutant("social")
-def failures_are_not_reported() -> Iterator[None]:
-    with patch.object(Report, "fail", lambda *_: None):
-        yield
-
-
-@mutant("social", seed=25)
-def the_highest_failure_is_reported() -> Iterator[None]:
-    with patch.object(Report, "_first_failure", lambda self: max(self._failures, key=sequence_order, default=None)):
-        yield
+failures_are_not_reported = defect("social", (Report, "fail", lambda *_: None))
+the_highest_failure_is_reported = defect(
+    "social", (Report, "_first_failure", lambda self: max(self._failures, key=sequence_order, default=None)), seed=25
+)
 
 
 # The registry
 
 
-@mutant("aggregates", change=True, warm=10, seed=1)
-def functions_with_replaced_rules_continue() -> Iterator[None]:
-    with patch.object(registry.RegistrySnapshot, "outdated", lambda *_: False):
-        yield
+functions_with_replaced_rules_continue = defect(
+    "aggregates", (registry.RegistrySnapshot, "outdated", lambda *_: False), change=True, warm=10, seed=1
+)
 
 
 # Refreshes
 
 
-@mutant("aggregates", base=GUARDED, refreshes=15, freeze=0.1, faults=30, shards=3, invocations=4, seed=59)
+@mutant("aggregates", base=GUARDED, refreshes=15, **FROZEN, seed=59)
 def a_refresh_reads_the_item_before_its_entry() -> Iterator[None]:
     original = entry_refresh.EntryRefresher._entries
     early: dict[Any, Any] = {}
@@ -785,112 +689,75 @@ def a_refresh_reads_the_item_before_its_entry() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates", refreshes=5, freeze=0.1, faults=30, seed=10)
-def refresh_commits_without_an_entry_condition() -> Iterator[None]:
-    with entry_conditions(lambda one, original: ALWAYS if one.change.is_refresh else original(one)):
-        yield
+refresh_commits_without_an_entry_condition = defect(
+    "aggregates",
+    lambda: entry_conditions(lambda one, original: ALWAYS if one.change.is_refresh else original(one)),
+    refreshes=5,
+    freeze=0.1,
+    faults=30,
+    seed=10,
+)
 
 
 # Conditions
 
 
-@mutant("conditions", race=0.5, seed=32)
-def values_that_a_case_compares_with_may_change_before_the_write() -> Iterator[None]:
-    original = indexes.as_read
-
-    def forgets(name: str, value: Value | None) -> Condition:
-        return ALWAYS if name in ("end", "lessons") else original(name, value)
-
-    with patch.object(indexes, "as_read", forgets):
-        yield
+@mutant("conditions", indexes, "as_read", race=0.5, seed=32)
+def values_that_a_case_compares_with_may_change_before_the_write(
+    original: Any, name: str, value: Value | None
+) -> Condition:
+    return ALWAYS if name in ("end", "lessons") else original(name, value)
 
 
-@mutant("conditions", seed=3)
-def a_missing_value_fits_a_comparison() -> Iterator[None]:
-    original = Compares.fits
-
-    def fits(self: Compares, resolve: Resolver = lambda name: None) -> Fits:
-        missing = any(isinstance(one, Named) and resolve(one.name) is None for _, one in self.bounds)
-        return (lambda tag, data: True) if missing else original(self, resolve)
-
-    with patch.object(Compares, "fits", fits):
-        yield
+@mutant("conditions", Compares, "fits", seed=3)
+def a_missing_value_fits_a_comparison(original: Any, self: Compares, resolve: Resolver = lambda name: None) -> Fits:
+    missing = any(isinstance(one, Named) and resolve(one.name) is None for _, one in self.bounds)
+    return (lambda tag, data: True) if missing else original(self, resolve)
 
 
-@mutant("conditions", seed=4)
-def numbers_are_compared_as_text() -> Iterator[None]:
-    original = Compares.fits
+@mutant("conditions", Compares, "fits", seed=4)
+def numbers_are_compared_as_text(original: Any, self: Compares, resolve: Resolver = lambda name: None) -> Fits:
+    def as_text(name: str) -> Value | None:
+        value = resolve(name)
+        return value if value is None or "N" not in value else {"S": value["N"]}
 
-    def fits(self: Compares, resolve: Resolver = lambda name: None) -> Fits:
-        def as_text(name: str) -> Value | None:
-            value = resolve(name)
-            return value if value is None or "N" not in value else {"S": value["N"]}
-
-        test = original(self, as_text)
-        return lambda tag, data: test("S" if tag == "N" else tag, data)
-
-    with patch.object(Compares, "fits", fits):
-        yield
+    test = original(self, as_text)
+    return lambda tag, data: test("S" if tag == "N" else tag, data)
 
 
 # Rebuilds
 
 
-@mutant("aggregates", rebuilds=3, damage=1.0, seed=3)
-def entries_move_without_their_generation() -> Iterator[None]:
-    with patch.object(groups.Generations, "stamped", lambda self, contributions: contributions):
-        yield
-
-
-@mutant("aggregates", rebuilds=3, freeze=0.1, faults=30, seed=3)
-def rebuild_does_not_close_the_old_generation() -> Iterator[None]:
-    with patch.object(transactions, "_OPEN", ALWAYS):
-        yield
-
-
-@mutant("expiry", rebuilds=5, freeze=0.1, faults=30, shards=3, invocations=4, seed=298)
-def totals_settled_during_a_close_are_lost() -> Iterator[None]:
-    with patch.object(rebuild, "_unchanged", lambda _: Missing((rebuild.CLOSED,))):
-        yield
+entries_move_without_their_generation = defect(
+    "aggregates",
+    (groups.Generations, "stamped", lambda self, contributions: contributions),
+    rebuilds=3,
+    damage=1.0,
+    seed=3,
+)
+rebuild_does_not_close_the_old_generation = defect(
+    "aggregates", (transactions, "_OPEN", ALWAYS), rebuilds=3, freeze=0.1, faults=30, seed=3
+)
+totals_settled_during_a_close_are_lost = defect(
+    "expiry", (rebuild, "_unchanged", lambda _: Missing((rebuild.CLOSED,))), rebuilds=5, **FROZEN, seed=298
+)
 
 
 # Backfills
 
 
-@mutant("aggregates", base=GUARDED, change=True, seed=135)
-def entries_of_deleted_items_are_not_refreshed() -> Iterator[None]:
-    with patch.object(pages._Work, "_refresh_sources", lambda *_: None):
-        yield
-
-
-@mutant("aggregates", change=True, seed=3)
-def backfill_does_not_publish() -> Iterator[None]:
-    with patch.object(pages._Work, "_publish", lambda *_: None):
-        yield
-
-
-@mutant("derived", change=True, seed=3)
-def backfill_creates_no_items() -> Iterator[None]:
-    with patch.object(pages._Work, "_create", lambda *_: None):
-        yield
-
-
-@mutant("shards", base=GUARDED, change=True, seed=43)
-def values_of_retired_rules_stay() -> Iterator[None]:
-    with patch.object(pages._Work, "_retire", lambda *_: None):
-        yield
-
-
-@mutant("lists", change=True, seed=20)
-def links_of_removed_rules_stay() -> Iterator[None]:
-    with patch.object(pages._Work, "_unlink", lambda *_: None):
-        yield
-
-
-@mutant("copies", base=GUARDED, change=True, seed=4)
-def copies_without_a_source_stay() -> Iterator[None]:
-    with patch.object(copier.CopyRefresher, "orphans", lambda *_: []):
-        yield
+entries_of_deleted_items_are_not_refreshed = defect(
+    "aggregates", (pages._Work, "_refresh_sources", lambda *_: None), base=GUARDED, change=True, seed=135
+)
+backfill_does_not_publish = defect("aggregates", (pages._Work, "_publish", lambda *_: None), change=True, seed=3)
+backfill_creates_no_items = defect("derived", (pages._Work, "_create", lambda *_: None), change=True, seed=3)
+values_of_retired_rules_stay = defect(
+    "shards", (pages._Work, "_retire", lambda *_: None), base=GUARDED, change=True, seed=43
+)
+links_of_removed_rules_stay = defect("lists", (pages._Work, "_unlink", lambda *_: None), change=True, seed=20)
+copies_without_a_source_stay = defect(
+    "copies", (copier.CopyRefresher, "orphans", lambda *_: []), base=GUARDED, change=True, seed=4
+)
 
 
 # The application's items: kinds
@@ -922,90 +789,73 @@ def uncached() -> Iterator[None]:
         application._static.cache_clear()
 
 
-@mutant("kinds", change_kind=True, race=0.2, seed=11)
-def publish_does_not_check_the_kind() -> Iterator[None]:
-    with kindless(targets.TargetWriter, "unread"):
-        yield
+publish_does_not_check_the_kind = defect(
+    "kinds", lambda: kindless(targets.TargetWriter, "unread"), change_kind=True, race=0.2, seed=11
+)
+writes_to_read_items_do_not_check_the_kind = defect(
+    "kinds", (application, "kind_as_read", lambda *_: []), change_kind=True, race=0.2
+)
+alternatives_in_match_are_not_in_the_condition = defect(
+    "kinds", uncached, (application, "_either", lambda *_: ALWAYS), change_kind=True, seed=72
+)
+ranges_of_numbers_in_match_are_not_in_the_condition = defect(
+    "kinds", uncached, (application, "_bound", lambda *_: ALWAYS), change_kind=True, seed=67
+)
+comparisons_with_text_in_match_are_not_in_the_condition = defect(
+    "conditions", uncached, (application, "_bound", lambda *_: ALWAYS), change_kind=True, race=0.2, seed=220
+)
 
 
-@mutant("kinds", change_kind=True, race=0.2)
-def writes_to_read_items_do_not_check_the_kind() -> Iterator[None]:
-    with patch.object(application, "kind_as_read", lambda *_: []):
-        yield
+@mutant("conditions", application, "as_read", change_kind=True, race=0.5, seed=21)
+def values_that_match_compares_with_may_change_before_the_write(
+    original: Any, name: str, value: Value | None
+) -> Condition:
+    return ALWAYS if name == "least" else original(name, value)
 
 
-@mutant("kinds", change_kind=True, seed=72)
-def alternatives_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_either", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("kinds", change_kind=True, seed=67)
-def ranges_of_numbers_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_bound", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("conditions", change_kind=True, race=0.2, seed=220)
-def comparisons_with_text_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_bound", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("conditions", change_kind=True, race=0.5, seed=21)
-def values_that_match_compares_with_may_change_before_the_write() -> Iterator[None]:
-    original = application.as_read
-
-    def forgets(name: str, value: Value | None) -> Condition:
-        return ALWAYS if name == "least" else original(name, value)
-
-    with patch.object(application, "as_read", forgets):
-        yield
-
-
-@mutant("kinds", change_kind=True, seed=187)
-def existence_in_match_is_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_presence", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("kinds", change_kind=True, race=0.2, seed=11)
-def lists_of_values_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_one_of", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("kinds", change_kind=True, seed=20)
-def prefixes_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_beginning", lambda *_: ALWAYS):
-        yield
-
-
-@mutant("kinds", defer_copies=0.0, change_kind=True, race=0.5, seed=73)
-def excluded_values_in_match_are_not_in_the_condition() -> Iterator[None]:
-    with uncached(), patch.object(application, "_anything_but", lambda *_: [ALWAYS]):
-        yield
-
-
-@mutant("kinds", base=only("update", "change_kind"), change_kind=True, race=0.5, writes=60, seed=1)
-def index_attributes_are_written_without_a_kind_check() -> Iterator[None]:
-    with kindless(indexes, "index_update"):
-        yield
-
-
-@mutant("kinds", change_kind=True, race=0.2, seed=67)
-def children_are_written_without_a_kind_check() -> Iterator[None]:
-    with kindless(embeds.Embedder, "_updates"), kindless(embeds.Embedder, "_update_as_read"):
-        yield
+existence_in_match_is_not_in_the_condition = defect(
+    "kinds", uncached, (application, "_presence", lambda *_: ALWAYS), change_kind=True, seed=187
+)
+lists_of_values_in_match_are_not_in_the_condition = defect(
+    "kinds", uncached, (application, "_one_of", lambda *_: ALWAYS), change_kind=True, race=0.2, seed=11
+)
+prefixes_in_match_are_not_in_the_condition = defect(
+    "kinds", uncached, (application, "_beginning", lambda *_: ALWAYS), change_kind=True, seed=20
+)
+excluded_values_in_match_are_not_in_the_condition = defect(
+    "kinds",
+    uncached,
+    (application, "_anything_but", lambda *_: [ALWAYS]),
+    defer_copies=0.0,
+    change_kind=True,
+    race=0.5,
+    seed=73,
+)
+index_attributes_are_written_without_a_kind_check = defect(
+    "kinds",
+    lambda: kindless(indexes, "index_update"),
+    base=only("update", "change_kind"),
+    change_kind=True,
+    race=0.5,
+    writes=60,
+    seed=1,
+)
+children_are_written_without_a_kind_check = defect(
+    "kinds",
+    lambda: kindless(embeds.Embedder, "_updates"),
+    lambda: kindless(embeds.Embedder, "_update_as_read"),
+    change_kind=True,
+    race=0.2,
+    seed=67,
+)
 
 
 # The application's items: keys that are occupied
 
 
-@mutant("adoption", occupy=True, seed=11)
-def a_copy_overwrites_an_item_of_another_kind() -> Iterator[None]:
-    with patch.object(copier.Copier, "_require_kind", lambda *_: None):
-        yield
+a_copy_overwrites_an_item_of_another_kind = defect(
+    "adoption", (copier.Copier, "_require_kind", lambda *_: None), occupy=True, seed=11
+)
 
 
 @contextmanager
@@ -1020,54 +870,47 @@ def overwriting(judge: Callable[[Any], bool]) -> Iterator[None]:
         yield
 
 
-@mutant("adoption", occupy=True, seed=3)
-def a_claimed_copy_overwrites_an_item_of_another_kind() -> Iterator[None]:
-    with overwriting(lambda rule: rule.claimed):
-        yield
+a_claimed_copy_overwrites_an_item_of_another_kind = defect(
+    "adoption", lambda: overwriting(lambda rule: rule.claimed), occupy=True, seed=3
+)
+a_derived_item_overwrites_an_item_of_another_kind = defect(
+    "adoption", lambda: overwriting(lambda rule: not rule.claimed), occupy=True, seed=1
+)
 
 
-@mutant("adoption", occupy=True, seed=1)
-def a_derived_item_overwrites_an_item_of_another_kind() -> Iterator[None]:
-    with overwriting(lambda rule: not rule.claimed):
-        yield
+@mutant("adoption", Report, "refuse", occupy=True, seed=9)
+def an_occupied_key_is_not_reported(refuse: Any, self: Any, sequences: Any, error: Any, **names: Any) -> None:
+    if not isinstance(error, Occupied):
+        refuse(self, sequences, error, **names)
 
 
-@mutant("adoption", occupy=True, seed=9)
-def an_occupied_key_is_not_reported() -> Iterator[None]:
-    refuse = Report.refuse
-
-    def silent(self: Any, sequences: Any, error: Any, **names: Any) -> None:
-        if not isinstance(error, Occupied):
-            refuse(self, sequences, error, **names)
-
-    with patch.object(Report, "refuse", silent):
-        yield
-
-
-@mutant("adoption", base=only("occupy", "vacate"), occupy=True, writes=60, seed=59)
-def a_key_that_becomes_free_creates_nothing() -> Iterator[None]:
-    with patch.object(plan, "freed_targets", lambda *_: []), patch.object(plan, "freed_by", lambda *_: []):
-        yield
-
-
-@mutant("adoption", base=only("occupy", "vacate"), occupy=True, writes=60, seed=20)
-def waiting_source_is_not_noted() -> Iterator[None]:
-    with patch.object(copier.Copier, "_note_waiting", lambda *_: None):
-        yield
+a_key_that_becomes_free_creates_nothing = defect(
+    "adoption",
+    (plan, "freed_targets", lambda *_: []),
+    (plan, "freed_by", lambda *_: []),
+    base=only("occupy", "vacate"),
+    occupy=True,
+    writes=60,
+    seed=59,
+)
+waiting_source_is_not_noted = defect(
+    "adoption",
+    (copier.Copier, "_note_waiting", lambda *_: None),
+    base=only("occupy", "vacate"),
+    occupy=True,
+    writes=60,
+    seed=20,
+)
 
 
 # The application's items: what rules created
 
 
-@mutant("adoption", adopt=True, seed=3)
-def items_that_were_adopted_are_marked_as_created() -> Iterator[None]:
-    original = application.ApplicationItems._update
-
-    def marked(self: application.ApplicationItems, key: Any, values: Any, conditions: Any, why: Any) -> Any:
-        return original(self, key, {**values, self.guards.mark: self.guards.mark_of(key)}, conditions, why)
-
-    with patch.object(application.ApplicationItems, "_update", marked):
-        yield
+@mutant("adoption", application.ApplicationItems, "_update", adopt=True, seed=3)
+def items_that_were_adopted_are_marked_as_created(
+    original: Any, self: application.ApplicationItems, key: Any, values: Any, conditions: Any, why: Any
+) -> Any:
+    return original(self, key, {**values, self.guards.mark: self.guards.mark_of(key)}, conditions, why)
 
 
 @contextmanager
@@ -1084,100 +927,86 @@ def deleting_adopted(name: str) -> Iterator[None]:
         yield
 
 
-@mutant("adoption", adopt=True, seed=71)
-def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
-    def may_delete(self: copier.Copier, rule: Any, target: Any, item: Any, known: Any = ()) -> bool:
-        return not self._items.foreign(rule.into, target, item, frozenset(known))
-
-    with patch.object(copier.Copier, "_may_delete", may_delete):
-        yield
+@mutant("adoption", copier.Copier, "_may_delete", adopt=True, seed=71)
+def a_copy_that_was_adopted_is_deleted(
+    _: Any, self: copier.Copier, rule: Any, target: Any, item: Any, known: Any = ()
+) -> bool:
+    return not self._items.foreign(rule.into, target, item, frozenset(known))
 
 
-@mutant("adoption", base=only("update", "delete", "adopt"), adopt=True, writes=60, seed=3)
-def a_claimed_copy_that_was_adopted_is_deleted() -> Iterator[None]:
-    with deleting_adopted("Handle"):
-        yield
-
-
-@mutant("adoption", adopt=True, race=0.2, seed=3)
-def a_derived_item_that_was_adopted_is_deleted() -> Iterator[None]:
-    with deleting_adopted("Team"):
-        yield
-
-
-@mutant("derived", seed=173)
-def an_item_with_attributes_of_the_application_is_deleted() -> Iterator[None]:
-    with patch.object(
-        application.ApplicationItems, "may_delete", lambda self, entity, key, item: self.created(key, item)
-    ):
-        yield
-
-
-@mutant("derived", race=0.2, seed=3)
-def attributes_added_before_a_deletion_are_not_restored() -> Iterator[None]:
-    with patch.object(application.ApplicationItems, "_restore", lambda *_: None):
-        yield
+a_claimed_copy_that_was_adopted_is_deleted = defect(
+    "adoption",
+    lambda: deleting_adopted("Handle"),
+    base=only("update", "delete", "adopt"),
+    adopt=True,
+    writes=60,
+    seed=3,
+)
+a_derived_item_that_was_adopted_is_deleted = defect(
+    "adoption", lambda: deleting_adopted("Team"), adopt=True, race=0.2, seed=3
+)
+an_item_with_attributes_of_the_application_is_deleted = defect(
+    "derived",
+    (application.ApplicationItems, "may_delete", lambda self, entity, key, item: self.created(key, item)),
+    seed=173,
+)
+attributes_added_before_a_deletion_are_not_restored = defect(
+    "derived", (application.ApplicationItems, "_restore", lambda *_: None), race=0.2, seed=3
+)
 
 
 # The application's items: such as left their entity
 
 
-@mutant("kinds", change_kind=True, seed=159)
-def an_item_that_leaves_its_entity_keeps_values_of_rules() -> Iterator[None]:
-    with patch.object(releases, "_shows", lambda *_: False):
-        yield
+an_item_that_leaves_its_entity_keeps_values_of_rules = defect(
+    "kinds", (releases, "_shows", lambda *_: False), change_kind=True, seed=159
+)
+an_item_that_leaves_its_entity_keeps_guards = defect(
+    "kinds", (releases.Releaser, "_writes", lambda *_: True), change_kind=True, seed=85
+)
 
 
-@mutant("kinds", change_kind=True, seed=85)
-def an_item_that_leaves_its_entity_keeps_guards() -> Iterator[None]:
-    with patch.object(releases.Releaser, "_writes", lambda *_: True):
-        yield
+@mutant("kinds", releases, "_shows", change_kind=True, seed=72)
+def an_item_that_leaves_its_entity_loses_values_of_the_application(
+    _: Any, value: Any, published: Any, held: Any
+) -> bool:
+    return any(guard is None or guard in held for guard, _ in published)
 
 
-@mutant("kinds", change_kind=True, seed=72)
-def an_item_that_leaves_its_entity_loses_values_of_the_application() -> Iterator[None]:
-    def shows(value: Any, published: Any, held: Any) -> bool:
-        return any(guard is None or guard in held for guard, _ in published)
-
-    with patch.object(releases, "_shows", shows):
-        yield
-
-
-@mutant(
+children_of_a_parent_that_is_gone_get_no_guard = defect(
     "keep",
+    (embeds.Embedder, "_without_value", lambda *_: {}),
     rare=(
         "tests.engine.test_embeds",
         "test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_older_value",
     ),
 )
-def children_of_a_parent_that_is_gone_get_no_guard() -> Iterator[None]:
-    with patch.object(embeds.Embedder, "_without_value", lambda *_: {}):
-        yield
 
 
-@mutant(
+values_equal_to_the_rules_are_removed_from_an_item_that_was_put_whole = defect(
     "kinds",
+    (guards.Guards, "valid", lambda *_: True),
     rare=(
         "tests.engine.test_no_harm",
         "test_an_item_that_was_put_whole_over_another_kind_keeps_every_value",
         "delivery",
     ),
 )
-def values_equal_to_the_rules_are_removed_from_an_item_that_was_put_whole() -> Iterator[None]:
-    with patch.object(guards.Guards, "valid", lambda *_: True):
-        yield
 
 
-@mutant("kinds", seed=336)
-def attributes_of_one_index_are_released_one_by_one() -> Iterator[None]:
-    with patch.object(releases, "_complete", lambda names, *_: list(names)):
-        yield
-
-
-@mutant("keep", base=Base(GENTLE), refreshes=0, discard=0.0, change=False, writes=60, seed=11)
-def last_values_are_not_kept() -> Iterator[None]:
-    with patch.object(plan, "last_offer", lambda *_: ""):
-        yield
+attributes_of_one_index_are_released_one_by_one = defect(
+    "kinds", (releases, "_complete", lambda names, *_: list(names)), seed=336
+)
+last_values_are_not_kept = defect(
+    "keep",
+    (plan, "last_offer", lambda *_: ""),
+    base=Base(GENTLE),
+    refreshes=0,
+    discard=0.0,
+    change=False,
+    writes=60,
+    seed=11,
+)
 
 
 # Guards are input
@@ -1190,53 +1019,38 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-@mutant("derived", seed=3616)
-def edited_guards_are_accepted() -> Iterator[None]:
-    with unchecked():
-        yield
-
-
-@mutant("adoption", adopt=True, clones=True, seed=497)
-def cloned_marks_are_accepted() -> Iterator[None]:
-    with patch.object(guards.Guards, "_is_mark_of", lambda *_: True):
-        yield
-
-
-@mutant("derived", clones=True, seed=517)
-def cloned_guards_are_accepted() -> Iterator[None]:
-    with (
-        unchecked(),
-        patch.object(guards.Guards, "_is_of", lambda *_: True),
-        patch.object(guards.Guards, "_invalid", lambda *_: NEVER),
-    ):
-        yield
-
-
-@mutant("adoption", malform=True, seed=67)
-def source_of_a_guard_is_not_checked() -> Iterator[None]:
-    with unchecked(), patch.object(guards.Guards, "_names_item", lambda *_: True):
-        yield
-
-
-@mutant("kinds", malform=True, seed=89, crashes=True)
-def version_of_a_guard_is_not_checked() -> Iterator[None]:
-    with unchecked(), patch.object(guards, "_is_version", lambda _: True):
-        yield
-
-
-@mutant("kinds", malform=True, seed=374)
-def count_of_a_guard_is_not_checked() -> Iterator[None]:
-    with unchecked(), patch.object(guards, "_is_count", lambda _: True):
-        yield
+edited_guards_are_accepted = defect("derived", unchecked, seed=3616)
+cloned_marks_are_accepted = defect(
+    "adoption", (guards.Guards, "_is_mark_of", lambda *_: True), adopt=True, clones=True, seed=497
+)
+cloned_guards_are_accepted = defect(
+    "derived",
+    unchecked,
+    (guards.Guards, "_is_of", lambda *_: True),
+    (guards.Guards, "_invalid", lambda *_: NEVER),
+    clones=True,
+    seed=517,
+)
+source_of_a_guard_is_not_checked = defect(
+    "adoption", unchecked, (guards.Guards, "_names_item", lambda *_: True), malform=True, seed=67
+)
+version_of_a_guard_is_not_checked = defect(
+    "kinds", unchecked, (guards, "_is_version", lambda _: True), malform=True, seed=89, crashes=True
+)
+count_of_a_guard_is_not_checked = defect(
+    "kinds", unchecked, (guards, "_is_count", lambda _: True), malform=True, seed=374
+)
 
 
 # The adversary
 
 
-@mutant("derived", adversary=0.3, seed=253)
-def guards_are_signed_with_a_secret_that_can_be_guessed() -> Iterator[None]:
-    with patch.object(guards.Identity, "read", lambda item: guards.Identity(item["ledger"]["S"], (b"guess",))):
-        yield
+guards_are_signed_with_a_secret_that_can_be_guessed = defect(
+    "derived",
+    (guards.Identity, "read", lambda item: guards.Identity(item["ledger"]["S"], (b"guess",))),
+    adversary=0.3,
+    seed=253,
+)
 
 
 FORGED = "tests.engine.test_guards"
@@ -1257,91 +1071,78 @@ def unsigned(forget: Callable[[str, Any, guards.Guard], tuple[str, Any, guards.G
         yield
 
 
-@mutant("derived", adversary=0.3, seed=20)
-def signatures_of_guards_are_not_compared() -> Iterator[None]:
-    with unchecked():
-        yield
+signatures_of_guards_are_not_compared = defect("derived", unchecked, adversary=0.3, seed=20)
+a_guard_is_valid_for_every_rule = defect(
+    "aggregates",
+    lambda: unsigned(lambda rule, key, guard: ("rule", key, guard)),
+    adversary=0.2,
+    rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_rule"),
+)
+a_guard_is_valid_on_every_item = defect(
+    "aggregates",
+    lambda: unsigned(lambda rule, key, guard: (rule, ItemKey("main", "all"), guard)),
+    adversary=0.2,
+    rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_item"),
+)
+the_version_of_a_guard_is_not_signed = defect(
+    "derived", lambda: unsigned(lambda rule, key, guard: (rule, key, guard._replace(at=""))), adversary=0.2, seed=346
+)
+the_source_of_a_guard_is_not_signed = defect(
+    "embeds",
+    lambda: unsigned(lambda rule, key, guard: (rule, key, guard._replace(by=""))),
+    adversary=0.2,
+    rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "by"),
+)
+the_count_of_a_guard_is_not_signed = defect(
+    "derived",
+    lambda: unsigned(lambda rule, key, guard: (rule, key, guard._replace(n=None))),
+    adversary=0.2,
+    rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "n"),
+)
 
 
-@mutant("aggregates", adversary=0.2, rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_rule"))
-def a_guard_is_valid_for_every_rule() -> Iterator[None]:
-    with unsigned(lambda rule, key, guard: ("rule", key, guard)):
-        yield
+@mutant(
+    "adoption",
+    guards.Guards,
+    "_signature",
+    adopt=True,
+    clones=True,
+    rare=(FORGED, "test_the_mark_of_another_item_licenses_no_deletion"),
+)
+def a_mark_is_valid_on_every_item(
+    signature: Any, self: Any, secret: int, rule: str, key: Any, guard: guards.Guard = guards._UNSIGNED
+) -> str:
+    return signature(self, secret, rule, key if rule else ItemKey("main", "all"), guard)
 
 
-@mutant("aggregates", adversary=0.2, rare=(FORGED, "test_a_forged_guard_is_healed", "with_the_guard_of_another_item"))
-def a_guard_is_valid_on_every_item() -> Iterator[None]:
-    with unsigned(lambda rule, key, guard: (rule, ItemKey("main", "all"), guard)):
-        yield
+marks_that_others_write_stay = defect(
+    "adoption", (batch.ItemWrites, "_unmark", lambda *_: None), adversary=0.5, adopt=True, seed=20
+)
 
 
-@mutant("derived", adversary=0.2, seed=346)
-def the_version_of_a_guard_is_not_signed() -> Iterator[None]:
-    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(at=""))):
-        yield
+@mutant("adoption", guards.Guards, "unproven", adversary=0.8, adopt=True, seed=11)
+def a_mark_licenses_the_loss_of_what_no_rule_wrote(
+    unproven: Any, self: guards.Guards, rule: Any, key: Any, item: Any, known: Any = ()
+) -> set[str]:
+    return set() if self.marked(key, item) else unproven(self, rule, key, item, known)
 
 
-@mutant("embeds", adversary=0.2, rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "by"))
-def the_source_of_a_guard_is_not_signed() -> Iterator[None]:
-    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(by=""))):
-        yield
+every_copy_of_all_attributes_wrote_what_its_item_has = defect(
+    "adoption", (guards.Guards, "unproven", lambda *_: set()), adversary=0.8, adopt=True, seed=11
+)
+a_guard_that_is_repeated_is_not_healed = defect(
+    "aggregates",
+    lambda: healing(lambda guard, old, new: False if old and new and guard in old and guard in new else None),
+    adversary=0.8,
+    seed=14,
+)
 
 
-@mutant("derived", adversary=0.2, rare=(FORGED, "test_an_edited_field_makes_a_guard_invalid", "n"))
-def the_count_of_a_guard_is_not_signed() -> Iterator[None]:
-    with unsigned(lambda rule, key, guard: (rule, key, guard._replace(n=None))):
-        yield
-
-
-@mutant("adoption", adopt=True, clones=True, rare=(FORGED, "test_the_mark_of_another_item_licenses_no_deletion"))
-def a_mark_is_valid_on_every_item() -> Iterator[None]:
-    signature = guards.Guards._signature
-
-    def sign(self: Any, secret: int, rule: str, key: Any, guard: guards.Guard = guards._UNSIGNED) -> str:
-        return signature(self, secret, rule, key if rule else ItemKey("main", "all"), guard)
-
-    with patch.object(guards.Guards, "_signature", sign):
-        yield
-
-
-@mutant("adoption", adversary=0.5, adopt=True, seed=20)
-def marks_that_others_write_stay() -> Iterator[None]:
-    with patch.object(batch.ItemWrites, "_unmark", lambda *_: None):
-        yield
-
-
-@mutant("adoption", adversary=0.8, adopt=True, seed=11)
-def a_mark_licenses_the_loss_of_what_no_rule_wrote() -> Iterator[None]:
-    unproven = guards.Guards.unproven
-
-    def judge(self: guards.Guards, rule: Any, key: Any, item: Any, known: Any = ()) -> set[str]:
-        return set() if self.marked(key, item) else unproven(self, rule, key, item, known)
-
-    with patch.object(guards.Guards, "unproven", judge):
-        yield
-
-
-@mutant("adoption", adversary=0.8, adopt=True, seed=11)
-def every_copy_of_all_attributes_wrote_what_its_item_has() -> Iterator[None]:
-    with patch.object(guards.Guards, "unproven", lambda *_: set()):
-        yield
-
-
-@mutant("aggregates", adversary=0.8, seed=14)
-def a_guard_that_is_repeated_is_not_healed() -> Iterator[None]:
-    with healing(lambda guard, old, new: False if old and new and guard in old and guard in new else None):
-        yield
-
-
-@mutant("aggregates", adversary=0.8, seed=31)
-def guards_of_another_ledger_are_left() -> Iterator[None]:
-    replaced = guards.Guards.replaced
-
-    def judge(self: guards.Guards, rule: str, key: Any, old: Any, new: Any) -> Any:
-        return None if self.other_ledger(rule, key, new) else replaced(self, rule, key, old, new)
-
-    with patch.object(guards.Guards, "replaced", judge):
-        yield
+@mutant("aggregates", guards.Guards, "replaced", adversary=0.8, seed=31)
+def guards_of_another_ledger_are_left(
+    replaced: Any, self: guards.Guards, rule: str, key: Any, old: Any, new: Any
+) -> Any:
+    return None if self.other_ledger(rule, key, new) else replaced(self, rule, key, old, new)
 
 
 ROTATION = (
@@ -1357,33 +1158,28 @@ def guards_with_a_former_secret_are_not_signed_again() -> Iterator[None]:
         yield
 
 
-@mutant("derived", rare=ROTATION)
-def marks_with_a_former_secret_are_not_signed_again() -> Iterator[None]:
-    with patch.object(guards.Guards, "renewed_mark", lambda *_: {}):
-        yield
+marks_with_a_former_secret_are_not_signed_again = defect(
+    "derived", (guards.Guards, "renewed_mark", lambda *_: {}), rare=ROTATION
+)
 
 
-@mutant("derived", rare=ROTATION)
-def only_the_new_secret_is_accepted() -> Iterator[None]:
-    read = guards.Identity.read
-
-    def newest(item: Any) -> guards.Identity:
-        return guards.Identity(item["ledger"]["S"], read(item).secrets[:1])
-
-    with patch.object(guards.Identity, "read", newest):
-        yield
+@mutant("derived", guards.Identity, "read", rare=ROTATION)
+def only_the_new_secret_is_accepted(read: Any, item: Any) -> guards.Identity:
+    return guards.Identity(item["ledger"]["S"], read(item).secrets[:1])
 
 
 # What processes remember
 
 
-@mutant("aggregates", restore=True, reuse=0.9, rebuilds=3, seed=507)
-def lost_generation_is_used() -> Iterator[None]:
-    with (
-        patch.object(Transactions, "_remembered", lambda *_: False),
-        patch.object(groups, "_is_lost", lambda _: False),
-    ):
-        yield
+lost_generation_is_used = defect(
+    "aggregates",
+    (Transactions, "_remembered", lambda *_: False),
+    (groups, "_is_lost", lambda _: False),
+    restore=True,
+    reuse=0.9,
+    rebuilds=3,
+    seed=507,
+)
 
 
 @mutant("aggregates", outage=True, seed=458)
@@ -1393,24 +1189,19 @@ def new_stream_has_the_label_of_the_old_one() -> Iterator[None]:
         yield
 
 
-@mutant(
+operators_write_without_a_lease = defect(
     "aggregates",
+    (fenced.Fenced, "transact", lambda self, writes: self._store.transact(writes)),
+    (fenced.Fenced, "_check_lease", lambda *_: None),
     outlive=0.9,
     change=True,
     freeze=0.1,
     faults=30,
     rare=("tests.operations.test_leases", "test_every_write_to_the_ledger_checks_an_open_lease"),
 )
-def operators_write_without_a_lease() -> Iterator[None]:
-    with (
-        patch.object(fenced.Fenced, "transact", lambda self, writes: self._store.transact(writes)),
-        patch.object(fenced.Fenced, "_check_lease", lambda *_: None),
-    ):
-        yield
-
-
-@mutant(
+rules_settle_before_they_are_active = defect(
     "expiry",
+    (registry.RegistrySnapshot, "settles", lambda *_: True),
     base=only("update", "expire"),
     expire_provisional=True,
     change=True,
@@ -1418,60 +1209,52 @@ def operators_write_without_a_lease() -> Iterator[None]:
     writes=60,
     rare=("tests.engine.test_expiry_by_state", "test_a_rule_that_is_not_in_the_registry_does_not_settle"),
 )
-def rules_settle_before_they_are_active() -> Iterator[None]:
-    with patch.object(registry.RegistrySnapshot, "settles", lambda *_: True):
-        yield
-
-
-@mutant("expiry", base=only("update", "expire"), discard=0.3, faults=30, writes=60, seed=1)
-def discarded_expiry_is_not_settled() -> Iterator[None]:
-    with patch.object(goals.Goals, "_first_unsettled", lambda *_: None):
-        yield
-
-
-@mutant("expiry", base=only("update", "expire"), discard=0.3, faults=30, writes=60, seed=1)
-def redrive_settles_an_expiry_again() -> Iterator[None]:
-    with patch.object(goals, "_is_settled", lambda *_: False):
-        yield
-
-
-@mutant("expiry", base=only("update", "expire"), discard=0.3, faults=30, writes=60, seed=1)
-def entry_older_than_a_redriven_expiry_is_kept() -> Iterator[None]:
-    with patch.object(goals._Expiry, "ended", lambda _, entry: entry is None):
-        yield
-
-
-@mutant("social", defer_copies=0.0, seed=1010366)
-def late_record_releases_an_item_again() -> Iterator[None]:
-    with (
-        patch.object(releases.Releaser, "_held", lambda _, release, image: release.guards.keys() & image.keys()),
-        patch.object(releases.Releaser, "_adopted_again", lambda *_: set()),
-    ):
-        yield
-
-
-@mutant("copies", seed=1004499)
-def copy_without_match_attributes_is_not_healed() -> Iterator[None]:
-    with patch.object(refresh.Refresher, "_without_kind", lambda *_: []):
-        yield
-
-
-@mutant("adoption", seed=1008837)
-def redrive_does_not_release_items_of_another_kind() -> Iterator[None]:
-    with patch.object(refresh.Refresher, "_release", lambda *_: None):
-        yield
-
-
-@mutant("chains", seed=1007116)
-def retirement_removes_the_guard_of_an_item_that_left_its_entity() -> Iterator[None]:
-    with patch.object(retirement.Past, "_writes_at", lambda *_: False):
-        yield
-
-
-@mutant("claims", defer=0.0, seed=1010762)
-def retracted_claim_removes_the_guard_of_an_item_that_left_its_entity() -> Iterator[None]:
-    with patch.object(targets.TargetWriter, "_knows_published", lambda *_: True):
-        yield
+discarded_expiry_is_not_settled = defect(
+    "expiry",
+    (goals.Goals, "_first_unsettled", lambda *_: None),
+    base=only("update", "expire"),
+    discard=0.3,
+    faults=30,
+    writes=60,
+    seed=1,
+)
+redrive_settles_an_expiry_again = defect(
+    "expiry",
+    (goals, "_is_settled", lambda *_: False),
+    base=only("update", "expire"),
+    discard=0.3,
+    faults=30,
+    writes=60,
+    seed=1,
+)
+entry_older_than_a_redriven_expiry_is_kept = defect(
+    "expiry",
+    (goals._Expiry, "ended", lambda _, entry: entry is None),
+    base=only("update", "expire"),
+    discard=0.3,
+    faults=30,
+    writes=60,
+    seed=1,
+)
+late_record_releases_an_item_again = defect(
+    "social",
+    (releases.Releaser, "_held", lambda _, release, image: release.guards.keys() & image.keys()),
+    (releases.Releaser, "_adopted_again", lambda *_: set()),
+    defer_copies=0.0,
+    seed=1010366,
+)
+copy_without_match_attributes_is_not_healed = defect(
+    "copies", (refresh.Refresher, "_without_kind", lambda *_: []), seed=1004499
+)
+redrive_does_not_release_items_of_another_kind = defect(
+    "adoption", (refresh.Refresher, "_release", lambda *_: None), seed=1008837
+)
+retirement_removes_the_guard_of_an_item_that_left_its_entity = defect(
+    "chains", (retirement.Past, "_writes_at", lambda *_: False), seed=1007116
+)
+retracted_claim_removes_the_guard_of_an_item_that_left_its_entity = defect(
+    "claims", (targets.TargetWriter, "_knows_published", lambda *_: True), defer=0.0, seed=1010762
+)
 
 
 @mutant("claims", seed=1008126)
@@ -1481,40 +1264,26 @@ def guard_with_a_negative_count_is_invalid() -> Iterator[None]:
         yield
 
 
-@mutant("claims", defer=0.0, seed=1001487)
-def claim_retracted_after_the_group_was_read_is_published() -> Iterator[None]:
-    with patch.object(publishing, "contributed", lambda rule, group, members: group.totals.n > 0):
-        yield
-
-
-@mutant("learning", seed=5184)
-def claim_published_late_on_an_item_of_the_application_stays() -> Iterator[None]:
-    with patch.object(plan, "_is_adopted", lambda *_: False):
-        yield
+claim_retracted_after_the_group_was_read_is_published = defect(
+    "claims", (publishing, "contributed", lambda rule, group, members: group.totals.n > 0), defer=0.0, seed=1001487
+)
+claim_published_late_on_an_item_of_the_application_stays = defect(
+    "learning", (plan, "_is_adopted", lambda *_: False), seed=5184
+)
 
 
 # Several sources
 
 
-@mutant("sources", fill=True)
-def backfill_of_a_rule_scans_the_table_of_its_first_source() -> Iterator[None]:
-    def tables(self: backfill.Backfill, rules: Any) -> list[str]:
-        chosen = [self._program.rules[name] for name in rules or self._program.rules]
-        return [name for name in self._program.tables if any(rule.source.table == name for rule in chosen)]
-
-    with patch.object(backfill.Backfill, "_tables", tables):
-        yield
+@mutant("sources", backfill.Backfill, "_tables", fill=True)
+def backfill_of_a_rule_scans_the_table_of_its_first_source(_: Any, self: backfill.Backfill, rules: Any) -> list[str]:
+    chosen = [self._program.rules[name] for name in rules or self._program.rules]
+    return [name for name in self._program.tables if any(rule.source.table == name for rule in chosen)]
 
 
-@mutant("sources", seed=9)
-def condition_of_another_source_is_ignored() -> Iterator[None]:
-    original = Rule.fits
-
-    def fits(self: Rule, resolve: Any, refused: Any) -> bool:
-        return self.source is not self.sources[0] or original(self, resolve, refused)
-
-    with patch.object(Rule, "fits", fits):
-        yield
+@mutant("sources", Rule, "fits", seed=9)
+def condition_of_another_source_is_ignored(original: Any, self: Rule, resolve: Any, refused: Any) -> bool:
+    return self.source is not self.sources[0] or original(self, resolve, refused)
 
 
 @mutant("sources", seed=8)
@@ -1529,66 +1298,46 @@ def elements_of_the_first_source_are_those_of_all() -> Iterator[None]:
         yield
 
 
-@mutant("sources", rare=("tests.engine.test_sources", "test_verify_finds_a_lost_entry_of_any_source", "Video"))
-def contributions_of_the_first_source_are_verified_only() -> Iterator[None]:
-    original = scope.Scope.__init__
-
-    def first(self: scope.Scope, *arguments: Any) -> None:
-        original(self, *arguments)
-        rules = [self.program.rules[name] for name in self.recorded]
-        self.recorded_from = frozenset(rule.source.name for rule in rules)
-
-    with patch.object(scope.Scope, "__init__", first):
-        yield
+@mutant(
+    "sources",
+    scope.Scope,
+    "__init__",
+    rare=("tests.engine.test_sources", "test_verify_finds_a_lost_entry_of_any_source", "Video"),
+)
+def contributions_of_the_first_source_are_verified_only(original: Any, self: scope.Scope, *arguments: Any) -> None:
+    original(self, *arguments)
+    rules = [self.program.rules[name] for name in self.recorded]
+    self.recorded_from = frozenset(rule.source.name for rule in rules)
 
 
 # Ranks
 
 
-@mutant("rank", seed=42)
-def elements_with_the_same_digits_count_once() -> Iterator[None]:
-    with patch.object(compiled_ranks, "merge", lambda *_: None):
-        yield
+elements_with_the_same_digits_count_once = defect("rank", (compiled_ranks, "merge", lambda *_: None), seed=42)
 
 
-@mutant("rank", seed=10)
-def scores_with_too_many_digits_are_cut() -> Iterator[None]:
-    original = Scale.parts
-
-    def parts(self: Scale, score: Decimal) -> tuple[str, ...]:
-        return original(self, score % 10 ** (self.digits - self.decimals))
-
-    with patch.object(Scale, "parts", parts):
-        yield
+@mutant("rank", Scale, "parts", seed=10)
+def scores_with_too_many_digits_are_cut(original: Any, self: Scale, score: Decimal) -> tuple[str, ...]:
+    return original(self, score % 10 ** (self.digits - self.decimals))
 
 
-@mutant("rank", seed=16)
-def ranks_are_read_from_groups_that_were_replaced() -> Iterator[None]:
-    with patch.object(ranks, "CLOSED", "never"):
-        yield
-
-
-@mutant("rank")
-def boards_get_a_guard() -> Iterator[None]:
-    with patch.object(RankRule, "writes_items", True):
-        yield
+ranks_are_read_from_groups_that_were_replaced = defect("rank", (ranks, "CLOSED", "never"), seed=16)
+boards_get_a_guard = defect("rank", (RankRule, "writes_items", True))
 
 
 # Disabled rules
 
 
-@mutant("disabled")
-def disabled_rule_publishes() -> Iterator[None]:
-    def state(self: registry.RegistrySnapshot, rule: Any) -> Any:
-        known = self.rules.get(rule.name)
-        return known.state if known is not None and known.fingerprint == rule.fingerprint else registry.FILLING
-
-    with patch.object(registry.RegistrySnapshot, "state", state):
-        yield
+@mutant("disabled", registry.RegistrySnapshot, "state")
+def disabled_rule_publishes(_: Any, self: registry.RegistrySnapshot, rule: Any) -> Any:
+    known = self.rules.get(rule.name)
+    return known.state if known is not None and known.fingerprint == rule.fingerprint else registry.FILLING
 
 
 @mutant(
     "disabled",
+    retirement,
+    "_owned",
     rare=(
         "tests.operations.test_disabled_rules",
         "test_values_stay_while_a_rule_is_disabled_and_are_right_after_it_is_enabled",
@@ -1596,37 +1345,24 @@ def disabled_rule_publishes() -> Iterator[None]:
         True,
     ),
 )
-def backfill_removes_what_a_disabled_copy_copied() -> Iterator[None]:
-    def owned(item: Any, today: Any) -> Any:
-        if item is None:
-            return frozenset()
-        copier = today.copy_rule_into.get(item.entity.name)
-        if copier is not None and copier.copies_all:
-            return None
-        return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
-
-    with patch.object(retirement, "_owned", owned):
-        yield
+def backfill_removes_what_a_disabled_copy_copied(_: Any, item: Any, today: Any) -> Any:
+    if item is None:
+        return frozenset()
+    copier = today.copy_rule_into.get(item.entity.name)
+    if copier is not None and copier.copies_all:
+        return None
+    return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
 
 
 # Value counters
 
 
-@mutant("counted", seed=12)
-def value_that_exists_is_counted_again() -> Iterator[None]:
-    with patch.object(value_counters, "_ABSENT", ALWAYS):
-        yield
+value_that_exists_is_counted_again = defect("counted", (value_counters, "_ABSENT", ALWAYS), seed=12)
 
 
-@mutant("counted", seed=3)
-def retraction_leaves_its_value_counters() -> Iterator[None]:
-    original = transactions._count
-
-    def count(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
-        original(attempt, target, replace(piece, counted={v: n for v, n in piece.counted.items() if n > 0}), into)
-
-    with patch.object(transactions, "_count", count):
-        yield
+@mutant("counted", transactions, "_count", seed=3)
+def retraction_leaves_its_value_counters(original: Any, attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
+    original(attempt, target, replace(piece, counted={v: n for v, n in piece.counted.items() if n > 0}), into)
 
 
 @mutant("counted", seed=38)
@@ -1649,80 +1385,50 @@ def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
         yield
 
 
-@mutant("counted", seed=3)
-def last_contribution_with_a_value_is_not_an_edge() -> Iterator[None]:
-    original = value_counters.Counters.write
-
-    def write(self: Any, counter: Any) -> Any:
-        written, edge = original(self, counter)
-        return written, max(edge, 0)
-
-    with patch.object(value_counters.Counters, "write", write):
-        yield
+@mutant("counted", value_counters.Counters, "write", seed=3)
+def last_contribution_with_a_value_is_not_an_edge(original: Any, self: Any, counter: Any) -> Any:
+    written, edge = original(self, counter)
+    return written, max(edge, 0)
 
 
-@mutant("counted")
-def values_that_counts_does_not_list_are_left_out() -> Iterator[None]:
-    original = compiled._counts
-
-    def counts(counters: Any, number: int) -> Any:
-        shown = original(counters, number)["M"]
-        return {"M": {key: count for key, count in shown.items() if key != compiled.REST}}
-
-    with patch.object(compiled, "_counts", counts):
-        yield
+@mutant("counted", compiled, "_counts")
+def values_that_counts_does_not_list_are_left_out(original: Any, counters: Any, number: int) -> Any:
+    shown = original(counters, number)["M"]
+    return {"M": {key: count for key, count in shown.items() if key != compiled.REST}}
 
 
-@mutant("counted_keep", seed=8)
-def values_that_settle_leave_their_counters() -> Iterator[None]:
-    original = transactions._count
-
-    def count(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
-        left = {value: number - piece.kept.get(value, 0) for value, number in piece.counted.items()}
-        original(attempt, target, replace(piece, counted=left, kept={}), into)
-
-    with patch.object(transactions, "_count", count):
-        yield
+@mutant("counted_keep", transactions, "_count", seed=8)
+def values_that_settle_leave_their_counters(
+    original: Any, attempt: Attempt, target: Any, piece: Any, into: Any
+) -> None:
+    left = {value: number - piece.kept.get(value, 0) for value, number in piece.counted.items()}
+    original(attempt, target, replace(piece, counted=left, kept={}), into)
 
 
-@mutant("counted_keep", seed=2154)
-def rebuilt_group_forgets_the_values_that_settled() -> Iterator[None]:
-    with patch.object(rebuild, "_carry_counters", lambda *arguments: None):
-        yield
+rebuilt_group_forgets_the_values_that_settled = defect(
+    "counted_keep", (rebuild, "_carry_counters", lambda *arguments: None), seed=2154
+)
 
 
-@mutant("values", seed=3)
-def measures_of_one_order_show_only_the_first_of_them() -> Iterator[None]:
-    original = AggregateRule._hold
-
-    def hold(self: AggregateRule, measure: Any, resolve: Any, position: int, held: Any) -> None:
-        before = dict(held)
-        original(self, measure, resolve, position, held)
-        held.update(before)
-
-    with patch.object(AggregateRule, "_hold", hold):
-        yield
+@mutant("values", AggregateRule, "_hold", seed=3)
+def measures_of_one_order_show_only_the_first_of_them(
+    original: Any, self: AggregateRule, measure: Any, resolve: Any, position: int, held: Any
+) -> None:
+    before = dict(held)
+    original(self, measure, resolve, position, held)
+    held.update(before)
 
 
-@mutant("separators", seed=51)
-def ties_compare_escaped_keys() -> Iterator[None]:
-    with patch.object(ledger_items, "source_order", lambda source: source):
-        yield
+ties_compare_escaped_keys = defect("separators", (ledger_items, "source_order", lambda source: source), seed=51)
 
 
 # Changes that are left to the worker
 
 
-@mutant("counted", defer=0.5, queue=True)
-def changes_that_are_left_are_forgotten() -> Iterator[None]:
-    with patch.object(Aggregation, "_defer", lambda *_: None):
-        yield
-
-
-@mutant("copies", defer_copies=0.5, queue=True, seed=10)
-def copies_that_are_left_are_forgotten() -> Iterator[None]:
-    with patch.object(Admitted, "leave", lambda *_: None):
-        yield
+changes_that_are_left_are_forgotten = defect("counted", (Aggregation, "_defer", lambda *_: None), defer=0.5, queue=True)
+copies_that_are_left_are_forgotten = defect(
+    "copies", (Admitted, "leave", lambda *_: None), defer_copies=0.5, queue=True, seed=10
+)
 
 
 @mutant("copies", defer_copies=0.9, queue=True, seed=1026)
@@ -1732,18 +1438,27 @@ def copies_stay_that_an_item_has_lost_when_the_others_are_left() -> Iterator[Non
         yield
 
 
-@mutant("aggregates", defer=0.5, queue=True, seed=63, abandon=0.3, freeze=0.1, faults=30, invocations=4)
-def refreshes_do_not_record_the_version() -> Iterator[None]:
-    original = goals.Goals.change
+@mutant(
+    "aggregates",
+    goals.Goals,
+    "change",
+    defer=0.5,
+    queue=True,
+    seed=63,
+    abandon=0.3,
+    freeze=0.1,
+    faults=30,
+    invocations=4,
+)
+def refreshes_do_not_record_the_version(
+    original: Any, self: goals.Goals, *arguments: Any, version: str = "", **options: Any
+) -> Any:
+    return original(self, *arguments, **options)
 
-    def change(self: goals.Goals, *arguments: Any, version: str = "", **options: Any) -> Any:
-        return original(self, *arguments, **options)
 
-    with patch.object(goals.Goals, "change", change):
-        yield
+changes_under_rules_that_keep_what_expired_are_left = defect(
+    "expiry", (budget, "_keeps", lambda *_: False), defer=0.5, queue=True, seed=373
+)
 
 
-@mutant("expiry", defer=0.5, queue=True, seed=373)
-def changes_under_rules_that_keep_what_expired_are_left() -> Iterator[None]:
-    with patch.object(budget, "_keeps", lambda *_: False):
-        yield
+MUTANTS = [replace(found, name=name) for name, found in list(globals().items()) if isinstance(found, Mutant)]

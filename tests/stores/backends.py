@@ -34,8 +34,7 @@ SCHEMAS = {
     ),
     "binary": Schema(("PK", "B"), ("SK", "B")),
 }
-BACKENDS = ("memory", pytest.param("moto", marks=pytest.mark.deep), "ministack", "dynamodb-local")
-"""moto is not compared in `make test`: it takes as long as the others together, and it imitates AWS least."""
+BACKENDS = ("memory", pytest.param("ministack", marks=pytest.mark.deep), "dynamodb-local")
 
 
 @contextmanager
@@ -43,11 +42,6 @@ def backend(name: str, request: pytest.FixtureRequest) -> Iterator[Store]:
     """A store with all tables, empty."""
     if name == "memory":
         yield MemoryStore(SCHEMAS)
-    elif name == "moto":
-        from moto import mock_aws
-
-        with mock_aws():
-            yield _over(client())
     else:
         url = request.getfixturevalue(f"{name.replace('-', '_')}_url")
         yield _over(client(endpoint_url=url))

@@ -118,7 +118,7 @@ def local(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 
 @pytest.mark.deep
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps)
 def test_memory_agrees_with_dynamodb_local(local: Store, steps: list[Write | list[Write]]) -> None:
     memory = MemoryStore(SCHEMAS)

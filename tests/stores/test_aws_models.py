@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import DataNotFoundError
 from botocore.loaders import Loader
-from botocore.session import get_session
 
 from projections.aws import clients as aws
 from projections.stores.models import Models
@@ -32,42 +28,6 @@ def test_a_model_is_as_botocore_loads_it(service: str, kind: str) -> None:
     found = ours.load_service_model(service, kind)
     assert found == expected
     assert json.dumps(found) == json.dumps(expected)  # in the same order
-
-
-@pytest.mark.parametrize("name", ["endpoints", "partitions", "_retry", "sdk-default-configuration"])
-def test_files_of_no_service_are_loaded_like_botocore_does(name: str) -> None:
-    botocores = Loader()
-    assert json.dumps(Models(botocores.search_paths).load_data(name)) == json.dumps(botocores.load_data(name))
-
-
-def test_an_unknown_service_has_no_model() -> None:
-    with pytest.raises(DataNotFoundError, match="nonsense"):
-        Models(Loader().search_paths).load_service_model("nonsense", "service-2")
-
-
-def test_models_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`AWS_DATA_PATH` means what it means to botocore."""
-    own = tmp_path / "dynamodb" / "2099-01-01"
-    own.mkdir(parents=True)
-    (own / "service-2.json").write_text('{"metadata": {"serviceId": "own"}}')
-    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
-    loader = aws.session.__wrapped__().get_component("data_loader")  # the process's own session stays as it is
-    assert loader.search_paths == get_session().get_component("data_loader").search_paths
-    assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
-
-
-def test_other_services_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[str] = []
-    listing = os.listdir
-
-    def noted(path: Any = ".") -> list[str]:
-        listed.append(str(path))
-        return listing(path)
-
-    monkeypatch.setattr(os, "listdir", noted)
-    Models(Loader().search_paths).load_service_model("dynamodb", "service-2")
-    assert listed
-    assert {Path(path).name for path in listed} == {"dynamodb"}
 
 
 @pytest.mark.parametrize(

@@ -251,13 +251,6 @@ def test_an_update_creates_the_item_whatever_it_does(store: Store, p: str) -> No
         assert stored(store, update.key) == {"PK": ("S", p), "SK": ("S", update.key.sort)}
 
 
-def test_an_update_in_a_transaction_creates_the_item_whatever_it_does(store: Store, p: str) -> None:
-    updates = [Update(key(p, "nothing")), Update(key(p, "remove"), remove=["x"])]
-    store.transact(updates)
-    for update in updates:
-        assert stored(store, update.key) == {"PK": ("S", p), "SK": ("S", update.key.sort)}
-
-
 def test_set_remove_add_and_discard_go_together(store: Store, p: str) -> None:
     store.write(Update(key(p), set={"a": s("1"), "gone": s("x"), "tags": {"SS": ["a", "b"]}, "count": n(1)}))
     store.write(
@@ -551,14 +544,6 @@ def test_a_check_that_fails_cancels_the_transaction_and_shows_the_item(store: St
     assert store.get(key(p, "new")) is None
 
 
-def test_a_check_counts_as_an_action(store: Store, p: str) -> None:
-    check = Check(key(p, "absent"), Missing(("PK",)))
-    updates = [Update(key(p, str(number)), set={"x": s("x")}) for number in range(100)]
-    store.transact([*updates[:99], check])
-    with pytest.raises(InvalidRequest):
-        store.transact([*updates, check])
-
-
 def test_a_cancelled_transaction_has_the_failed_conditions_and_the_items(store: Store, p: str) -> None:
     store.write(Update(key(p, "a"), set=ITEM))
     store.write(Update(key(p, "d"), set={"x": s("old")}))
@@ -654,18 +639,6 @@ def test_get_together_returns_items_of_several_tables_that_exist(store: MemorySt
     assert found.keys() == {key(p), other}
     assert plain(found[key(p)]) == plain(store.get(key(p)))
     assert found[other]["x"] == s("plain")
-
-
-def test_get_many_asks_for_any_number_of_keys_in_any_tables(store: Store, p: str) -> None:
-    keys = [key(p, f"{number:03}") for number in range(130)]
-    for start in (0, 100):
-        store.transact([Update(k, set={"x": s(str(k.sort))}) for k in keys[start : start + 100]])
-    other = ItemKey("plain", p)
-    store.write(Update(other, set={"x": s("plain")}))
-    found = store.get_many([*keys, key(p, "none"), other, keys[0], ItemKey("plain", f"{p}none")])
-    assert set(found) == {*keys, other}
-    assert all(item["x"] == s(k.sort or "plain") for k, item in found.items())
-    assert store.get_many([]) == {}
 
 
 SORTS = ["A", "A#", "A#1", "A#10", "A#2", "B", "a", "Ä", "漢", "𝄞"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from backends import SCHEMAS, backend
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 from emulators import free_port
 
@@ -27,8 +26,6 @@ from projections.errors import (
     TransactionCancelled,
     Transient,
 )
-from projections.stores import dynamodb
-from projections.stores.conditions import expressions
 from projections.stores.dynamodb import DynamoDBStore, Meter
 
 KEY = ItemKey("app", "p", "s")
@@ -153,21 +150,6 @@ def test_writes_are_counted_for_their_rules() -> None:
     assert tally.take() == {"likes": 3, "(entry)": 2, "listed": 1, "ranked": 1}
 
 
-def test_keys_left_unprocessed_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamodb.time, "sleep", lambda _: None)
-    rest = {"prod-app": {"ConsistentRead": True, "Keys": [{"PK": {"S": "p"}, "SK": {"S": "2"}}]}}
-    client = Answers(
-        {"Responses": {"prod-app": [{"PK": {"S": "p"}, "SK": {"S": "1"}}]}, "UnprocessedKeys": rest},
-        {"Responses": {}, "UnprocessedKeys": rest},
-        {"Responses": {"prod-app": [{"PK": {"S": "p"}, "SK": {"S": "2"}}]}, "UnprocessedKeys": {}},
-    )
-    keys = [ItemKey("app", "p", "1"), ItemKey("app", "p", "2")]
-    assert set(over(client).get_many(keys)) == set(keys)
-    assert client.asked[1]["RequestItems"] == client.asked[2]["RequestItems"] == rest
-    with pytest.raises(Transient, match="unprocessed"):
-        over(Answers(*[{"Responses": {}, "UnprocessedKeys": rest}] * 20)).get_many(keys)
-
-
 def test_the_meter_counts_calls_and_units() -> None:
     meter = Meter()
     store = over(
@@ -186,15 +168,6 @@ def test_the_meter_counts_calls_and_units() -> None:
         store.get(KEY)
     assert (meter.write_units, meter.read_units) == (7.0, 0.5)
     assert meter.calls == {"UpdateItem": 1, "TransactWriteItems": 1, "GetItem": 2}
-
-
-def test_an_expression_is_compiled_once_for_its_shape() -> None:
-    def update(value: str) -> Update:
-        return Update(KEY, set={"a": {"S": value}}, condition=Missing(("~r", "at")))
-
-    first, second = update("x"), update("y")
-    assert expressions(first, first.condition) is expressions(second, second.condition)
-    assert expressions(first, first.condition).update == "SET #0=:0"
 
 
 def test_a_server_that_does_not_answer_is_transient() -> None:
@@ -268,19 +241,6 @@ def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pyte
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
     with pytest.raises(Misconfigured, match="prod-app"):
         over(local).get(KEY)
-
-
-def test_requests_have_our_user_agent() -> None:
-    said: list[str] = []
-
-    def answer(request: Any, **_: Any) -> AWSResponse:
-        said.append(request.headers["User-Agent"].decode())
-        return AWSResponse(request.url, 200, {}, SimpleNamespace(stream=lambda: [b"{}"]))
-
-    dynamodb = aws.client(endpoint_url="http://127.0.0.1:1")
-    dynamodb.meta.events.register("before-send.dynamodb", answer)
-    dynamodb.delete_item(TableName="app", Key={"PK": {"S": "p"}})
-    assert [text.split("/")[0] for text in said[0].split(" ")[:3]] == ["dynamodb-projections", "Botocore", "Python"]
 
 
 def test_numbers_and_texts_of_a_transaction_are_json_whatever_they_hold() -> None:

@@ -6,7 +6,6 @@ That it answers as DynamoDB does is in test_contract.py.
 from __future__ import annotations
 
 import json
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -116,30 +115,6 @@ def test_records_of_a_stream_are_as_items_were_and_belong_to_the_reader(store: M
     assert second["dynamodb"]["SequenceNumber"] == "7"
 
 
-def test_equal_short_values_are_one_object(store: MemoryStore) -> None:
-    other = KEY._replace(partition="USER#2")
-    for key in (KEY, other):
-        store.write(Update(key, set={"type": {"S": "".join(["us", "er"])}}, add={"n": {"N": "1.50"}}))
-    one, two = store.get(KEY) or {}, store.get(other) or {}
-    assert one["n"] == {"N": "1.5"}
-    assert all(one[name] is two[name] for name in ("SK", "type", "n"))
-
-
-def test_an_item_takes_little_memory() -> None:
-    """An item of an entry's attributes, and another version of it in the stream."""
-    store = MemoryStore({"app": SCHEMA}, streams=["app"])
-    tracemalloc.start()
-    try:
-        for number in range(500):
-            key = KEY._replace(partition=f"USER#{number}")
-            store.write(Update(key, set={"rules": {"S": "d81411338a88"}}, add={"revision": {"N": "1"}}))
-            store.write(Update(key, set={"state": {"S": "".join(["act", "ive"])}}, add={"revision": {"N": "1"}}))
-        bytes_ = tracemalloc.get_traced_memory()[0] / 500
-    finally:
-        tracemalloc.stop()
-    assert bytes_ < 1800, bytes_
-
-
 def test_stored_items_do_not_change_with_the_values_they_were_made_of(store: MemoryStore) -> None:
     value: dict[str, Any] = {"M": {"a": {"L": [{"S": "x"}]}}}
     store.write(Update(KEY, set={"m": value}))
@@ -147,13 +122,6 @@ def test_stored_items_do_not_change_with_the_values_they_were_made_of(store: Mem
     found = dict(store.get(KEY) or {})
     del found["m"]
     assert (store.get(KEY) or {})["m"] == {"M": {"a": {"L": [{"S": "x"}]}}}
-
-
-def test_items_are_in_the_order_of_their_keys(store: MemoryStore) -> None:
-    for partition, sort in (("b", "1"), ("a", "2"), ("a", "10")):
-        store.put("app", {"PK": {"S": partition}, "SK": {"S": sort}})
-    keys = [(item["PK"]["S"], item["SK"]["S"]) for item in store.items("app")]
-    assert keys == [("a", "10"), ("a", "2"), ("b", "1")]
 
 
 def test_an_application_cannot_put_what_dynamodb_refuses(store: MemoryStore) -> None:

@@ -21,7 +21,6 @@ from projections.aws.wiring import Tally
 from projections.engine.store import Exists, ItemKey, Update
 from projections.errors import TransactionCancelled, Transient
 from projections.stores.dynamodb import DynamoDBStore
-from projections.stores.refusals import throttling
 
 KEY = ItemKey("app", "p", "s")
 EXISTS = Exists(("PK",))
@@ -106,14 +105,6 @@ def test_a_transaction_that_was_cancelled_for_throttling_is_counted_by_its_code(
     assert throttles.take() == {"ThrottlingError of prod-app": 1}
 
 
-def test_a_transaction_that_was_cancelled_for_something_else_is_not_counted() -> None:
-    reasons = [{"Code": "ConditionalCheckFailed"}, {"Code": "TransactionConflict"}]
-    store, throttles = answering(exception("TransactionCanceledException", CancellationReasons=reasons))
-    with pytest.raises(TransactionCancelled):
-        store.transact([Update(KEY), Update(KEY._replace(sort="t"))])
-    assert throttles.take() == {}
-
-
 def test_throttled_statements_of_a_batch_are_counted_one_by_one() -> None:
     failed = {"Error": {"Code": "ThrottlingError", "Message": "Throughput exceeds …"}, "TableName": "prod-app"}
     refused = {"Error": {"Code": "ConditionalCheckFailed", "Message": "failed"}, "TableName": "prod-app"}
@@ -124,18 +115,3 @@ def test_throttled_statements_of_a_batch_are_counted_one_by_one() -> None:
     )
     assert [type(one).__name__ for one in told] == ["ConditionFailed", "Transient", "Transient", "NoneType"]
     assert throttles.take() == {"ThrottlingError of prod-app": 2}
-
-
-def test_the_model_of_botocore_has_the_reasons_where_they_are_looked_for() -> None:
-    model = botocore.session.get_session().get_service_model("dynamodb")
-    names = {
-        error.name: [name for name in error.members if name.lower() == "throttlingreasons"]
-        for error in (model.shape_for(name) for name in model.shape_names)
-        if error.type_name == "structure" and error.metadata.get("exception")
-    }
-    found = {error: listed for error, listed in names.items() if listed}
-    assert set(found) == {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
-    for error, (name,) in found.items():
-        assert set(model.shape_for(error).members[name].member.members) == {"reason", "resource"}
-        given = {"Error": {"Code": error}, name: [HOT_INDEX]}
-        assert throttling(given, "app") == ["IndexWriteKeyRangeThroughputExceeded of table/prod-app/index/GSI1"]

@@ -109,7 +109,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     return run
 
 
-@pytest.fixture(params=["DynamoDB Local and moto", "MiniStack"])
+@pytest.fixture(params=["DynamoDB Local and moto"])
 def place(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

@@ -337,7 +337,6 @@ def test_rule_in_shadow_mode_writes_nothing() -> None:
     assert "never: the rule is in shadow mode" in markdown(design)
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:
     """DynamoDB Local counts as DynamoDB does."""
     posts = {**GOOD["queries"]["postsOf"], "limit": 15}

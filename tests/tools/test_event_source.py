@@ -66,17 +66,6 @@ def test_sequence_numbers_are_compared_as_numbers_not_as_text() -> None:
     assert function.seen[1] == [99, 100, 101]
 
 
-def test_newer_records_may_be_appended_to_a_retry() -> None:
-    stream = streamed(3)
-    function = Function(failing("2"))
-    mapping = EventSourceMapping(stream, choose=lambda question, n: int("append" in question))
-    first = mapping.next_batch(mapping.runnable()[0])
-    mapping.finish(first, function(first.event()))
-    stream.append(record(4))
-    mapping.run_until_idle(function)
-    assert function.seen == [[1, 2, 3], [2, 3, 4]]
-
-
 @pytest.mark.parametrize("answer", [None, {}, {"batchItemFailures": None}, {"batchItemFailures": []}])
 def test_an_empty_answer_is_success(answer: Any) -> None:
     function = Function(answer)
@@ -119,17 +108,6 @@ def test_n_retries_are_n_plus_1_deliveries_and_then_the_shard_moves_on() -> None
     assert discarded == [(2, None)]
 
 
-def test_progress_restarts_the_count_of_retries() -> None:
-    function = Function(failing("1"), failing("2"), failing("2"), failing("3"), failing("3"))
-    discarded: list[Any] = []
-    mapping = EventSourceMapping(
-        streamed(3), max_retries=1, choose=whole, on_failure=lambda records, error: discarded.append(records)
-    )
-    mapping.run_until_idle(function)
-    assert function.seen == [[1, 2, 3], [1, 2, 3], [2, 3], [2, 3], [3], [3]]
-    assert discarded == []
-
-
 def test_bisect_isolates_a_poison_record_and_loses_nothing_else() -> None:
     seen: list[int] = []
 
@@ -145,12 +123,6 @@ def test_bisect_isolates_a_poison_record_and_loses_nothing_else() -> None:
     mapping.run_until_idle(function)
     assert seen == [1, 2, 3, 4, 5, 7, 8, 9]
     assert discarded == [[6]]
-
-
-def test_bisect_with_an_answer_cuts_at_the_number_returned() -> None:
-    function = Function(failing("3"))
-    EventSourceMapping(streamed(4)).run_until_idle(function)
-    assert function.seen == [[1, 2, 3, 4], [3, 4]]
 
 
 def test_children_wait_until_their_closed_parent_is_consumed() -> None:
@@ -181,12 +153,6 @@ def test_an_item_stays_on_one_shard_and_a_closed_shard_takes_no_more() -> None:
         stream.split(first)
 
 
-def test_a_batch_that_succeeded_may_be_delivered_again() -> None:
-    function = Function()
-    EventSourceMapping(streamed(2), choose=lambda question, n: int("again" in question)).run_until_idle(function)
-    assert function.seen == [[1, 2], [1, 2]]
-
-
 def test_rewinding_delivers_a_suffix_again_and_leaves_the_batch_in_flight_behind() -> None:
     stream = streamed(4)
     mapping = EventSourceMapping(stream, batch_size=3)
@@ -202,16 +168,6 @@ def test_rewinding_delivers_a_suffix_again_and_leaves_the_batch_in_flight_behind
     assert mapping.checkpoint(shard) == 4
     with pytest.raises(ValueError, match="not in flight"):
         mapping.finish(overtaken)
-
-
-def test_recorded_duplicates_and_other_streams_begin_a_batch_of_their_own() -> None:
-    other = ARN.replace("app", "other")
-    stream = Stream(ARN)
-    for entry in (record(1), record(2), record(2), record(3), record(4, arn=other)):
-        stream.append(entry)
-    function = Function()
-    EventSourceMapping(stream).run_until_idle(function)
-    assert function.seen == [[1, 2], [2, 3], [4]]
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from discarded import metadata_of, object_of
+from discarded import metadata_of
 from stream_records import numbers, record
 
 from projections.errors import UsageError
@@ -46,23 +46,6 @@ def written(tmp_path: Path, text: str | bytes) -> str:
 
 
 A, B = record(1), record(2)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        json.dumps({"Records": [A, B]}),
-        json.dumps([A, B]),
-        f"{json.dumps(A)}\n{json.dumps(B)}\n",
-        f"{json.dumps({'Records': [A]})}\n\n{json.dumps([B])}",
-        json.dumps({"Records": [A]}, indent=2) + json.dumps({"Records": [B]}, indent=2),
-        "\ufeff" + json.dumps([A, B]),
-        json.dumps(object_of((A, B), "arn")),
-    ],
-    ids=["event", "list", "lines", "lines of events", "events after each other", "byte order mark", "S3 destination"],
-)
-def test_every_form_gives_the_records_unchanged(tmp_path: Path, text: str) -> None:
-    assert [recorded.record for recorded in read([written(tmp_path, text)], ONE)] == [A, B]
 
 
 def test_files_are_read_in_the_order_given_with_duplicates(tmp_path: Path) -> None:
@@ -121,10 +104,6 @@ def test_invalid_stream_event_is_an_error_with_place_and_solution(
         read([written(tmp_path, text)], ONE)
 
 
-def test_a_bad_record_among_good_ones_is_left_for_the_handler(tmp_path: Path) -> None:
-    assert len(read([written(tmp_path, json.dumps([without(A, "NewImage"), B]))], ONE)) == 2
-
-
 def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path: Path) -> None:
     timed = A | {"dynamodb": A["dynamodb"] | {"ApproximateCreationDateTime": 1773239000.5}}
     text = json.dumps([timed, B | {"eventName": 1.5}, record(3, extra=1.5)])
@@ -139,13 +118,7 @@ def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path
     ]
 
 
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(UsageError, match=r"nowhere\.json: cannot be read: No such file"):
-        read(["nowhere.json"], ONE)
-
-
 ITEM = {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}, "price": {"N": "1.10"}}
-PLAIN = '{"PK": "POST#1", "SK": "METADATA", "price": 1.10}'
 
 
 def made(paths: list[str], program: Program = ONE) -> list[tuple[str, Any, Any]]:
@@ -159,26 +132,6 @@ def file(tmp_path: Path, name: str, content: str | bytes) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("step.json", '{"put": ' + PLAIN + "}"),
-        ("item.json", PLAIN),
-        ("items.json", f"[{PLAIN}]"),
-        ("typed.json", json.dumps(ITEM)),
-        ("scan.json", json.dumps({"Items": [ITEM], "Count": 1, "ScannedCount": 1})),
-        ("get.json", json.dumps({"Item": ITEM})),
-        ("export.json.gz", gzip.compress(json.dumps({"Item": ITEM}).encode(), mtime=0)),
-        ("item.yaml", "- {PK: POST#1, SK: METADATA, price: 1.10}"),
-        ("step.yml", "put: {PK: POST#1, SK: METADATA, price: 1.10}"),
-        ("scan.yaml", "Items: [{PK: {S: POST#1}, SK: {S: METADATA}, price: {N: '1.10'}}]"),
-    ],
-    ids=lambda one: one if isinstance(one, str) and len(one) < 20 else "",
-)
-def test_an_item_in_any_form_is_an_insert(tmp_path: Path, name: str, text: str | bytes) -> None:
-    assert made([file(tmp_path, name, text)]) == [("INSERT", None, {**ITEM, "price": {"N": "1.1"}})]
 
 
 def test_steps_are_writes_in_order_on_one_table(tmp_path: Path) -> None:

@@ -383,22 +383,6 @@ def wired(live: Tables, monkeypatch: pytest.MonkeyPatch) -> EndpointTables:
 
 
 @pytest.mark.deep
-def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -> None:
-    arguments = ("explain", "--rules", "social", "--endpoint-url", wired.endpoint_url, "--item")
-    code, out, err = run(*arguments, "PK=POST#p1,SK=METADATA")
-    assert (code, err) == (0, "")
-    assert "likeCount  2  count of Like" in out
-    assert "the ledger has 2 contributions" in out
-    assert "The item and the ledger agree." in out
-    assert "not compared with all source items" in out
-    code, out, _ = run(*arguments, "main|USER#ben|LIKE#POST#p1", "--json")
-    document = json.loads(out)
-    assert code == 0
-    assert document["source"]["entry"]["version"]["sequenceNumber"] == "1000000000000000001677"
-    assert document["source"]["contributions"][0]["recorded"] == {"n": 1}
-
-
-@pytest.mark.deep
 def test_drift_of_an_item_is_a_finding(run: Run, wired: EndpointTables) -> None:
     wired.store.write(Update(META, set={"likeCount": {"N": "40"}}))
     arguments = ("--rules", "social", "--endpoint-url", wired.endpoint_url)
@@ -423,21 +407,3 @@ def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Progr
         lists = {"Query": 1} if key == META else {}
         assert meter.calls == {"BatchGetItem": meter.calls["BatchGetItem"], **lists}
         assert meter.calls["BatchGetItem"] <= 3
-
-
-@pytest.mark.deep
-def test_a_table_that_is_not_there_is_wrong_usage(run: Run, wired: EndpointTables) -> None:
-    code, _, err = run(
-        "explain",
-        "--rules",
-        "social",
-        "--endpoint-url",
-        wired.endpoint_url,
-        "--table",
-        "nothing-here",
-        "--item",
-        "PK=a,SK=b",
-    )
-    assert code == 2
-    assert "nothing-here" in err
-    assert "Check name, account" in err

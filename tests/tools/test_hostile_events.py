@@ -259,19 +259,19 @@ def handle(program: Program, event: Any) -> None:
     assert [one for one in rejected if one.fault == "internal"] == []
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_readers_succeed_or_report_the_place_of_invalid_events(folder: Path, seed: int) -> None:
     read_hostile_file(folder, seed)
 
 
 @pytest.mark.deep
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_readers_succeed_or_report_the_place_of_many_invalid_events(folder: Path, seed: int) -> None:
     read_hostile_file(folder, seed)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(["like", "bad-record", "tags"]))
 def test_redrive_reads_any_content_of_queues_buckets_and_files(folder: Path, seed: int, name: str) -> None:
     rng = random.Random(seed)
@@ -332,7 +332,7 @@ CASES = {
 
 
 @pytest.mark.deep
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -344,32 +344,3 @@ def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) 
     path.write_bytes(damaged(data, rng) if rng.random() < 0.4 else data)
     _, lines = tried(lambda: read_cases(path))
     assert all(re.match(rf"{re.escape(str(path))}(:\d+:\d+)?: .{{10,}}", printable(line)) for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"Records": [\n' + '{"n": ' + DIGITS + "}]}", ":2:7: a number too large for JSON; DynamoDB has 38 digits"),
-        ('[{"eventName": NaN}]', ":1:16: NaN is not JSON"),
-        ("[1e999]", ":1:2: a number too large for JSON"),
-        ('{"a": 1,\n "a": 2}', ':2:2: the name "a" comes twice in one object; remove one'),
-        ("[" * 9_999, ":1:"),
-        ("[" * 250 + "]" * 250, ":1:201: nested in more than 200 levels"),
-        ('{"a": 1}\nnot json', ":1:1: not a stream record"),
-        (r'"\ud800"', ":1:1: expected a stream record"),
-        (gzip.compress(b"{}")[:9], ": cannot be decompressed by gzip"),
-        (b"{}\n\xff", ":2: not UTF-8 at byte 3"),
-        (b"", ": no records in it"),
-    ],
-    ids=[
-        *("number", "NaN", "exponent", "repeated name", "never closed", "deep", "line of another kind", "surrogate"),
-        *("gzip", "not UTF-8", "empty"),
-    ],
-)
-def test_the_message_names_place_and_reason(folder: Path, text: str | bytes, said: str) -> None:
-    path = folder / "bad.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    for command in ("replay", "explain", "cost"):
-        code, out, err = called(command, str(path), "--rules", "social")
-        assert (code, out) == (2, "")
-        assert err.startswith(f"projections: {path}{said}"), err

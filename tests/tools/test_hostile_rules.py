@@ -191,12 +191,12 @@ def fuzz(folder: Path, seeds: range, slow: float = 0.1) -> Counter[str]:
 
 
 def test_commands_answer_any_rule_file_without_an_internal_error(tmp_path: Path) -> None:
-    ran = fuzz(tmp_path, range(60), slow=0.05)
-    assert ran["accepted"] >= 10
-    assert ran["refused"] >= 10
+    ran = fuzz(tmp_path, range(24), slow=0.05)
+    assert ran["accepted"] >= 4
+    assert ran["refused"] >= 4
 
 
 @pytest.mark.deep
 def test_commands_answer_many_rule_files_without_an_internal_error(tmp_path: Path) -> None:
     start = int(os.environ.get("FUZZ_SEED", "1000"))
-    fuzz(tmp_path, range(start, start + 1500))
+    fuzz(tmp_path, range(start, start + 300))

@@ -70,10 +70,9 @@ def test_case(document: Item, case: Item) -> None:
     assert oracle.compare(again, settled) == [], "what should be is as it should be"
 
 
-@pytest.mark.parametrize("redeliver", [False, True], ids=["once", "again"])
 @pytest.mark.parametrize(("document", "case"), list(_cases()))
-def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item, redeliver: bool) -> None:
-    scenario = Scenario(RuleSet(document, None), redeliver=redeliver)
+def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item) -> None:
+    scenario = Scenario(RuleSet(document, None), redeliver=True)
     scenario.given(*case.get("before", ()), *case["given"])
     for item in case.get("before", ()):
         scenario.delete(item)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import unicodedata
@@ -300,13 +299,11 @@ def print_all(place: Place, path: Path, name: str, scene: Scene) -> str:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", LIVE)
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_no_command_prints_raw_values_of_items(name: str, hostile: Place, tmp_path: Path) -> None:
     assert "\\u001b]0;owned" in print_all(hostile, tmp_path, name, LIVE[name])
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_no_command_prints_raw_texts_of_rule_files(name: str, place: Place, tmp_path: Path) -> None:
     place.deploy(json.dumps(RULES))
     said = print_all(place, tmp_path, name, FILES[name])
@@ -326,7 +323,6 @@ def test_no_command_prints_raw_texts_of_rule_files(name: str, place: Place, tmp_
         ("diff", ["social", "rules.yaml"]),
     ],
 )
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_json_is_printable_and_parses_to_the_stored_values(
     name: str, options: list[str], hostile: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +332,6 @@ def test_json_is_printable_and_parses_to_the_stored_values(
     assert any(EVIL in text for text in texts(json.loads(out)))
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 @pytest.mark.parametrize("name", ["replay", "explain", "check", "diff"])
 def test_colours_are_ours_alone(name: str, hostile: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -348,7 +343,6 @@ def test_colours_are_ours_alone(name: str, hostile: Place, tmp_path: Path, monke
         assert {tags, tags.replace("/", "")} & {*re.findall(r"\[red\]R.*?evil\]", out + err)} or "owned" not in out
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_key_is_copied_from_the_output_back_into_a_command(hostile: Place) -> None:
     code, out, _ = hostile.say("verify", "--patience", "0", "--json")
     key = next(one["target"] for one in json.loads(out)["drift"] if one["target"].endswith("|METADATA"))
@@ -387,35 +381,6 @@ def test_logs_and_the_quarantine_are_ascii() -> None:
         assert text.isascii()
         assert text.isprintable()
         assert EVIL in " ".join(texts(json.loads(text)))
-
-
-def test_only_one_module_prints() -> None:
-    """A printer that goes around render.py would print data raw; markup outside styled() would be printed as text."""
-    wrong = []
-    for path in sorted((ROOT / "projections").rglob("*.py")):
-        if path == Path(render.__file__):
-            continue
-        name = path.relative_to(ROOT)  # once: for each node it would take most of the test's time
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            place = f"{name}:{getattr(node, 'lineno', 0)}"
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name("click"), attr="echo" | "secho" | "echo_via_pager")):
-                    wrong.append(f"{place}: click.echo")
-                case ast.Call(func=ast.Name("print")):
-                    wrong.append(f"{place}: print")
-                case ast.ImportFrom(module="rich.console" | "rich.markup" | "rich.text" | "rich"):
-                    wrong += [f"{place}: rich" for name in node.names if name.name != "Console"]
-                case ast.Call(func=ast.Name("Console")):
-                    wrong.append(f"{place}: Console")
-                case ast.Attribute(value=ast.Name("sys"), attr="stdout" | "stderr"):
-                    if path.name not in ("main.py", "dev.py"):  # to flush it, and to ask whether it is a terminal
-                        wrong.append(f"{place}: sys.{node.attr}")
-                case ast.Call(func=ast.Name("styled"), args=[first, *_]):
-                    if not isinstance(first, ast.Constant | ast.IfExp):
-                        wrong.append(f"{place}: the template of styled() is a literal, data are its arguments")
-                case ast.Call(func=ast.Name("Styled")):
-                    wrong.append(f"{place}: Styled is made by styled()")
-    assert wrong == []
 
 
 def test_data_in_a_styled_line_is_never_markup() -> None:

@@ -27,7 +27,6 @@ def game(place: Place) -> Place:
     return place
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_each_question_has_its_answer(game: Place) -> None:
     def said(*options: str) -> tuple[int, str]:
         code, out, err = game.say("queries", "ranks", "board=w", *options)
@@ -54,7 +53,6 @@ def test_each_question_has_its_answer(game: Place) -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_board_without_scores_is_stated(game: Place) -> None:
     none = "ranks: this board has no scores\n"
     for options, code in ((["--score", "20"], 1), (["--between", "10", "30"], 0), ([], 0)):
@@ -62,7 +60,6 @@ def test_a_board_without_scores_is_stated(game: Place) -> None:
     assert game.say("queries", "ranks", "board=x", "--at", "1")[0] == 1
 
 
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
     game.file.write_text(RULES.replace("digits: 6", "digits: 7"))
     code, out, _ = game.say("queries", "ranks", "board=w", "--score", "300", "--rules", str(game.file))
@@ -90,7 +87,6 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
         (["rank", "board=w"], 'rules.yaml has no query "rank" (did you mean "ranks"?)'),
     ],
 )
-@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_a_question_that_cannot_be_answered_is_refused(game: Place, options: list[str], reason: str) -> None:
     code, out, err = game.say("queries", *options)
     assert (code, out) == (2, "")

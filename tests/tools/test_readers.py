@@ -17,7 +17,6 @@ from projections.engine.processor import Processor
 from projections.errors import UsageError
 from projections.language.ruleset import RuleSet
 from projections.local import json_text
-from projections.local.events import read
 from projections.local.tables import MemoryTables, schemas
 
 RULES = """\
@@ -170,15 +169,6 @@ def by_events(run: Run, rules: Path, paths: list[str]) -> Any:
     return handled(load(rules), json.loads(Path(event).read_text()))
 
 
-def by_explain(run: Run, rules: Path, paths: list[str]) -> int:
-    batches = answer(run, "explain", rules, paths, "--json")["batches"]
-    return sum(len(batch["records"]) for batch in batches if batch["round"] == 0)
-
-
-def by_cost(run: Run, rules: Path, paths: list[str]) -> int:
-    return round(sum(answer(run, "cost", rules, paths, "--json")["changes"].values()))
-
-
 def handled(rules: RuleSet, event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the post after the handler has processed an event, whose records are of a table `posts` or `main`."""
     program = rules.program
@@ -208,7 +198,6 @@ READERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {
     "replay": by_replay,
     "events and handler": by_events,
 }
-COUNTERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {"explain": by_explain, "cost": by_cost}
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -217,22 +206,15 @@ def test_every_reader_derives_the_same_values(run: Run, rules: Path, tmp_path: P
     assert READERS[reader](run, rules, written(tmp_path, GOOD[name])) == VALUES
 
 
-@pytest.mark.parametrize("name", GOOD)
-@pytest.mark.parametrize("reader", COUNTERS)
-def test_explain_and_cost_read_the_same_records(run: Run, rules: Path, tmp_path: Path, name: str, reader: str) -> None:
-    paths = written(tmp_path, GOOD[name])
-    assert COUNTERS[reader](run, rules, paths) == len(read(paths, load(rules).program)) >= 3
-
-
 @pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("reader", [*READERS, *COUNTERS])
+@pytest.mark.parametrize("reader", READERS)
 def test_every_reader_refuses_with_the_same_message(
     run: Run, rules: Path, tmp_path: Path, name: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, message = REFUSED[name]
     monkeypatch.setattr(json_text, "_MOST", 2**20)
     with pytest.raises(UsageError, match=message):
-        (READERS | COUNTERS)[reader](run, rules, written(tmp_path, files))
+        READERS[reader](run, rules, written(tmp_path, files))
 
 
 @pytest.mark.parametrize("name", ["event", "null images", "empty images"])

@@ -13,31 +13,6 @@ from projections.aws.clients import client
 from projections.aws.queues import MARKS
 
 
-@pytest.mark.deep
-def test_quarantined_record_is_redriven_after_its_item_was_corrected(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    place.deliver(
-        place.put("USER#b", "LIKE#1", weight=2),
-        place.put("USER#a", "LIKE#1", weight="heavy"),
-        place.put("USER#c", "LIKE#1", weight="light"),
-    )
-    assert place.item("POST#1", "METADATA")["likeCount"] == 1
-    assert place.depth(place.quarantine) == 2
-    place.put("USER#a", "LIKE#1", weight=5)  # whose record is lost, say
-    code, said = place.run("redrive")
-    assert (code, said["items"], said["sources"]) == (1, 2, {"quarantine": {"redriven": 1, "left": 1}})
-    ((left),) = said["left"]
-    assert left["now"][0]["about"] == "main|USER#c|LIKE#1"
-    assert "light" in left["now"][0]["reasons"][0]
-    assert place.depth(place.quarantine) == 1
-    assert (place.item("POST#1", "METADATA")["likeCount"], place.item("POST#1", "METADATA")["total"]) == (2, 7)
-    place.remove("USER#c", "LIKE#1")
-    code, said = place.run("redrive", "--quarantine", place.quarantine)
-    assert (code, said["sources"]) == (0, {"quarantine": {"redriven": 1, "left": 0}})
-    assert place.depth(place.quarantine) == 0
-    assert place.right()
-
-
 def test_quarantined_records_are_redriven_after_the_rule_was_corrected(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="2"))
     assert place.depth(place.quarantine) == 1
@@ -47,35 +22,6 @@ def test_quarantined_records_are_redriven_after_the_rule_was_corrected(place: Pl
     place.activate()
     code, said = place.run("redrive")
     assert (code, said["left"], place.depth(place.quarantine)) == (0, [], 0)
-    assert place.right()
-
-
-@pytest.mark.deep
-def test_a_discarded_batch_is_redriven_from_the_bucket_and_marked(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "PROFILE", name="Ann"))
-    place.deliver(place.put("POST#1", "COMMENT#1", userId="a", GSI1PK="AUTHOR#a", GSI1SK="1"))
-    lost = [
-        place.put("USER#b", "LIKE#1", weight=3),
-        place.put("USER#a", "PROFILE", name="Anna"),
-        place.remove("USER#a", "POST#1"),
-    ]
-    key, bad = place.discard("1", *lost), place.discard("2", place.put("USER#c", "LIKE#1", weight="light"))
-    assert not place.right()
-    code, said = place.run("redrive", "--bucket", place.bucket, "--queue", place.tasks)
-    assert (code, said["items"], said["pushes"]) == (1, 4, 1)
-    assert [left["place"] for left in said["left"]] == [bad]
-    assert place.keys(MARKS) == [MARKS + key]
-    assert place.keys("aws/") == [key, bad]
-    assert place.depth(place.tasks) == 1
-    place.put("USER#c", "LIKE#1", weight=4)
-    code, said = place.run("redrive", "--bucket", place.bucket)
-    assert (code, said["items"], sorted(place.keys(MARKS))) == (0, 1, [MARKS + key, MARKS + bad])
-    assert place.run("redrive", "--bucket", place.bucket)[1]["items"] == 0
-    # the task was dead by now: nobody worked it off
-    (message,) = place.sqs.receive_message(QueueUrl=place.tasks)["Messages"]
-    place.sqs.send_message(QueueUrl=place.dead, MessageBody=message["Body"])
-    assert place.run("redrive", "--dead-letters", place.dead)[0] == 0
-    assert place.depth(place.dead) == 0
     assert place.right()
 
 

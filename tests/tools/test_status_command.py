@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from place import MENDED, RULES, Place
+from place import RULES, Place
 
 from projections.aws.clients import client
-from projections.cli import status as status_module
-from projections.cli.options import Tables
 from projections.cli.stack import Deployed
 from projections.deploy.needs import Deployment
 
@@ -25,71 +21,6 @@ def levels(said: dict[str, Any]) -> dict[str, str]:
 def finding(said: dict[str, Any], subject: str) -> dict[str, Any]:
     (found,) = [one for one in said["findings"] if one["subject"] == subject]
     return dict(found)
-
-
-def test_unused_deployment_has_a_warning(place: Place) -> None:
-    code, said = place.run("status")
-    assert (code, said["attention"]) == (1, True)
-    assert "the ledger has no rules" in finding(said, "rules")["says"]
-    assert levels(said) == {
-        "rules": "warn", "backfill": "ok", "audit": "unknown", "stream": "unknown", "deployment": "ok", "quarantine": "ok",
-        "lag": "unknown", "throttling": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
-    }  # fmt: skip
-
-
-def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    everything = ["--queue", place.tasks, "--dead-letters", place.dead, "--bucket", place.bucket]
-    code, said = place.run("status", *everything)
-    not_asked = {"lag": "unknown", "audit": "unknown", "stream": "unknown", "throttling": "unknown"}
-    assert (code, not_asked.items() <= levels(said).items()) == (0, True)
-    assert {level for subject, level in levels(said).items() if subject not in not_asked} == {"ok"}
-    place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
-    place.sqs.send_message(QueueUrl=place.tasks, MessageBody="{}")
-    place.sqs.send_message(QueueUrl=place.dead, MessageBody="{}")
-    place.discard("1", place.put("USER#b", "LIKE#1", weight=1))
-    code, said = place.run("status", *everything)
-    assert code == 1
-    assert [finding(said, name)["level"] for name in ("quarantine", "tasks", "dead letters", "discarded")] == [
-        "action", "ok", "action", "action",
-    ]  # fmt: skip
-    told = finding(said, "quarantine")
-    assert (told["says"], told["value"]) == ("1 record that a rule could not use; likes: main|USER#b|LIKE#1", 1)
-    assert (said["epoch"], said["rules"]) == (1, {"postById": "live", "likes": "live", "author": "live"})
-    assert f"`projections redrive --quarantine {place.quarantine}`" in finding(said, "quarantine")["todo"]
-    assert f"`projections redrive --dead-letters {place.dead}`" in finding(said, "dead letters")["todo"]
-    assert f"`projections redrive --bucket {place.bucket}`" in finding(said, "discarded")["todo"]
-    code, out, err = place.say("status", *everything)
-    assert (code, err) == (1, "")
-    lines = out.splitlines()
-    assert len(lines) < 25, "one screen"
-    assert "OK      rules" in lines[0]
-    assert any(line.startswith("ACTION  discarded") and "1 batch that Lambda discarded" in line for line in lines)
-    assert place.run("redrive", "--bucket", place.bucket)[0] == 0
-    assert finding(place.run("status", *everything)[1], "discarded")["level"] == "ok"
-
-
-def test_rules_that_are_not_active_are_reported(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    place.deploy(MENDED)
-    code, said = place.run("status")
-    assert (code, finding(said, "rule file")["says"]) == (1, "these rules are not active (changed: likes)")
-    place.activate()
-    code, said = place.run("status")
-    assert (code, finding(said, "rules")["says"]) == (0, "epoch 4: 3 live")
-
-
-def test_table_without_a_stream_is_reported(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
-    code, said = place.run("status")
-    assert (code, finding(said, "stream")["level"]) == (1, "action")
-    assert "has no stream" in finding(said, "stream")["says"]
-    keys_only = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
-    place.dynamodb.update_table(TableName=place.table, StreamSpecification=keys_only)
-    code, said = place.run("status")
-    assert (code, finding(said, "stream")["level"]) == (1, "action")
-    assert "has KEYS_ONLY, not NEW_AND_OLD_IMAGES" in finding(said, "stream")["says"]
 
 
 def test_unreachable_queue_is_reported_with_all_other_findings(place: Place) -> None:
@@ -271,17 +202,6 @@ def test_only_what_was_compared_is_said_to_agree(place: Place, monkeypatch: pyte
     assert finding(place.run("status")[1], "deployment")["says"] == "keys, indexes and TTL agree with the rules"
 
 
-def test_missing_index_is_reported_with_all_other_findings(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    place.deploy(RULES.replace("GSI1SK]}", "GSI1SK], GSI2: [GSI2PK, GSI2SK]}"))
-    code, said = place.run("status")
-    told = finding(said, "deployment")
-    assert (code, told["level"], finding(said, "rules")["level"]) == (1, "action", "ok")
-    assert told["says"] == (f"table {place.table} has no index GSI2, which the rules name: [GSI2PK: S, GSI2SK: S]")
-    code, _, err = place.say("backfill")
-    assert (code, f"table {place.table} has no index GSI2" in err) == (2, True)
-
-
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 def test_advice_can_be_copied_and_is_printed_once_for_rules_with_the_same_advice(place: Place) -> None:
     place.environ["NEW_RULES"] = "fill"
@@ -293,38 +213,6 @@ def test_advice_can_be_copied_and_is_printed_once_for_rules_with_the_same_advice
     assert said == [1, 2, 3]
     advice = f"Run `projections backfill --stack {name}`."
     assert [number for number, line in enumerate(lines) if line.strip() == advice] == [4]
-
-
-@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_mapping_of_an_old_stream_needs_action(place: Place) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    name, _ = place.stack()
-    before = place.stream()
-    place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
-    both = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-    place.dynamodb.update_table(TableName=place.table, StreamSpecification=both)
-    assert (after := place.stream()) != before
-    code, said = place.run("status", "--stack", name)
-    told = finding(said, "stream")
-    assert (code, told["level"]) == (1, "action")
-    assert told["says"] == f"the function reads {before}, but the stream of table {place.table} is {after}"
-    assert told["todo"] == (
-        f"Deploy with ExistingStreamArn={after}, then run `projections backfill --stack {name} --restart`."
-    )
-
-
-@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_function_that_fails_with_each_batch_needs_action(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("place.FUNCTION", "def handler(event, context):\n    raise ValueError('not today')\n")
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    name, _ = place.stack()
-    place.put("USER#a", "POST#2", title="t")
-    deadline = time.monotonic() + 30
-    while (told := finding(place.run("status", "--stack", name)[1], "stream"))["level"] == "ok":
-        assert time.monotonic() < deadline, told
-        time.sleep(0.2)
-    assert (told["level"], told["says"]) == ("action", "Enabled, last result: FAILED")
-    assert "function's log" in told["todo"]
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
@@ -347,23 +235,3 @@ def test_records_that_the_function_refuses_are_counted(place: Place) -> None:
     told = finding(said, "stream")
     assert (code, told["level"], told["value"]) == (1, "action", 1200)
     assert "the function failed with all 1,200 records of the last 15 minutes" in told["says"]
-
-
-@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_an_audit_that_never_ran_is_missed_after_its_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
-    name, _ = place.stack()
-    assert finding(place.run("status", "--stack", name)[1], "audit")["says"] == "has not run yet (rate(1 hour))"
-    described = status_module.deployed
-
-    def long_ago(given: Tables) -> Deployed:
-        found = described(given)
-        assert found.stack is not None
-        found.stack = replace(found.stack, created=found.stack.created - timedelta(days=3))
-        return found
-
-    monkeypatch.setattr(status_module, "deployed", long_ago)
-    code, said = place.run("status", "--stack", name)
-    told = finding(said, "audit")
-    assert (code, told["level"]) == (1, "warn")
-    assert told["says"] == "has not run yet (rate(1 hour)); the stack was created 3 d ago"

@@ -11,7 +11,7 @@ import projections
 from projections.cli.verify import Progress, difference, print_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.verify.drift import ENTRY, GROUP, ITEM, SOURCE, Drift
+from projections.operations.verify.drift import ENTRY, ITEM, SOURCE, Drift
 from projections.operations.verify.repair import verified
 from projections.operations.verify.showing import both
 from projections.stores.memory import MemoryStore
@@ -52,43 +52,9 @@ def test_a_difference_of_contributions_shows_only_the_parts_that_differ() -> Non
     assert entry({"contributions": 1}, {"contributions": 1, "n": 2}) == 'is {}, should be {"n": 2}'
 
 
-def test_a_difference_in_the_attributes_of_a_member_shows_no_hash() -> None:
-    old, new = ({"contributions": 1, "members": [{"hash": one * 16, "value": "2026-05-01"}]} for one in "ab")
-    assert entry(old, new) == (
-        'the attributes that the ledger keeps differ from the source item\'s: {"members": ["2026-05-01"]}'
-    )
-    new["members"] = [{"hash": "b" * 16, "value": "2026-05-02"}]
-    assert entry(old, new) == 'is {"members": ["2026-05-01"]}, should be {"members": ["2026-05-02"]}'
-
-
-def test_one_sided_contributions_show_no_hash_and_values_of_the_application_are_whole() -> None:
-    new = {"contributions": 1, "members": [{"hash": "a" * 16, "value": 3}]}
-    assert entry(None, new) == 'is absent, should be {"contributions": 1, "members": [3]}'
-    files = [[{"hash": one, "name": "a"}] for one in "ab"]
-    copy = Drift(
-        "copy stale", "r", "main|A|B", "files", *files, sides={ITEM: files[0], SOURCE: files[1]}, wrong=(ITEM,)
-    )
-    assert difference(copy) == 'is [{"hash": "a", "name": "a"}], should be [{"hash": "b", "name": "a"}]'
-
-
-def test_versions_in_guards_are_printed_as_explain_does() -> None:
-    versions = {ITEM: {"at": "0000.000000000000002"}, GROUP: {"at": "0001.000000000000001"}}
-    assert difference(Drift("guard", "r", "main|A|B", "~r", sides=versions)) == (
-        "item: at change 2 of its group, group: at change 1 of its group of generation 1; source items not compared"
-    )
-
-
 def guard(actual: Any, expected: Any) -> str:
     sides = {ITEM: actual, SOURCE: expected}
     return difference(Drift("guard", "r", "main|A|B", "~r", actual, expected, sides=sides, wrong=(ITEM,)))
-
-
-def test_a_guard_is_printed_with_the_field_that_is_wrong() -> None:
-    assert guard(None, {"by": "main|C|D"}) == "is absent, should be of source C · D"
-    assert guard({"by": "main|A|D"}, {"by": "main|C|D"}) == "is of source A · D, should be of source C · D"
-    assert guard("invalid", {"at": "2026/12"}) == "is invalid, should be at record 12"
-    assert guard("invalid", None) == "is invalid, should be absent"
-    assert guard({"n": 1}, {"n": 2}) == "is of 1 contribution, should be of 2 contributions"
 
 
 def test_values_that_differ_are_never_printed_as_the_same_text() -> None:
@@ -135,26 +101,6 @@ projections:
   residents: {from: User, copy: {into: Resident, attributes: [name]}}
   population: {from: Resident, aggregate: {into: City, set: {population: count}}}
 """
-FOLLOWS = "Values that follow from repaired ones are repaired next: run the same command again.\n"
-
-
-@pytest.mark.parametrize(
-    ("rules", "follows"),
-    [(COPIED, True), (COPIED.replace("from: Resident", "from: User"), False)],
-    ids=["a chain", "no chain"],
-)
-def test_a_repair_that_left_no_difference_asks_to_be_repeated_if_a_rule_reads_what_it_wrote(
-    capsys: pytest.CaptureFixture[str], rules: str, follows: bool
-) -> None:
-    program = Program.from_document(loads(rules).canonical())
-    scenario = Scenario(projections.loads(rules))
-    scenario.given({"PK": "USER#ann", "SK": "PROFILE", "city": "Oban"}).settle()
-    scenario.store.seed("main", {"PK": {"S": "USER#bo"}, "SK": {"S": "PROFILE"}, "city": {"S": "Oban"}})
-    with verified(program, scenario.store, repair=True, patience=0.01) as done:
-        print_table(done.verification, done.repair, done.withheld, None, done.found)
-    out = capsys.readouterr().out
-    assert f"{1 if follows else 2} difference{'' if follows else 's'} found, 0 left." in out
-    assert out.endswith(FOLLOWS) == follows
 
 
 def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,11 +13,11 @@ from projections.engine.embeds import Push
 from projections.engine.registry import FILLING, LIVE
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, OutOfTime, Pacer
-from projections.errors import BadInput, Transient
+from projections.errors import Transient
 from projections.operations.backfill import queued
 from projections.operations.backfill.progress import Run
-from projections.operations.tasks import BackfillTask, Tasks, read, write
-from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
+from projections.operations.tasks import BackfillTask, Tasks, write
+from projections.operations.worker import Work, WorkerHandler
 from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, deadline
 
 
@@ -99,22 +98,6 @@ def lined(rules: str = ALL, seed: int = 0) -> Line:
     return Line(stage, seed)
 
 
-def test_a_task_travels_through_the_queue() -> None:
-    task = BackfillTask("abc", "items", "main", 7)
-    assert read(write(task)) == task
-    assert write(task).isascii()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"run": "a"}, {"run": 1, "phase": "b", "table": "c", "number": 0}, [],
-     {"run": "a", "phase": "b", "table": "c", "number": "0"}, {"run": "a", "phase": "b", "table": "c", "number": True}],
-)  # fmt: skip
-def test_an_invalid_task_is_reported(fields: Any) -> None:
-    with pytest.raises(BadInput, match="not a task"):
-        read(json.dumps({"backfill": fields}))
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_in_any_order_some_twice_and_live_writes(seed: int) -> None:
     line = lined(seed=seed)
@@ -156,16 +139,6 @@ def test_everything_is_counted_once_however_often_it_is_delivered() -> None:
     assert run.name == line.run().name
 
 
-def test_messages_that_come_twice_do_not_multiply() -> None:
-    line = lined()
-    line.begin(segments=2)
-    for at, body in line.messages[:]:
-        line.messages += [(at, body)] * 5
-    line.drain()
-    assert line.run().done
-    assert len(line.seen) < 12 * (1 + 4), "each drops out where it finds another ahead"
-
-
 def test_nothing_is_done_before_the_functions_that_know_less_have_ended() -> None:
     line = lined(LIKES)
     line.stage.filled()
@@ -179,37 +152,6 @@ def test_nothing_is_done_before_the_functions_that_know_less_have_ended() -> Non
     assert line.messages == [(at, body)]
     assert line.run().phase == "items"
     assert all(segment.after is None for segment in after.backfill().segments(line.run()))
-
-
-def test_a_wait_longer_than_a_message_is_held_back_is_waited_out() -> None:
-    """SQS holds a message back for 900 s at most."""
-    line = lined(LIKES)
-    backfill = line.stage.backfill()
-    run = backfill.begin(segments=1)
-    run, _ = backfill.progress.move(run, ready=line.stage.clock.now + 2000.0)
-    queued.start(backfill, run, line.tasks)
-    began = line.stage.clock.now
-    while not line.run().done:
-        line.messages = [(min(at, line.stage.clock.now + 900.0), body) for at, body in line.messages]
-        line.stage.clock.now = max(line.stage.clock.now, line.messages[0][0])
-        assert line.handle(line.messages.pop(0)[1]) == []
-    assert line.stage.clock.now >= began + 2000.0
-    line.stage.settle()
-    line.stage.right()
-
-
-def test_work_without_time_goes_back_to_the_queue() -> None:
-    line = lined(LIKES)
-    line.begin(segments=1)
-    slow = Pacer(1, clock=line.stage.clock, sleep=line.stage.clock.sleep)
-    (_, body) = line.messages.pop()
-    assert line.handle(body, seconds=MARGIN_SECONDS + 8, pacer=slow, items_per_page=5) == []
-    assert [read(body) for _, body in line.messages] == [read(body)]
-    (segment,) = line.stage.backfill().segments(line.run())
-    assert segment.after is not None
-    line.drain()
-    line.stage.settle()
-    line.stage.right()
 
 
 def test_pages_and_pushes_take_turns() -> None:
@@ -332,35 +274,6 @@ def test_a_function_deletes_only_what_its_run_may(allowed: bool) -> None:
     line.drain()
     line.stage.settle()
     assert (line.stage.item("SEEN#4#1", "X") is None) == allowed
-
-
-def test_what_a_rule_cannot_use_goes_to_the_quarantine() -> None:
-    line = lined(LIKES.replace("best: max(number(stars))", "stars: sum(stars)"))
-    line.stage.like(7, 1, stars="many")
-    line.stage.lose()
-    line.begin()
-    line.drain()
-    (one,) = line.quarantined
-    assert (one.rule, one.key) == ("likes", "main|USER#7|LIKE#1")
-    assert sum(work.counts["rejected"] for work in line.seen) == 1
-
-
-def test_a_quarantine_that_cannot_be_reached_makes_the_page_come_again() -> None:
-    line = lined(LIKES.replace("best: max(number(stars))", "stars: sum(stars)"))
-    line.stage.like(7, 1, stars="many")
-    line.stage.lose()
-    line.begin(segments=1)
-
-    def unreachable(rejected: Sequence[Rejected]) -> None:
-        raise Transient("the quarantine did not answer")
-
-    (_, body) = line.messages.pop()
-    assert line.handle(body, quarantine=unreachable) == ["1"]
-    assert line.run().phase == "items"
-    line.messages.append((0.0, body))
-    line.drain()
-    assert len(line.quarantined) == 1
-    assert line.run().done
 
 
 def test_to_begin_again_sends_what_is_left() -> None:

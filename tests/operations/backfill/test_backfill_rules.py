@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from projections.access.ranks import ranking_of
-from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
-from projections.engine.running import Deadline
-from projections.engine.store import Image, ItemKey, Update, Write
+from projections.engine.store import ItemKey, Update
 from projections.errors import Misconfigured, UsageError
-from tests.engine.world import throttled
 from tests.operations.backfill.stage import (
     ALL,
     AUTHOR,
@@ -318,41 +314,6 @@ def test_a_rule_that_goes_into_the_shadow_leaves_what_it_published() -> None:
 # Renamed rules.
 
 
-def test_renamed_rules_leave_no_gap() -> None:
-    stage = lived(ALL)
-    stage.clock.slept.clear()
-    names = {
-        "likes": "applause",
-        "tags": "words",
-        "names": "people",
-        "seen": "views",
-        "listed": "index",
-        "author": "writer",
-    }
-    rules = ALL
-    for old, new in names.items():
-        rules = rules.replace(f"  {old}:", f"  {new}:")
-    after = stage.under(rules, "{" + ", ".join(f"{name}: remove" for name in names) + "}")
-    chance = random.Random(3)
-    shown = lambda: [  # noqa: E731
-        {name: value for name, value in item.items() if not name.startswith("~")} for item in after.store.items("main")
-    ]
-    held = shown()
-    pages = []
-    backfill = after.backfill()
-    after.work(backfill, backfill.begin(segments=2, allow_delete=True), lambda: pages.append(shown() == held))
-    after.settle()
-    assert len(pages) > 10
-    assert all(pages)
-    assert after.removed() == []
-    guards = {name for item in after.store.items("main") for name in item if name.startswith("~") and name != "~"}
-    assert guards == {f"~{name}" for name in names.values() if name != "index"}
-    assert set(after.states()) == set(names.values())
-    after.act(chance)
-    after.settle()
-    after.right()
-
-
 def test_a_renamed_rule_that_wants_less_deletes_only_what_nothing_stands_for() -> None:
     stage = lived(TAGS + SIGHT)
     rules = (TAGS + SIGHT).replace("  tags:", "  words:").replace("from: Post,", "from: Post, where: {owner: [u1]},")
@@ -391,31 +352,6 @@ def test_a_retired_rule(fate: str) -> None:
     assert copy is tag is after.item("SEEN#4#1", "X") is None
     assert all(json.loads(entry["contributions"]) == {} for entry in after.ledger("E|"))
     assert all(Registry(after.program, after.store).definition(name) is None for name in ("likes", "tags", "listed"))
-
-
-def test_each_item_that_a_retired_rule_wrote_on_begins_with_a_short_pause() -> None:
-    after = lived(ALL).under(AUTHOR, "{likes: remove, tags: remove, names: remove, seen: remove, listed: remove}")
-    backfill = after.backfill(page=100)
-    run = backfill.begin(segments=1, allow_delete=True)
-    while run.phase != "targets":
-        after.phase(backfill, run)
-        run, _ = backfill.forward(run)
-    refused: set[ItemKey] = set()
-    write = after.store.write
-
-    def refuse_once(one: Write) -> Image | None:
-        if one.key.table == "main" and one.key not in refused:
-            refused.add(one.key)
-            raise throttled()
-        return write(one)
-
-    after.store.write = refuse_once  # type: ignore[method-assign]
-    pauses: list[float] = []
-    for segment in backfill.segments(run):
-        done = backfill.page(run, segment, Deadline(lambda: 900.0, sleep=pauses.append, chance=lambda: 1.0))
-        assert done.failed == {}
-    assert len(refused) > 5
-    assert pauses == [0.04] * len(refused)
 
 
 def test_children_are_freed_of_a_retired_embed() -> None:
@@ -458,18 +394,6 @@ def test_links_of_a_removed_list_embed_are_deleted(retired: str) -> None:
     assert all(again.post(post)["owners"] == [{"id": "1", "name": "Eve"}] for post in (1, 2, 3))
 
 
-def test_what_was_kept_may_be_removed_later() -> None:
-    stage = lived(LIKES + TAGS)
-    kept = stage.under(TAGS, "{likes: keep}")
-    kept.filled()
-    assert "likeCount" in kept.post(1)
-    removed = kept.under(TAGS, "{likes: remove}")
-    removed.filled()
-    assert "likeCount" not in removed.post(1)
-    assert removed.states() == {"tags": LIVE}
-    removed.right()
-
-
 def test_an_item_that_two_retired_rules_made_is_deleted_as_a_whole() -> None:
     stage = lived(TAGS + OWNERS + LIKES)
     assert (stage.item("TAG#u0", "STATS") or {})["owned"] == 2
@@ -490,60 +414,6 @@ def test_an_item_of_the_application_stays_though_the_retired_rule_was_last_to_ma
         "PK": "POST#1", "SK": "METADATA", "owner": "u1", "tags": ["a", "t1"]
     }  # fmt: skip
     after.right()
-
-
-def test_an_item_that_another_rule_still_makes_stays() -> None:
-    stage = Stage(TAGS + OWNERS)
-    stage.put("POST#1", "METADATA", owner="a", tags=["a", "b"])
-    stage.put("POST#2", "METADATA", owner="c", tags=["c"])
-    stage.filled()
-    after = stage.under(OWNERS, "{tags: remove}")
-    after.filled()
-    assert after.item("TAG#a", "STATS", guards=True).keys() == {"PK", "SK", "owned", "~owners", "~"}  # type: ignore[union-attr]
-    assert after.item("TAG#b", "STATS") is None
-    after.right()
-
-
-def test_an_item_whose_other_maker_is_kept_stays() -> None:
-    stage = lived(TAGS + OWNERS + LIKES)
-    stage.put("POST#9", "METADATA", owner="both", tags=["both"])
-    stage.settle()
-    after = stage.under(LIKES, "{tags: remove, owners: keep}")
-    after.filled()
-    assert (after.item("TAG#both", "STATS") or {}).keys() == {"PK", "SK", "owned"}
-    assert after.item("TAG#t1", "STATS", guards=True) is not None, (
-        "a kept rule has no contributions here, but its guard holds the item"
-    )
-
-
-ELSEWHERE = """
-tables: {main: {key: [PK, SK]}, other: {key: [id]}}
-entities:
-  Like: {table: main, key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
-  Post: {table: other, key: {id: "{postId}"}}
-projections:
-  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
-"""
-
-
-def test_a_table_without_rules_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(ELSEWHERE)
-    stage.store.put("other", {"id": {"S": "1"}})
-    stage.put("USER#1", "LIKE#1")
-    stage.settle()
-    alone = ELSEWHERE.replace(", other: {key: [id]}", "").replace("table: other", "table: main")
-    after = stage.under(alone.replace('{id: "{postId}"}', '{PK: "POST#{postId}", SK: METADATA}'))
-    read = after.store.get_many
-
-    def known(keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        assert {key.table for key in keys} <= {"main", LEDGER}
-        return read(keys)
-
-    monkeypatch.setattr(after.store, "get_many", known)
-    after.put("POST#1", "METADATA")
-    after.filled()
-    assert after.post(1) == {"likeCount": 1}
-    assert stage.store.items("other")[0]["likeCount"] == {"N": "1"}
 
 
 MADE = """
@@ -661,11 +531,6 @@ def test_a_removed_rule_without_an_entry_in_retired_is_an_error() -> None:
         Misconfigured, match=r"likes: this rule is active, and the rule file does not contain it.*retired"
     ):
         stage.under(TAGS + NAMES + SIGHT + LISTED + AUTHOR).backfill().begin()
-
-
-def test_a_rule_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UsageError, match='unknown rule "liks"; the rules are likes'):
-        Stage(LIKES).backfill().begin(rules=["liks"])
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -15,8 +15,7 @@ from projections.errors import Misconfigured, Transient, UsageError
 from projections.operations.backfill.backfill import Overtaken
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
-from tests.engine.world import World
-from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Clock, Died, Stage, deadline
+from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Died, Stage, deadline
 
 
 def mortal(stage: Stage, deaths: int) -> None:
@@ -48,13 +47,6 @@ def test_with_the_first_rules_a_backfill_waits_only_for_functions_that_read_fill
     stage.fill()
     stage.filled(wait=60.0)
     assert stage.clock.slept == [60.0]
-
-
-def test_without_filling_rules_a_backfill_does_not_wait() -> None:
-    stage = Stage(LIKES)
-    stage.fill()
-    stage.filled(wait=60.0)
-    assert stage.clock.slept == []
 
 
 @pytest.mark.parametrize("deaths", range(1, 12))
@@ -367,44 +359,3 @@ def test_a_backfill_of_some_rules_makes_those_live_and_leaves_the_others_filling
     stage.filled()
     assert set(stage.states().values()) == {LIVE}
     stage.right()
-
-
-def test_a_backfill_of_some_rules_reads_only_their_tables() -> None:
-    rules = """
-tables: {a: {key: [k]}, b: {key: [k]}, c: {key: [k]}}
-entities:
-  One: {table: a, key: {k: "ONE#{x}"}}
-  Two: {table: b, key: {k: "TWO#{y}"}}
-  Three: {table: c, key: {k: "THREE#{z}"}}
-projections:
-  twos: {from: One, aggregate: {into: Two, set: {n: count}}}
-  threes: {from: One, bind: {z: "{y}"}, copy: {into: Three, attributes: [y]}}
-"""
-    stage = Stage.__new__(Stage)
-    World.__init__(stage, rules, "# tables\n", new_rules=FILLING)
-    stage.clock = Clock()
-    backfill = stage.backfill()
-    assert backfill.begin(rules=["twos"]).tables == ("a", "b")
-    assert backfill.begin(rules=["threes"]).tables == ("a", "c")
-    run = backfill.begin()
-    assert run.tables == ("a", "b", "c")
-    assert backfill.tables_of(run, "targets") == ("b", "c")
-    assert backfill.tables_of(run, "groups") == ("ledger",), "a copy that several may claim"
-    assert [segment.table for segment in backfill.segments(run)] == ["a"] * 4 + ["b"] * 4 + ["c"] * 4
-
-
-def test_where_no_rule_creates_items_the_ledger_is_not_read_for_them() -> None:
-    stage = Stage(LIKES)
-    run = stage.backfill().begin()
-    assert stage.backfill().tables_of(run, "groups") == ()
-
-
-def test_a_rule_in_the_shadow_keeps_books_and_publishes_nothing() -> None:
-    stage = Stage(LIKES.replace("from: Like,", "from: Like, mode: shadow,"), new_rules=FILLING)
-    stage.fill()
-    stage.filled()
-    assert stage.post(1).keys() == {"owner", "tags"}
-    assert len(stage.ledger("E|")) > 0
-    shown = stage.under(LIKES)
-    shown.filled()
-    shown.right()

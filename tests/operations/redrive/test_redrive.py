@@ -12,15 +12,13 @@ import pytest
 
 from projections.aws.queues import Message
 from projections.engine.embeds import Push
-from projections.engine.registry import FILLING
 from projections.engine.running import at_once
 from projections.engine.store import ItemKey
-from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
-from projections.language.keys import encode_key
+from projections.errors import InvalidRequest, Transient, UsageError
 from projections.operations.quarantine import Quarantine
 from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
-from projections.operations.redrive.sources import BucketSource, FileSource, Outcome, QueueSource, redrive_all
+from projections.operations.redrive.sources import BucketSource, Outcome, QueueSource, redrive_all
 from projections.operations.tasks import BackfillTask, Task, write
 from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
 from tests.engine.world import World
@@ -176,20 +174,6 @@ def test_a_batch_with_one_bad_item_refreshes_the_others_and_only_that_one_stays(
     assert (w.post()["total"], w.differences()) == (29, [])
 
 
-def test_several_messages_of_one_item_share_a_refresh_and_its_outcome() -> None:
-    w, queue = quarantined()
-    for weight in ("a", "b", "c"):
-        w.remove("USER#1", "LIKE#1")  # else there is one message until the item changes
-        w.like(1, 1, weight=weight)
-        w.settle()
-    assert len(queue.messages) == 3
-    assert len(empty(w, queue).sources["quarantine"].left) == 3
-    w.like(1, 1, weight=1)
-    work = redrive(w)
-    assert redrive_all([QueueSource("q", queue, reader(w))], work, now=lambda: NOON).sources["q"].done == 3
-    assert work.items == 1
-
-
 def test_an_old_image_is_never_replayed() -> None:
     w = Scene(COUNT)
     w.put("POST#1", "METADATA")
@@ -329,21 +313,6 @@ def test_a_dead_page_of_a_backfill_needs_the_queue() -> None:
     assert (sent, queue.messages) == ([(task, 0.0)], {})
 
 
-def test_a_dead_push_that_fails_again_stays() -> None:
-    w = settled()
-    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
-    queue = Queue([write(dead(w))])
-
-    def throttled(writes: Any) -> list[Any]:
-        return [Transient("throttled")] * len(writes)
-
-    w.store.write_each = throttled  # type: ignore[method-assign]
-    seconds = iter(range(0, 100_000, 50))
-    outcome = empty(w, queue, clock=lambda: float(next(seconds)))
-    assert outcome.sources["quarantine"].left[0].left == {"main|USER#a|PROFILE": ["throttled"]}
-    assert len(queue.messages) == 1
-
-
 # What stays, and what stops.
 
 
@@ -373,57 +342,11 @@ def test_no_more_is_done_than_was_asked_for() -> None:
     assert (rest.sources["quarantine"].done, rest.stopped, queue.messages) == (18, False, {})
 
 
-def test_throttling_is_waited_for_and_then_reported() -> None:
-    w, queue = quarantined()
-    w.like(1, 1, weight="heavy")
-    w.settle()
-    w.like(1, 1, weight=1)
-    w.lose()
-    w.store.faults = [Transient("throttled")] * 3
-    assert not empty(w, queue).remains
-    w.like(2, 1, weight="heavy")
-    w.settle()
-    w.like(2, 1, weight=1)
-    w.lose()
-    w.store.faults = [Transient("throttled")] * 100_000
-    seconds = iter(range(0, 100_000, 5))
-    (left,) = empty(w, queue, clock=lambda: float(next(seconds))).sources["quarantine"].left
-    assert "throttled" in left.left["main|USER#2|LIKE#1"]
-    assert len(queue.messages) == 1
-
-
-def test_a_missing_permission_stops_everything_and_loses_nothing() -> None:
-    w, queue = quarantined()
-    for user in range(3):
-        w.like(user, 1, weight="heavy")
-    w.settle()
-
-    def forbidden(writes: Any) -> None:
-        raise Misconfigured("no permission")
-
-    for user in range(3):
-        w.like(user, 1, weight=1)
-    w.lose()
-    w.store.transact = forbidden  # type: ignore[method-assign]
-    with pytest.raises(Misconfigured, match="no permission"):
-        empty(w, queue)
-    assert (len(queue.messages), queue.hidden) == (3, set())
-
-
 def test_a_ledger_without_rules_is_refused() -> None:
     w = Scene(COUNT)
     w.store.remove(ItemKey("ledger", "R", "."))
     with pytest.raises(UsageError, match="the ledger has no rules"):
         one(w, message(like(1)))
-
-
-def test_a_filling_rule_is_recorded_and_published_by_its_backfill() -> None:
-    w = Scene(COUNT, new_rules=FILLING)
-    w.put("POST#1", "METADATA", likeCount=5000)
-    w.like(1, 1)
-    w.lose()
-    assert one(w, message(like(1)))[0].left == {}
-    assert (w.post(), [group["n"] for group in w.ledger("G|")]) == ({"likeCount": 5000}, [1])
 
 
 # Killed.
@@ -532,25 +455,6 @@ def test_objects_that_are_done_are_marked_and_no_others() -> None:
     ]
     again = redrive_all([BucketSource("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
     assert (again.sources["bucket"].done, len(again.sources["bucket"].left)) == (0, 2)
-
-
-def test_sources_are_counted_separately_and_kept_messages_stay() -> None:
-    w, queue = quarantined()
-    w.like(1, 1, weight=1)
-    messages = [message(like(1)), FailedMessage("there", unusable="because")]
-    queue.send([json.dumps({"reason": "r", "key": encode_key(like(1))})])
-    told: list[str] = []
-    outcome = redrive_all(
-        [FileSource("events.json", messages), QueueSource("quarantine", queue, reader(w))],
-        redrive(w),
-        now=lambda: NOON,
-        keep=True,
-        report=lambda source, answers: told.append(f"{source.name} {len(answers)}"),
-    )
-    counted = {name: (one.done, len(one.left)) for name, one in outcome.sources.items()}
-    assert counted == {"events.json": (1, 1), "quarantine": (1, 0)}
-    assert told == ["events.json 2", "quarantine 1"]
-    assert (len(queue.messages), queue.hidden) == (1, set())
 
 
 def test_messages_that_come_back_while_others_are_redriven_are_not_redriven_again() -> None:

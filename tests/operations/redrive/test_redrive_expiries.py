@@ -107,57 +107,6 @@ def test_visits_that_came_and_went_within_discarded_batches_all_count() -> None:
     assert shown(w) == (3, 7, 4)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-def test_batches_are_redriven_in_any_order(order: Sequence[int]) -> None:
-    w = site()
-    batches = []
-    for seconds in (4, 2, 8):
-        expire(w)
-        visit(w, seconds)
-        batches.append(lost(w))
-    expire(w)
-    w.settle()  # only the last expiry is heard of
-    for number in order:
-        (answer,) = redriven(w, batches[number])
-        assert answer.left == {}
-    assert shown(w) == (4, 15, 8)
-
-
-def test_an_expiry_that_a_function_had_counted_before_its_batch_was_discarded_counts_once() -> None:
-    w = site()
-    expire(w)
-    records = w.records()
-    w.settle()
-    visit(w, 4)
-    w.settle()
-    redriven(w, records)
-    assert shown(w) == (2, 5, 4)
-
-
-def test_an_expiry_that_was_redriven_and_is_delivered_after_all_counts_once() -> None:
-    w = site()
-    expire(w)
-    records = lost(w)
-    redriven(w, records)
-    w.deliver(records)
-    visit(w, 1)
-    w.settle()
-    w.deliver(records)
-    assert shown(w) == (2, 2, 1)
-
-
-def test_a_removal_among_expiries_counts_nothing() -> None:
-    w = site()
-    w.remove(VISIT.partition, "V")
-    visit(w, 4)
-    expire(w)
-    records = lost(w)
-    visit(w, 2)
-    w.settle()
-    redriven(w, records)
-    assert shown(w) == (2, 6, 4)
-
-
 def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_an_older_one_is_reported() -> None:
     w = site()
     expire(w)
@@ -190,16 +139,6 @@ def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_reported
     (answer,) = redriven(w, records, days=TOMBSTONE_SECONDS / DAY)
     assert list(answer.left) == [encode_key(VISIT)]
     assert shown(w) == before
-
-
-def test_an_expiry_newer_than_the_ledger_counts_whenever_it_is_redriven() -> None:
-    w = site()
-    expire(w)
-    redriven(w, lost(w), days=100)
-    assert shown(w) == (1, 1, 1)
-    visit(w, 4)
-    w.settle()
-    assert shown(w) == (2, 5, 4)
 
 
 def test_records_that_lambda_did_not_discard_count_no_expiry() -> None:
@@ -320,21 +259,6 @@ projections:
     assert w.item("BOOK#1", "B", guards=True) == {"PK": "BOOK#1", "SK": "B", "kind": "film"}
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
-def test_an_expiry_of_an_item_whose_last_edits_were_discarded_counts_what_it_was_last(order: Sequence[int]) -> None:
-    w = site()
-    batches = []
-    for seconds in ("none", "nothing"):  # which no rule can use
-        w.put(VISIT.partition, "V", site="1", seconds=seconds)
-        batches.append(lost(w))
-    expire(w)
-    w.settle()
-    assert shown(w)[0] == 1
-    for number in order:
-        redriven(w, batches[number])
-    assert (w.item("SITE#1", "S") or {})["visits"] == 0
-
-
 def test_an_entry_that_a_refresh_made_does_not_tell_that_an_old_expiry_is_new() -> None:
     """The tombstone is gone, and the key was written anew unheard: the redrive itself makes an entry."""
     w = site()
@@ -394,22 +318,3 @@ def test_an_expiry_without_its_image_is_reported(image: Any) -> None:
     record["dynamodb"]["OldImage"] = image
     (answer,) = redriven(w, [record])
     assert "does not have its old image" in answer.left[encode_key(VISIT)][0]
-
-
-def test_what_the_application_gave_an_index_itself_stays() -> None:
-    head = """
-table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
-entities:
-  Book: {key: {PK: "BOOK#{book}", SK: B}, match: {kind: book}}
-projections:
-"""
-    w = Scene('  listed: {from: Book, index: {GSI1PK: "BY#{owner}", GSI1SK: "{book}"}}\n', head)
-    w.put("BOOK#1", "B", kind="book", owner="ann")
-    records = lost(w)
-    w.put("BOOK#1", "B", kind="film", owner="ann")
-    w.settle()
-    film = {"kind": "film", "owner": "ann", "GSI1PK": "BY#ann", "GSI1SK": "1"}
-    w.put("BOOK#1", "B", **film)
-    w.settle()
-    redriven(w, records)
-    assert w.item("BOOK#1", "B") == {"PK": "BOOK#1", "SK": "B", **film}
