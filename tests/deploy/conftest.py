@@ -14,16 +14,18 @@ from sam_cli import SAM, Sam, ministack_with_sam
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In two processes, in each of which tests share what was built. First: xdist looks for groups in the same hook.
+    """Tests that share what was built are in one process. First: xdist looks for groups in the same hook.
 
     Tests that deploy are deep; those of templates, locks and handlers are not.
     """
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            name = "runbooks" if item.path.name == "test_runbooks.py" else "deploy"
-            item.add_marker(pytest.mark.xdist_group(name))
-            if isinstance(item, pytest.Function) and "sam" in item.fixturenames:
+        if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function):
+            shared = {"test_runbooks": "runbooks", "test_infrastructure": "infrastructure"}.get(item.path.stem)
+            if "sam" in item.fixturenames:
                 item.add_marker(pytest.mark.deep)
+                shared = shared or "deploy"
+            if shared:
+                item.add_marker(pytest.mark.xdist_group(shared))
 
 
 @pytest.fixture(scope="session")

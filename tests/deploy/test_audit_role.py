@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ def partition(key: Mapping[str, Any]) -> str:
     return str(key["pk" if "pk" in key else "PK"]["S"])
 
 
+@cache
 def statements() -> list[Mapping[str, Any]]:
     template, mistakes = decode(str(TEMPLATE))
     assert not mistakes
@@ -78,8 +80,8 @@ def allowed(one: Asked) -> bool:
     return False
 
 
-@pytest.fixture
-def requests() -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
+@pytest.fixture(scope="module")
+def requests() -> list[tuple[str, Mapping[str, Any]]]:
     """The requests of two runs of the audit over tables with drift, and of hashing a key. moto answers them."""
     world, made = filled(), list[tuple[str, Mapping[str, Any]]]()
     edit(world, "POST#1", "METADATA", likeCount=99)
@@ -100,7 +102,7 @@ def requests() -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
         assert audit.handle({}, lambda: 60.0)["skipped"] is None
         assert audit.handle({}, lambda: 60.0)["drift"] == 1
         assert Redaction("keys", {}, (), store).key("main|a|b") != "key:unknown"  # it may be the first to hash a key
-        yield made
+    return made
 
 
 def test_every_request_of_the_audit_is_allowed(requests: list[tuple[str, Mapping[str, Any]]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -353,6 +353,7 @@ def texts(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
+@settings(max_examples=25)
 @given(texts())
 def test_the_place_of_every_finding_exists_and_equals_its_path(text: str) -> None:
     """Where it is, another reader of YAML finds the name or the value that the path leads to."""

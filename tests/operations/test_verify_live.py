@@ -93,7 +93,7 @@ class Traffic:
             self.step()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_reported_of_what_is_merely_late(seed: int) -> None:
     world = filled()
     traffic = Traffic(world, seed)
@@ -130,7 +130,7 @@ def with_an_own_post() -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(2 * len(DAMAGE)))
+@pytest.mark.parametrize("seed", range(len(DAMAGE)))
 def test_damage_is_found_and_repaired_while_the_application_writes(seed: int) -> None:
     world = with_an_own_post()
     DAMAGE[seed % len(DAMAGE)](world)

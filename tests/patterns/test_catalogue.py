@@ -33,10 +33,9 @@ HISTORIES = 5
 patterns = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 
 
-@pytest.fixture(params=["memory", "DynamoDB Local", "MiniStack"])
+@pytest.fixture(params=["memory", pytest.param("DynamoDB Local", marks=pytest.mark.deep)])
 def url(request: pytest.FixtureRequest) -> str | None:
-    fixture = {"DynamoDB Local": "dynamodb_local_url", "MiniStack": "ministack_url"}.get(request.param)
-    return None if fixture is None else request.getfixturevalue(fixture)
+    return None if request.param == "memory" else request.getfixturevalue("dynamodb_local_url")
 
 
 def replayed(pattern: Pattern, tables: Tables, records: Sequence[Any] = (), **options: Any) -> Replay:

@@ -20,7 +20,9 @@ from projections.testing.simulation.pools import Pools
 __all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
 
 ROOT = Path(__file__).parents[2]
-RULES = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
+NAMES = ["aggregates", "claims", "compute", "embeds", "keep", "lists", "tables"]
+RULES = [ROOT / "projections/rules/social.yaml", *(ROOT / f"tests/simulation/rules/{name}.yaml" for name in NAMES)]
+"""Of each kind of rule one file."""
 
 
 def compiled(path: Path) -> Program:
