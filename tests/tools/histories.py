@@ -20,7 +20,7 @@ from projections.testing.simulation.pools import Pools
 __all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["aggregates", "claims", "compute", "embeds", "keep", "lists", "tables"]
+NAMES = ["aggregates", "claims", "compute", "disabled", "embeds", "keep", "lists", "rank", "tables"]
 RULES = [ROOT / "projections/rules/social.yaml", *(ROOT / f"tests/simulation/rules/{name}.yaml" for name in NAMES)]
 """Of each kind of rule one file."""
 
