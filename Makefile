@@ -10,7 +10,7 @@ CHECKOV_READY := .venv-checkov/.ready
 DOCS_READY := .venv-docs/.ready
 CDK_READY := .venv-cdk/.ready
 HISTORIES ?= 12000# for each of sixteen rule files, and a tenth for each of the other patterns: 208,800 in all
-READ_HISTORIES ?= 6000# for each of six kinds
+READ_HISTORIES ?= 6000# for each of five kinds
 JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
@@ -64,7 +64,7 @@ simulate: $(READY) ## Run 208,800 histories of the engine with all rule files of
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -f $$told $$told.one; exit $$code
 
-reads: $(READY) ## Run 36,000 histories of reads of own writes and of waits (READ_HISTORIES of each kind, in JOBS processes)
+reads: $(READY) ## Run 30,000 histories of reads of own writes and of waits (READ_HISTORIES of each kind, in JOBS processes)
 	READ_HISTORIES=$(READ_HISTORIES) $(BIN)/python -m pytest tests/access -k many_histories -n $(JOBS)
 
 mutants: $(READY) ## Run all mutants of the engine, including those that few histories detect

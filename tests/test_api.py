@@ -84,11 +84,6 @@ def record(event: str, new: Mapping[str, Any] | None, old: Mapping[str, Any] | N
 COMMENT = {"PK": "POST#p", "SK": "COMMENT#c", "userId": "u", "stars": 5, "at": "2026", "text": "Good"}
 
 
-def planned(*records: Any) -> list[tuple[str, tuple[str, ...], str | None, str | None, Any]]:
-    effects = projections.plan(projections.from_dict(RULES), records)
-    return [(one.kind, one.rules, one.target, one.source, one.values) for one in effects]
-
-
 # Rules
 
 
@@ -165,60 +160,6 @@ def test_a_comment_accepts_a_finding_of_a_loaded_file(tmp_path: Path) -> None:
     assert projections.lint(projections.load(tmp_path / "rules.yaml")) == ()
 
 
-# Plans
-
-
-def test_a_new_source_contributes_by_measure_and_by_attribute() -> None:
-    target, source = "main|POST#p|METADATA", "main|POST#p|COMMENT#c"
-    amounts = {"comments": 1, "praise": 1, "stars": 5, "average": 5, "first": "2026", "last": "2026"}
-    assert planned(record("INSERT", COMMENT)) == [
-        ("contribution", ("discussion",), target, source, amounts),
-        ("contribution", ("newest",), target, source, {"text": "Good"}),
-        ("pull", ("author",), source, None, None),
-    ]
-
-
-def test_a_removed_source_retracts_and_an_expired_one_is_retained() -> None:
-    ttl = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-    removed, expired = record("REMOVE", None, COMMENT), record("REMOVE", None, COMMENT, userIdentity=ttl)
-    target, source = "main|POST#p|METADATA", "main|POST#p|COMMENT#c"
-    assert planned(removed) == [("contribution", (name,), target, source, None) for name in ("discussion", "newest")]
-    assert planned(expired) == [
-        ("retain", ("discussion",), target, source, None),
-        ("contribution", ("newest",), target, source, None),
-    ]
-
-
-def test_copies_pushes_and_index_attributes_have_their_values() -> None:
-    user = {"PK": "USER#u", "SK": "PROFILE", "name": "Ann", "email": "a@x"}
-    post = {"PK": "POST#p", "SK": "METADATA", "title": "Notes"}
-    source, card = "main|USER#u|PROFILE", "main|CARD#u|CARD"
-    assert planned(record("INSERT", user))[:2] == [
-        ("contribution", ("owner",), "main|EMAIL#a@x|OWNER", source, {"name": "Ann"}),  # several users may claim it
-        ("copy", ("card",), card, source, {"name": "Ann"}),
-    ]
-    assert ("copy", ("card",), card, source, None) in planned(record("REMOVE", None, user))
-    assert ("push", ("author",), None, source, None) in planned(record("MODIFY", {**user, "name": "Bea"}, user))
-    values = {"GSI1PK": "POSTS#p", "GSI1SK": "Notes"}
-    key = "main|POST#p|METADATA"
-    assert ("index", ("listed",), key, key, values) in planned(record("INSERT", post))
-
-
-def test_records_that_rules_cannot_use_are_quarantined_with_the_reason() -> None:
-    bad = record("INSERT", {**COMMENT, "stars": "many"})
-    (one,) = [one for one in projections.plan(projections.from_dict(RULES), [bad]) if one.kind == "quarantine"]
-    assert (one.rules, one.source) == (("discussion",), "main|POST#p|COMMENT#c")
-    assert "stars" in one.reason
-    broken = {**record("INSERT", COMMENT), "eventName": "CHANGED"}
-    (other,) = projections.plan(projections.from_dict(RULES), [broken])
-    assert (other.kind, other.rules, other.source) == (
-        "quarantine",
-        tuple(RULES["projections"]),
-        "main|POST#p|COMMENT#c",
-    )
-    assert "CHANGED" in other.reason
-
-
 # Operations
 
 
@@ -259,22 +200,6 @@ def test_verify_returns_drift_and_repair_what_is_left(scenario: Scenario) -> Non
     assert not projections.explain_item(store, rules, "PK=POST#p,SK=METADATA").agrees
     mended = projections.verify(store, rules, patience=0, repair=True)
     assert (mended.ok, mended.drifts, mended.repaired["target"]) == (True, (), 1)
-
-
-def test_verify_of_a_sample_reads_a_share(scenario: Scenario) -> None:
-    assert projections.verify(scenario.store, scenario.rules, sample=1.0, patience=0).ok
-    with pytest.raises(projections.UsageError, match=r"sample is 1\.5"):
-        projections.verify(scenario.store, scenario.rules, sample=1.5)
-
-
-def test_verify_without_a_ledger_compares_items_alone() -> None:
-    rules = projections.from_dict(RULES)
-    store = MemoryStore(rules.program.tables)
-    store.put("main", {"PK": {"S": "POST#p"}, "SK": {"S": "METADATA"}, "comments": {"N": "3"}})
-    drifts = projections.verify(store, rules, patience=0).drifts
-    assert ("discussion", "comments", 3, 0) in [(one.rule, one.attribute, one.actual, one.expected) for one in drifts]
-    with pytest.raises(projections.UsageError, match="there is nothing to repair"):
-        projections.verify(store, rules, repair=True)
 
 
 def test_redrive_refreshes_items_and_names_the_messages_that_are_left(scenario: Scenario) -> None:

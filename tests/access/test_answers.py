@@ -105,14 +105,3 @@ def test_bounds_of_a_declared_format_are_written_in_it() -> None:
     assert found("20260201", "20260301") == ["20260201", "20260228", "20260301"]
     with pytest.raises(UsageError, match="a bound of at is not written as %Y%m%d"):
         found("2026-02-01", "2026-03-01")
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_page_of_no_items_is_a_usage_error(limit: int) -> None:
-    with pytest.raises(UsageError, match=f"query events: the limit is {limit}. It must be at least 1"):
-        answer([], "events", at={"from": "2026-01-01"}).page(limit)
-
-
-def test_an_item_without_the_attribute_that_marks_its_entity_is_not_returned() -> None:
-    assert list(answer([event(1)], "event", id="1")) == []
-    assert [item["kind"] for item in answer([event(1, kind="Event")], "event", id="1")] == ["Event"]

@@ -16,7 +16,6 @@ from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
 from projections.engine.registry import LIVE, REGISTRY, Registry
 from projections.engine.store import ItemKey
-from projections.errors import TransactionCancelled
 from projections.language.program import LEDGER_SCHEMA
 from projections.language.values import wire
 from projections.stores.dynamodb import DynamoDBStore
@@ -274,25 +273,6 @@ def test_a_wait_is_unknown_where_the_ledger_does_not_show_it(scene: ReadScene) -
     assert "does not show whether it expired" in ended.reasons[0]
 
 
-def test_a_cancelled_transaction_is_sent_again_and_fails_in_the_end(scene: ReadScene, monkeypatch: Any) -> None:
-    usual, left = scene.world.store.get_together, [2]
-
-    def conflicting(keys: Any) -> Any:
-        left[0] -= 1
-        if left[0] >= 0:
-            raise TransactionCancelled([])
-        return usual(keys)
-
-    monkeypatch.setattr(scene.world.store, "get_together", conflicting)
-    scene.put(BOB)
-    item = scene.reader.read(POST, own=[BOB])
-    assert item is not None
-    assert item["likeCount"] == 2
-    left[0] = 1000
-    with pytest.raises(projections.Transient, match="TransactGetItems"):
-        scene.reader.read(POST, own=[BOB])
-
-
 def test_groups_that_were_rebuilt_are_followed(scene: ReadScene) -> None:
     from projections.engine.ledger_items import group_key
     from projections.engine.store import Update
@@ -537,40 +517,6 @@ def test_a_child_that_is_none_of_the_item_is_named(scene: ReadScene) -> None:
             scene.reader.wait(ann, 0, children=children)
     with pytest.raises(projections.UsageError, match="Leave out `children`"):
         scene.reader.wait(BOB, 0, children=[BOB])
-
-
-@pytest.mark.parametrize("form", ["form: list", "form: map"])
-@pytest.mark.parametrize("missing", ["omit", "id"])
-def test_a_wait_covers_lists_of_several_parents(form: str, missing: str) -> None:
-    scene = ReadScene(f"""
-table: {{key: [PK, SK]}}
-entities:
-  User: {{key: {{PK: "USER#{{userId}}", SK: PROFILE}}}}
-  Course: {{key: {{PK: "COURSE#{{courseId}}", SK: META}}}}
-projections:
-  teachers:
-    from: User
-    embed:
-      {{into: Course, match: {{teacherIds: "{{userId}}"}}, as: teachers, {form}, missing: {missing}, attributes: [name]}}
-""")
-    ann, course = {"PK": "USER#ann", "SK": "PROFILE"}, {"PK": "COURSE#c", "SK": "META"}
-    scene.put(ann, name="Ann")
-    scene.put({"PK": "USER#ben", "SK": "PROFILE"}, name="Ben")
-    scene.put(course, teacherIds=["ben", "ann"])
-
-    def reached() -> bool:
-        return scene.reader.wait(ann, 0, children=[course]).reached
-
-    assert not reached()
-    scene.world.settle()
-    for change in (lambda: scene.put(ann, name="Anna"), lambda: scene.world.remove("USER#ann", "PROFILE")):
-        assert reached()
-        change()
-        assert not reached()
-        scene.world.settle()
-    assert reached()
-    scene.put(course, teacherIds=["ben"])
-    assert scene.reader.wait(ann, 0, children=[course]).state == "unknown"
 
 
 # Items that do not exist yet

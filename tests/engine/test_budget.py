@@ -205,23 +205,6 @@ def test_copies_that_are_left_are_neither_old_nor_wrong() -> None:
     assert [copy.keys() & {"body", "secret", "note"} for copy in copies(scene)] == [{"note"}]
 
 
-def test_changes_of_few_targets_are_made_at_once_whatever_is_left_of_the_budget() -> None:
-    scene = Scene(per_minute=1)
-    scene.put(1, tags("a", 10))
-    outcome = scene.world.deliver()
-    assert (outcome.counts["deferred"], scene.uses("a9")) == (0, 1)
-    scene.put(1, tags("b", 11))
-    assert scene.world.deliver().counts["deferred"] == 1
-    scene.put(2, tags("c", 1))
-    assert scene.world.deliver().counts["deferred"] == 0
-    assert (scene.uses("a0"), scene.uses("b0"), scene.uses("c0")) == (1, 0, 1)
-    assert scene.work() == []  # it waits
-    scene.now += 30
-    assert scene.work() == []
-    assert (scene.uses("a0"), scene.uses("b0"), scene.uses("c0")) == (0, 1, 1)
-    assert len(scene.queue) == 0
-
-
 def test_the_budget_returns_within_a_minute_and_each_rule_has_its_own() -> None:
     again = TAGS.replace("tags: {", "more: {").replace("tag: tags", "tag: more").replace("uses", "marks")
     scene = Scene(TAGS + again, per_minute=60)
@@ -234,14 +217,6 @@ def test_the_budget_returns_within_a_minute_and_each_rule_has_its_own() -> None:
     scene.now += 41
     scene.put(4, tags("d", 25))
     assert scene.world.deliver().counts["deferred"] == 0
-
-
-@pytest.mark.parametrize("setting", [{"per_minute": 0}, {"per_minute": 1, "queue": False}])
-def test_without_a_budget_or_a_queue_nothing_is_deferred(setting: dict[str, Any]) -> None:
-    scene = Scene(**setting)
-    scene.put(1, tags("a"))
-    assert scene.world.deliver().counts["deferred"] == 0
-    assert scene.uses("a0") == 1
 
 
 # Never wrong
@@ -335,12 +310,6 @@ def test_a_refresh_that_the_ledger_did_not_sign_makes_no_record_a_duplicate() ->
     scene.put(1, ["b"])
     assert scene.world.deliver().counts["duplicates"] == 0
     assert (scene.uses("a"), scene.uses("b")) == (0, 1)
-
-
-def test_a_refresh_travels_through_the_queue_as_ascii() -> None:
-    refresh = Refresh("main|DOC#ä\ud800|D", f"2026-01-01T00:00:00.000/{5:040}", gone=True, rule="größe")
-    assert write(refresh).isascii()
-    assert read(write(refresh)) == refresh
 
 
 @pytest.mark.parametrize("fields", [

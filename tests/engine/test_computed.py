@@ -8,7 +8,6 @@ import pytest
 
 import projections
 from projections.testing.scenario import Scenario
-from projections.testing.simulation.history import Setup
 
 RULES = """
 table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
@@ -89,10 +88,6 @@ def test_an_item_that_leaves_its_entity_keeps_only_what_is_set_once(played: Scen
     assert item(played, key) == {"kind": "memo", "writer": "ann", "words": 5, "firstBy": "ann"}
 
 
-def test_histories_of_these_rules_end_as_the_items_say(played: Scenario) -> None:
-    played.assert_simulation(histories=40)
-
-
 CHAIN = """
 table: { key: [PK, SK], indexes: { GSI1: [GSI1PK, GSI1SK] } }
 entities:
@@ -119,10 +114,6 @@ def test_what_is_set_once_does_not_read_what_the_same_write_changes(before: dict
         "GSI1PK": "FINAL#100",
         "GSI1SK": "1",
     }
-
-
-def test_histories_of_rules_that_read_what_was_set_once_end_as_the_items_say() -> None:
-    Scenario(projections.loads(CHAIN)).assert_simulation(histories=40)
 
 
 COPIED = """
@@ -159,24 +150,6 @@ def test_value_set_by_the_write_with_which_an_item_leaves_its_entity_is_the_appl
     played.put({**note, "kind": "memo", "writer": "ann", "by": "ann"})
     played.settle()
     assert item(played, note) == {"kind": "memo", "writer": "ann", "by": "ann"}
-
-
-TAKEN = """
-table: { key: [PK, SK] }
-entities:
-  Memo: { key: { PK: "NOTE#{noteId}", SK: NOTE }, match: { kind: memo } }
-  Mail: { key: { PK: "NOTE#{noteId}", SK: NOTE }, match: { kind: mail } }
-projections:
-  first: { from: Memo, compute: { set: { by: writer }, once: true } }
-  now: { from: Mail, compute: { set: { by: writer } } }
-"""
-
-
-def test_a_simulation_accepts_that_a_retired_rule_loses_an_attribute_that_another_rule_sets_once() -> None:
-    setup = Setup(projections.loads(TAKEN).document, fixed={"change": True})
-    outcomes = [setup.play(seed) for seed in range(150, 170)]
-    assert any("now is retired: remove" in one.change for one in outcomes)
-    assert [one.problems for one in outcomes if one.problems] == []
 
 
 def test_value_of_the_application_that_equals_the_one_of_the_rule_is_removed_when_the_item_leaves_its_entity(

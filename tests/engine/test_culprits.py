@@ -70,25 +70,6 @@ def test_of_several_targets_the_one_with_the_damaged_group_is_named() -> None:
     assert {one.key for one in world.rejected} == {"main|POST#1|METADATA", "main|TAG#b|STATS"}
 
 
-def test_a_refusal_told_again_names_the_group_again() -> None:
-    """The function died before the quarantine had the message: the record is a duplicate when it comes again."""
-    world = World(TOTAL)
-    world.put("POST#1", "METADATA")
-    likes(world, 1)
-    world.settle()
-    damage(world, "=total", {"N": "1E+60"})
-    likes(world, 2)
-    records = world.records()
-    world.settle()
-    first = list(world.rejected)
-    world.rejected.clear()
-    world.worker().process(records, remaining=lambda: 900)
-    assert [(one.key, one.target, one.reason) for one in world.rejected] == [
-        (one.key, one.target, one.reason) for one in first
-    ]
-    assert len(first) == 1
-
-
 def test_a_target_that_is_too_large_is_rejected_once_with_all_that_led_there() -> None:
     rule = "  newest: {from: Like, top: {into: Post, as: t, by: w, limit: 3, attributes: [text]}}\n"
     world = World(rule)
@@ -100,20 +81,6 @@ def test_a_target_that_is_too_large_is_rejected_once_with_all_that_led_there() -
     assert (one.rule, one.key, one.target, one.fault) == ("newest", POST, POST, "target")
     assert sorted(one.triggered_by) == [f"main|USER#{user}|LIKE#1" for user in range(3)]
     assert one.sequence == world.store.stream("main")[0]["dynamodb"]["SequenceNumber"], "the lowest"
-
-
-def test_without_a_quarantine_all_records_that_led_to_a_refused_target_come_again() -> None:
-    world = World(
-        "  newest: {from: Like, top: {into: Post, as: t, by: w, limit: 3, attributes: [text]}}\n", quarantine=None
-    )
-    world.put("POST#1", "METADATA", body="x" * (ITEM_BYTES - 400))
-    world.deliver()
-    for user in range(3):
-        world.like(user, 1, w=user, text="y" * 300)
-    first = world.records()[-3]["dynamodb"]["SequenceNumber"]
-    outcome = world.deliver()
-    assert outcome.failed == first
-    assert "no quarantine queue is configured" in str(outcome.failed_reason)
 
 
 def test_redriven_after_the_repair_of_its_group_an_item_counts() -> None:
@@ -150,16 +117,6 @@ projections:
     (one,) = world.rejected
     assert (one.key, one.target, one.fault) == (POST, "main|TWIN#1|X", "target")
     assert one.triggered_by == (POST,)
-
-
-def test_what_an_item_itself_causes_names_the_item() -> None:
-    world = World(TOTAL)
-    world.put("POST#1", "METADATA")
-    world.like(1, 1, w="heavy")
-    world.settle()
-    assert [(one.key, one.target, one.fault, one.triggered_by) for one in world.rejected] == [
-        ("main|USER#1|LIKE#1", None, "item", ())
-    ]
 
 
 @pytest.mark.parametrize("slot", ["n", "=total", "version"])

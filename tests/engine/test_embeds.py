@@ -9,7 +9,6 @@ import pytest
 
 from projections.engine.embeds import Embedder, Push
 from projections.engine.running import Deadline
-from projections.engine.store import Page
 from projections.errors import RulesError, Transient
 from tests.engine.world import World
 
@@ -64,16 +63,6 @@ def test_a_rename_reaches_every_comment_and_a_new_comment_finds_the_name() -> No
     assert names(w) == ["Anna"] * 4
 
 
-def test_children_before_their_parent_get_its_attributes_when_it_appears() -> None:
-    w = world()
-    comment(w, 1, "a")
-    w.settle()
-    assert names(w) == [None]
-    w.put("USER#a", "PROFILE", name="Ann")
-    w.settle()
-    assert names(w) == ["Ann"]
-
-
 def test_deletion_of_the_parent_removes_or_keeps() -> None:
     for rules, expected in ((EMBED, [None]), (KEEP, ["Ann"])):
         w = world(rules)
@@ -115,22 +104,6 @@ def test_a_child_without_a_reference_has_nothing_embedded() -> None:
     }  # fmt: skip
 
 
-def test_healing_of_meddling_and_of_a_put_back() -> None:
-    w = world()
-    w.put("USER#a", "PROFILE", name="Ann")
-    comment(w, 1, "a")
-    w.settle()
-    read = dict(w.store.items("main")[0])
-    w.store.put("main", {**read, "userName": {"S": "Mallory"}})
-    w.settle()
-    assert names(w) == ["Ann"]
-    w.put("USER#a", "PROFILE", name="Anna")
-    w.settle()
-    w.store.put("main", {**read, "text": {"S": "edited"}})
-    w.settle()
-    assert names(w) == ["Anna"]
-
-
 def test_children_in_their_parents_collection_need_no_index() -> None:
     w = World("", COLLECTION)
     rule = w.program.rules["team"]
@@ -144,41 +117,6 @@ def test_children_in_their_parents_collection_need_no_index() -> None:
     w.settle()
     values = {image.get("teamName", {}).get("S") for image in w.store.items("main") if "MEMBER" in image["SK"]["S"]}
     assert values == {"Blues", None}
-
-
-def test_a_page_of_a_push_reads_fence_parent_and_of_the_children_what_tells_them() -> None:
-    head = """
-table: {key: [PK, SK]}
-entities:
-  Team: {key: {PK: "TEAM#{teamId}", SK: INFO}}
-  Member: {key: {PK: "TEAM#{teamId}", SK: "MEMBER#{userId}"}, match: {kind.name: [member], $or: [{a: [1]}, {b: [2]}]}}
-  Guest: {key: {PK: "TEAM#{teamId}", SK: "MEMBER#{userId}"}, match: {kind.name: [guest]}}
-projections:
-  team: {from: Team, embed: {into: Member, match: {teamId: "{teamId}", code: "{code}"}, attributes: {teamName: name}}}
-"""
-    w = World("", head)
-    w.put("TEAM#t", "INFO", name="Reds", code="x")
-    w.put("TEAM#t", "MEMBER#1", kind={"name": "member"}, a=1, code="x", text="long")
-    w.put("TEAM#t", "MEMBER#2", kind={"name": "member"}, b=2, code="other", text="long")
-    w.put("TEAM#t", "MEMBER#3", kind={"name": "guest"}, code="x", text="long")
-    w.settle()
-    w.put("TEAM#t", "INFO", name="Blues", code="x")
-    real, asked = w.store.query, []
-
-    def query(*arguments: Any, **options: Any) -> Page:
-        asked.append(options["attributes"])
-        return real(*arguments, **options)
-
-    w.store.query = query  # type: ignore[method-assign]
-    push = Push("team", "main|TEAM#t|INFO", "9")
-    embedder = Embedder(w.program, w.store, w.guards())
-    embedder.raise_fence(push)
-    w.store.calls.clear()
-    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
-    assert asked == [("PK", "SK", "teamId", "code", "kind", "a", "b", "~team")]
-    assert w.store.calls["get"] == 2
-    seen = [(w.item("TEAM#t", f"MEMBER#{number}") or {}).get("teamName") for number in (1, 2, 3)]
-    assert seen == ["Blues", None, None]
 
 
 def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice() -> None:
@@ -255,36 +193,6 @@ def test_throttled_children_make_the_page_come_again_and_cost_only_what_is_missi
     assert calls[:2] == [10, 4]
 
 
-PROJECTIONS = {"all": 0, "[userId, userName, ~author]": 0, "keys_only": 1, "[userId, userName]": 1, "[~author]": 1}
-"""What an index projects, and how often a page of children has to be read because the index lacks something."""
-
-
-@pytest.mark.parametrize("rule", [EMBED, KEEP], ids=["remove", "keep"])
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_children_that_an_index_does_not_describe_are_read(projection: str, rule: str) -> None:
-    index = f"{{partition: [GSI1PK], sort: [GSI1SK], projection: {projection}}}"
-    w = World(rule, BY_INDEX.replace("[GSI1PK, GSI1SK]", index))
-    for number in range(3):
-        comment(w, number, "a")
-    comment(w, 3, "b")
-    w.settle()
-    push = Push("author", "main|USER#a|PROFILE", "0")
-    w.put("USER#a", "PROFILE", name="Ann")
-    embedder = Embedder(w.program, w.store, w.guards())
-    embedder.raise_fence(push)
-    w.store.calls.clear()
-    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
-    assert w.store.calls["get_many"] == PROJECTIONS[projection]
-    assert names(w) == ["Ann", "Ann", "Ann", None]
-    writes = w.store.calls["write_each"]
-    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
-    assert w.store.calls["write_each"] == writes, "their guards show that nothing is left to do"
-    w.settle()
-    w.remove("USER#a", "PROFILE")
-    w.settle()
-    assert names(w) == (["Ann"] * 3 if rule == KEEP else [None] * 3) + [None]
-
-
 def test_rules_without_a_way_to_parent_or_children_are_refused_with_one_that_would_do() -> None:
     with pytest.raises(RulesError) as raised:
         World(EMBED, BY_INDEX.replace(', index_key: {GSI1PK: "AUTHOR#{userId}"}', ""))
@@ -297,22 +205,6 @@ def test_rules_without_a_way_to_parent_or_children_are_refused_with_one_that_wou
     with pytest.raises(RulesError) as raised:
         World(EMBED.replace('match: {userId: "{userId}"}', 'match: {userId: "{name}"}'), BY_INDEX)
     assert "it has no value for {userId}" in str(raised.value)
-
-
-def test_a_guard_from_the_future_does_not_outlive_a_parent_that_is_gone() -> None:
-    w = world(KEEP)
-    w.put("USER#a", "PROFILE", name="Ann")
-    comment(w, 1, "a")
-    w.settle()
-    w.remove("USER#a", "PROFILE")
-    w.settle()
-    image = dict(w.store.items("main")[0])
-    future = {"M": {**image["~author"]["M"], "at": {"S": "9999-01-01/" + "9" * 40}}}
-    w.store.put("main", {**image, "~author": future, "text": {"S": "edited"}})
-    w.settle()
-    w.put("USER#a", "PROFILE", name="Anna")
-    w.settle()
-    assert names(w) == ["Anna"]
 
 
 def test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_older_value() -> None:

@@ -200,21 +200,6 @@ def test_an_item_that_expires_before_a_filling_rule_recorded_it_is_not_counted()
     assert settled_by(back) == 0
 
 
-def test_a_redelivered_expiry_changes_nothing() -> None:
-    w = site(ALL, new_rules=FILLING)
-    visit(w, 0)
-    w.settle()
-    expire(w, 0)
-    records = w.records()
-    w.settle()
-    held = entry(w, 0)
-    w.registry().complete(w.program.rules)
-    for _ in range(2):
-        w.deliver(records)
-    assert entry(w, 0) == held
-    assert settled_by(w) == 0
-
-
 def test_a_change_and_an_expiry_in_one_batch_leave_the_change_in_the_entry() -> None:
     a = site(HUMANS)
     visit(a, 0)
@@ -237,58 +222,6 @@ def test_a_removal_by_the_application_is_retracted_whatever_the_state() -> None:
     w.remove("VISIT#0", "V")
     w.settle()
     assert entry(w, 0) is None
-
-
-def test_a_removal_is_retracted_though_the_new_version_no_longer_recognises_the_item() -> None:
-    """Once it is gone, a backfill could not know whether it expired, and would keep what the former version counted."""
-    a = site(ALL)
-    visit(a, 0, "robot")
-    a.settle()
-    assert entry(a, 0)
-    head = HEAD.replace("SK: V}, expires", "SK: V}, match: {kind: [human]}, expires")
-    b = deployed(ALL, a, head)
-    b.remove("VISIT#0", "V")
-    b.settle()
-    assert entry(b, 0) is None
-    backfill(b)
-    assert visits(b) == 0
-
-
-def test_an_expiry_under_a_rule_that_the_version_in_force_excludes_keeps_the_entry() -> None:
-    """The old image contributes to another rule only: the part of the rule that is held stays all the same."""
-    other = "  seen: {from: Visit, expired: retract, aggregate: {into: Site, set: {seen: count}}}\n"
-    a = site(ALL + other)
-    visit(a, 0, "robot")
-    a.settle()
-    held = entry(a, 0)
-    b = deployed(HUMANS + other, a)
-    expire(b, 0)
-    b.settle()
-    assert entry(b, 0) == held
-    assert (left := b.contributed("VISIT#0|V")) is not None
-    assert "seen" not in left
-
-
-def test_an_expiry_of_more_than_a_transaction_leaves_the_entry_as_it_is() -> None:
-    head = HEAD.replace("projections:", '  Page: {key: {PK: "PAGE#{page}", SK: P}, derived: true}\nprojections:')
-    w = Scene(EACH, head, new_rules=FILLING)
-    w.put("SITE#all", "S")
-    w.put("VISIT#1", "V", pages=[f"p{number}" for number in range(250)])
-    w.settle()
-    held = w.contributed("VISIT#1|V")
-    expire(w, 1)
-    w.settle()
-    assert w.contributed("VISIT#1|V") == held
-    backfill(w)
-    assert w.item("PAGE#p1", "P") == {"PK": "PAGE#p1", "SK": "P", "views": 1}
-    w.put("VISIT#1", "V", pages=["p1", "p2"])
-    w.settle()
-    views = [(w.item(f"PAGE#p{number}", "P") or {})["views"] for number in range(3)]
-    assert views == [1, 2, 2]
-    expire(w, 1)
-    w.settle()
-    assert [(w.item(f"PAGE#p{number}", "P") or {})["views"] for number in range(3)] == views
-    assert w.contributed("VISIT#1|V") in (None, {})
 
 
 def test_an_expiry_whose_record_comes_after_the_page_of_a_backfill_is_kept() -> None:

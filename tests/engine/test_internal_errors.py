@@ -94,26 +94,6 @@ def test_the_redrive_of_such_a_record_by_a_corrected_version_applies_it(
     assert world.post(2)["likes"] == 1
 
 
-def test_an_error_in_decoding_rejects_the_record_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = world_with_posts()
-
-    def failing(record: Any, *arguments: Any) -> Any:
-        if record["dynamodb"]["Keys"]["SK"] == {"S": "LIKE#2"}:
-            raise KeyError("a bug")
-        return decode(record, *arguments)
-
-    decode = processor.decode
-    monkeypatch.setattr(processor, "decode", failing)
-    world.like(1, 1)
-    world.like(1, 2)
-    outcome = world.deliver()
-    assert (outcome.failed, outcome.counts["internal"]) == (None, 1)
-    (one,) = world.rejected
-    assert (one.fault, one.key) == ("internal", None)
-    assert one.sequence is not None
-    assert world.post(1)["likes"] == 1
-
-
 def test_an_error_of_the_whole_batch_only_is_counted_and_reported_with_its_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

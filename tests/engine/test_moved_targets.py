@@ -55,21 +55,6 @@ def test_what_a_rolled_back_rule_recorded_and_never_published_is_taken_back_with
     assert (w.item("TAG#y", "STATS") or {})["likeCount"] == 1
 
 
-def test_what_a_rolled_back_rule_recorded_elsewhere_keeps_nothing_else_from_being_published() -> None:
-    w = world(POSTS)
-    w.settle()
-    tried = w.under(BOARDS, HEAD)
-    tried.put("BOARD#y", "STATS")
-    tried.like(1, 1, topic="y")
-    tried.settle()
-    back = tried.under(POSTS, HEAD)
-    back.remove("USER#1", "LIKE#1")
-    back.settle()
-    assert back.rejected == []
-    assert back.post() == {"title": "t", "likeCount": 0}
-    assert back.item("BOARD#y", "STATS", guards=True) == {"PK": "BOARD#y", "SK": "STATS"}
-
-
 @pytest.mark.parametrize("rules", [TAGS, CLAIMS], ids=["derived", "claimed"])
 @pytest.mark.parametrize("published", [True, False])
 def test_an_item_of_the_application_outlives_a_rule_that_makes_its_targets_elsewhere(
@@ -107,20 +92,6 @@ def test_what_a_rule_sets_by_now_is_the_applications_on_items_of_another_entity(
         "SK": "STATS",
         "title": {"count": 1, "top": [{"topic": "y"}]}[shown],
     }
-
-
-def test_a_derived_item_stays_as_long_as_a_rule_of_its_own_entity_contributes() -> None:
-    w = world(TAGS)
-    w.settle()
-    new = enforced(w.under(TAGS.replace("into: Tag", "into: Topic"), HEAD))
-    new.like(1, 1, topic="x", again=True)
-    new.settle()
-    assert w.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "type": "Tag", "n": 1}
-    assert w.item("TOPIC#x", "STATS") == {"PK": "TOPIC#x", "SK": "STATS", "likeCount": 1, "n": 1}
-    new.remove("USER#1", "LIKE#1")
-    new.settle()
-    assert w.item("TAG#x", "STATS") is None
-    assert w.item("TOPIC#x", "STATS") is None
 
 
 @pytest.mark.parametrize("rules", [POSTS, TAGS.replace("into: Tag", "into: Topic")], ids=["made by no rule", "derived"])

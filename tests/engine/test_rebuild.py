@@ -14,9 +14,9 @@ from projections.engine.ledger_items import Target, group_key
 from projections.engine.rebuild import Claim, Note, close, forgotten, notes, reopen, sweep
 from projections.engine.refresh import Refresher
 from projections.engine.store import Check, Condition, Exists, ItemKey, Missing, Update
-from projections.errors import ConditionFailed, Transient
+from projections.errors import ConditionFailed
 from projections.language.keys import decode_key
-from tests.engine.scene import Scene, Stopped, before, deadline, die, impatient, live
+from tests.engine.scene import Scene, Stopped, before, deadline, die, live
 from tests.engine.world import World
 
 LIKES = """
@@ -130,42 +130,6 @@ def test_damaged_members_are_put_right_and_stay_right(rules: str) -> None:
     assert w.differences() == []
 
 
-def test_members_of_closed_generations_are_swept_and_that_they_are_closed_stays_on_record() -> None:
-    w = liked(PLAIN)
-    w.store.put("ledger", {"pk": {"S": f"M|{TARGET[0]}|{TARGET[1]}"}, "sk": {"S": "0000|x|stray"}})
-    rebuild(w, TARGET)
-    assert {member["sk"][:5] for member in members(w, TARGET)} == {"0001|"}
-    groups = {group["sk"]: group for group in w.ledger(f"G|{TARGET[0]}|{TARGET[1]}")}
-    assert groups["0000|00"]["closed"] == 1
-    assert (groups["0001|00"]["n"], "rebuilding" in groups["0001|00"]) == (5, False)
-    rebuild(w, TARGET)
-    rebuild(w, TARGET)
-    w.like(8, 1, weight=8)
-    w.settle()
-    assert w.differences() == []
-    assert {member["sk"][:5] for member in members(w, TARGET)} == {"0003|"}
-    assert w.post(1)["likeCount"] == 6
-
-
-def test_another_target_of_the_same_sources_is_left_alone() -> None:
-    w = liked(PLAIN)
-    others = [item for item in w.store.items("ledger") if "POST#2" in item["pk"]["S"]]
-    rebuild(w, TARGET)
-    assert [item for item in w.store.items("ledger") if "POST#2" in item["pk"]["S"]] == others
-    assert members(w, NEWEST)[0]["sk"].startswith("0000|")
-
-
-def test_a_group_nobody_contributes_to_ends_empty() -> None:
-    w = Scene(PLAIN, HEAD)
-    w.put("POST#1", "METADATA", likeCount=5)
-    w.settle()
-    damage(w, TARGET, n="3")
-    rebuild(w, TARGET)
-    assert w.post() == {"likeCount": 0, "total": 0, "recent": []}
-    rebuild(w, ("likes", "main|POST#2|METADATA"))  # neither group nor item
-    assert w.item("POST#2", "METADATA") is None
-
-
 # What no entry tells any more.
 
 
@@ -232,25 +196,6 @@ def test_what_settles_while_the_group_is_closed_is_not_lost(shards: str, shard: 
 
 
 # Beside traffic.
-
-
-@BOTH
-def test_nothing_is_published_before_everything_is_moved(rules: str) -> None:
-    w = liked(rules)
-    shown = w.post()
-    refresher = w.refresher()
-    generation = close(w.store, w.program, TARGET, refresher.generations, deadline())
-    assert read_groups(w.store, [TARGET], Generations())[TARGET].rebuilding
-    w.like(7, 1, weight=7)
-    w.settle()
-    w.put("POST#1", "METADATA", **{**shown, "likeCount": 99})
-    w.settle()
-    refresher.publish([TARGET], deadline())
-    assert {**w.post(), "recent": []} == {**shown, "likeCount": 99, "recent": []}
-    moving(w, refresher, TARGET)
-    reopen(w.store, TARGET, generation)
-    refresher.publish([TARGET], deadline())
-    assert w.differences() == []
 
 
 CHANGES: list[Callable[[World], None]] = [
@@ -418,25 +363,5 @@ def test_where_the_first_shard_was_lost_a_commit_under_way_finds_every_shard_clo
         rebuild(w, TARGET)
 
     before(w, ["write", "transact"][call], lose, 0)
-    w.settle()
-    assert w.differences() == []
-
-
-def test_a_group_that_never_rests_is_given_up_for_now() -> None:
-    w = liked(PLAIN)
-    original = w.store.transact
-
-    def busy(writes: Any) -> None:
-        if any("closed" in write.set for write in writes if isinstance(write, Update)):
-            w.store.write(Update(group_key(*TARGET), add={"version": {"N": "1"}}))
-        original(writes)
-
-    w.store.transact = busy  # type: ignore[method-assign]
-    with pytest.raises(Transient, match="kept changing while it was closed"):
-        close(w.store, w.program, TARGET, Generations(), deadline())
-    with pytest.raises(Transient):
-        close(w.store, w.program, TARGET, Generations(), impatient())
-    live(w)
-    w.like(8, 1, weight=1)
     w.settle()
     assert w.differences() == []

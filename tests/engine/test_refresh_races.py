@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from projections.engine.guards import at_of
-from projections.engine.ledger_items import entry_key
-from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
-from projections.errors import InvalidRequest, Misconfigured, Reason, TransactionCancelled, Transient
+from projections.errors import Transient
 from tests.engine.scene import COUNT, Scene, Stopped, before, changed, deadline, die, impatient, live, settled, work_off
 
 POINTS = """
@@ -85,25 +83,6 @@ def test_an_entry_that_moves_between_is_read_again(method: str) -> None:
     assert w.post()["recent"][0]["text"] == "came between"
 
 
-def test_an_entry_that_keeps_moving_is_left_for_later() -> None:
-    w = settled()
-    w.put("USER#a", "LIKE#9")
-    w.lose()
-    original = w.store.transact
-    turns = iter(range(1_000))
-
-    def moving(writes: Any) -> None:
-        if any(write.key == entry_key("main|USER#a|LIKE#9") for write in writes):
-            item = {"pk": {"S": "E|main|USER#a|LIKE#9"}, "sk": {"S": "."}, "version": {"S": ""}}
-            w.store.put("ledger", {**item, "contributions": {"S": "{}"}, "revision": {"N": str(next(turns) + 1)}})
-        original(writes)
-
-    w.store.transact = moving  # type: ignore[method-assign]
-    refresher = w.refresher()
-    refresher.sources({ItemKey("main", "USER#a", "LIKE#9"): None}, deadline())
-    assert refresher.failed == {"main|USER#a|LIKE#9": "its entry keeps changing"}
-
-
 # Items that are gone.
 
 
@@ -117,15 +96,6 @@ def test_what_a_gone_item_contributed_is_taken_back_and_its_entry_expires() -> N
     assert entry is not None
     assert (entry["contributions"], "recent" in entry) == ("{}", False)
     assert entry["ttl"] == 1_000_000_000 + 7 * 24 * 3600
-
-
-def test_an_item_that_never_was_leaves_nothing() -> None:
-    w = settled()
-    stored = w.store.items("main"), w.store.items("ledger")
-    for key in (ItemKey("main", "USER#zoe", "LIKE#1"), ItemKey("main", "UNKNOWN", "1")):
-        w.refresh(key)
-    w.refresh(ItemKey("main", "TAG#none", "STATS"))
-    assert (w.store.items("main"), w.store.items("ledger")) == stored
 
 
 @pytest.mark.parametrize(("by_ttl", "n"), [(True, 2), (False, 1)])
@@ -232,29 +202,6 @@ def test_what_could_not_be_published_is_still_owed() -> None:
 # What fails.
 
 
-def test_what_fails_for_now_is_gathered_and_the_rest_is_done() -> None:
-    w = settled()
-    for user in "de":
-        w.put(f"USER#{user}", "LIKE#1")
-    w.put("USER#a", "POST#1", title="edited", status="published", tags=["red", "1"])
-    w.lose()
-    original = w.store.transact
-
-    def conflicting(writes: Any) -> None:
-        if any("USER#d" in write.key.partition for write in writes):
-            raise TransactionCancelled([Reason("conflict")] * len(writes))
-        original(writes)
-
-    w.store.transact = conflicting  # type: ignore[method-assign]
-    keys = [ItemKey("main", "USER#d", "LIKE#1"), ItemKey("main", "USER#a", "POST#1")]
-    refresher = w.refresher()
-    refresher.keys(keys, impatient())
-    assert refresher.failed.keys() == {"main|USER#d|LIKE#1"}
-    assert "conflict" in refresher.failed["main|USER#d|LIKE#1"]
-    assert w.post()["title"] == "edited"
-    assert refresher.rejected == {}
-
-
 def test_what_can_never_be_written_is_told_and_the_rest_is_done() -> None:
     w = settled()
     w.put("USER#d", "LIKE#1", postId="none")
@@ -269,36 +216,6 @@ def test_what_can_never_be_written_is_told_and_the_rest_is_done() -> None:
     assert w.post(2)["likeCount"] == 4
 
 
-def test_a_target_that_dynamodb_refuses_is_told_with_its_rule() -> None:
-    w = settled()
-    w.put("USER#d", "LIKE#1")
-    w.lose()
-    original = w.store.write
-
-    def refusing(write: Any) -> None:
-        if write.key == ItemKey("main", "POST#1", "METADATA"):
-            raise InvalidRequest("Item size has exceeded the maximum allowed size")
-        original(write)
-
-    w.store.write = refusing  # type: ignore[method-assign]
-    refresher = w.refresher()
-    refresher.keys([ItemKey("main", "USER#d", "LIKE#1")], deadline())
-    ((told),) = refresher.rejected
-    assert (told.rule, told.key) == ("likes", "main|POST#1|METADATA")
-    assert "400 KB" in told.reason
-
-
-def test_a_missing_permission_is_raised() -> None:
-    w = settled()
-
-    def forbidden(*arguments: Any, **options: Any) -> Any:
-        raise Misconfigured("no permission")
-
-    w.store.get_many = forbidden  # type: ignore[method-assign]
-    with pytest.raises(Misconfigured, match="no permission"):
-        w.refresh(ItemKey("main", "USER#d", "LIKE#1"))
-
-
 def test_when_time_is_up_everything_is_told_to_be_left() -> None:
     w = settled()
     keys = [ItemKey("main", f"USER#{user}", "LIKE#1") for user in "abc"]
@@ -307,27 +224,6 @@ def test_when_time_is_up_everything_is_told_to_be_left() -> None:
     assert refresher.keys(keys, deadline(0.0)) == []
     assert {"main|USER#a|LIKE#1", "main|USER#b|LIKE#1", "main|USER#c|LIKE#1"} <= refresher.failed.keys()
     assert w.store.items("main") == stored
-
-
-# Rules that do not publish.
-
-
-def test_a_filling_rule_is_recorded_and_not_published() -> None:
-    w = Scene(COUNT, new_rules=FILLING)
-    w.put("POST#1", "METADATA", likeCount=5000)
-    w.like(1, 1)
-    w.like(2, 1)
-    w.lose()
-    w.backfill()
-    w.remove("USER#1", "LIKE#1")
-    w.lose()
-    w.refresh(ItemKey("main", "USER#1", "LIKE#1"))
-    w.refresh(ItemKey("main", "POST#1", "METADATA"))
-    assert w.post() == {"likeCount": 5000}
-    assert [group["n"] for group in w.ledger("G|")] == [1]
-    w.registry().complete(["likes"])
-    w.backfill()
-    assert w.post() == {"likeCount": 1}
 
 
 # Pushes that no record asked for.

@@ -20,7 +20,6 @@ from projections.engine.registry import (
     Registry,
     RegistrySnapshot,
     former,
-    rule_key,
 )
 from projections.engine.store import Write
 from projections.errors import Misconfigured, Reason, TransactionCancelled, Transient
@@ -252,27 +251,6 @@ def test_a_rule_that_was_kept_may_be_removed_later() -> None:
     assert not removing.read_or_create().outdated(program(TAGS))
 
 
-def test_a_definition_that_was_kept_by_somebody_who_died_is_not_overwritten_by_the_new_one() -> None:
-    """More rules change than a transaction takes, and it is the last one that failed."""
-    store = Meddled()
-    many = "".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(120))
-    old, new = program(many), program(many.replace("from: Like", "from: Like, where: {weight: [9]}"))
-    Registry(old, store).read_or_create()
-
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    store.meddlers = [lambda: None, lambda: None, die]
-    with pytest.raises(KeyboardInterrupt):
-        Registry(new, store).activate()
-    store.meddlers = []
-    registry = Registry(new, store)
-    registry.activate()
-    for name in old.rules:
-        assert (registry.definition(was(old, name)) or {})["rule"] == old.document["projections"][name]
-        assert (registry.definition(name) or {})["rule"] == new.document["projections"][name]
-
-
 # What functions have tried without its being in force.
 
 MORE = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
@@ -316,13 +294,6 @@ def test_nothing_is_noted_of_rules_that_are_in_force_or_were_replaced() -> None:
     assert snapshot.outdated(old)
 
 
-def test_two_that_note_at_once_both_find_it_noted() -> None:
-    store, new, newest = Meddled(), program(HEAVY), program(HEAVY + MORE)
-    Registry(program(COUNT), store).read_or_create()
-    store.meddlers = [lambda: Registry(newest, store).admit()]
-    assert formers(Registry(new, store).admit()).keys() == {was(newest), was(newest, "more")}
-
-
 def test_rules_that_were_tried_and_come_into_force_are_theirs_no_more() -> None:
     store, old, new = memory(), program(COUNT), program(HEAVY + MORE)
     Registry(old, store).read_or_create()
@@ -348,22 +319,6 @@ def test_rules_that_were_tried_and_rolled_back_are_retired() -> None:
     assert registry.activate().epoch == 3, "forgotten, and in force as before"
 
 
-LISTED = '  listed: {from: PostMeta, index: {GSI1PK: "T#{title}", GSI1SK: x}}\n'
-
-
-def test_a_rule_that_was_tried_may_be_kept_and_removed_later() -> None:
-    new, old = kinds(), kinds(LISTED)
-    store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
-    Registry(old, store).read_or_create()
-    Registry(new, store).admit()
-    kept = Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store)
-    assert formers(kept.activate()) == {}
-    assert kept.definition(was(new, "listed")) is None
-    removed = Registry(kinds(LISTED, tail="retired: {listed: remove}\n"), store)
-    assert removed.activate().rules["listed"].state == RETIRING
-    assert (removed.definition("listed") or {})["rule"] == new.document["projections"]["listed"]
-
-
 def test_what_is_tried_again_while_its_traces_are_removed_is_to_be_removed_once_more() -> None:
     """What its functions do behind the backfill's back is found by the next one."""
     store, old, new = memory(), program(COUNT), program(HEAVY)
@@ -376,19 +331,6 @@ def test_what_is_tried_again_while_its_traces_are_removed_is_to_be_removed_once_
     assert formers(registry.read_or_create()) == {was(new): PROVISIONAL}
     snapshot = registry.activate()
     assert (snapshot.epoch, formers(snapshot)) == (3, {was(new): RETIRING})
-
-
-def test_what_is_tried_again_just_when_it_is_forgotten_stays_defined() -> None:
-    new, old = kinds("x}", "y}"), kinds()
-    store = Meddled(old)
-    registry = Registry(old, store)
-    registry.read_or_create()
-    Registry(new, store).admit()
-    registry.activate()
-    store.meddlers = [lambda: Registry(new, store).admit()]
-    registry.forget([was(new, "listed")])
-    assert formers(registry.read_or_create()) == {was(new, "listed"): PROVISIONAL}
-    assert registry.definition(was(new, "listed")) is not None
 
 
 def test_a_function_notes_its_rules_before_it_records_by_them() -> None:
@@ -502,32 +444,6 @@ def test_a_rule_in_the_shadow_keeps_books_and_writes_nothing() -> None:
 
 
 # The end of a backfill.
-
-
-def test_complete_makes_those_live_that_were_filled_and_no_others() -> None:
-    store = memory()
-    registry = Registry(program(COUNT + TAGS), store, FILLING)
-    registry.read_or_create()
-    assert states(registry.complete(["tags", "unknown"])) == {"likes": FILLING, "tags": LIVE}
-    assert registry.complete(["tags"]) == registry.read_or_create()
-    assert (registry.read_or_create().epoch, registry.read_or_create().active_since) == (2, 1), "the rules are the same"
-    Registry(program(TAGS, "retired: {likes: remove}\n"), store).activate()
-    retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    assert states(retiring.complete(["likes", "tags"])) == {"likes": RETIRING, "tags": LIVE}
-
-
-def test_forget_forgets_what_is_retired_and_nothing_else() -> None:
-    store = memory()
-    Registry(program(COUNT + TAGS), store).read_or_create()
-    registry = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    registry.activate()
-    registry.forget(["likes", "tags", "unknown"])
-    assert states(registry.read_or_create()) == {"tags": LIVE}
-    assert store.get(rule_key("likes")) is None
-    assert registry.definition("tags") is not None
-    assert Registry(program(TAGS), store).activate() == registry.read_or_create(), (
-        "the file need not speak of it any more"
-    )
 
 
 def test_a_backfill_of_rules_that_are_not_in_force_any_more_completes_nothing() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import CLOSED, REBUILDING, group_key
-from projections.engine.rebuild import close
 from projections.engine.store import Image, ItemKey, Update
-from tests.engine.scene import Scene, deadline
+from tests.engine.scene import Scene
 from tests.engine.test_rebuild import BOTH, KEPT, KEPT_HEAD, SENSOR, TARGET, damage, liked, rebuild
 
 SHARDED_KEPT = KEPT.replace("SHARDS", "shards: 3, ")
@@ -62,42 +61,6 @@ def test_a_warm_function_follows_a_rebuild_of_the_restored_ledger(rules: str) ->
     w.settle()
     w.refresh(ItemKey("main", "USER#7", "LIKE#1"))
     w.refresh(ItemKey("main", "POST#1", "METADATA"))
-    w.settle()
-    assert w.differences() == []
-
-
-@BOTH
-def test_a_warm_process_rebuilds_a_group_of_the_restored_ledger(rules: str) -> None:
-    w = liked(rules)
-    backup = w.store.items("ledger")
-    remembered = Generations()
-    close(w.store, w.program, TARGET, remembered, deadline())
-    restore(w, backup)
-    assert close(w.store, w.program, TARGET, remembered, deadline()) > 0
-    assert read_groups(w.store, [TARGET], Generations())[TARGET].rebuilding
-    rebuild(w, TARGET)
-    w.settle()
-    assert w.differences() == []
-
-
-def test_a_change_in_many_transactions_finds_the_generation_of_the_restored_ledger() -> None:
-    head = """
-table: {key: [PK, SK]}
-entities:
-  Doc: {key: {PK: "DOC#{id}", SK: D}}
-  Tag: {key: {PK: "TAG#{tag}", SK: T}, derived: true}
-projections:
-"""
-    w = Scene("  tags: {from: Doc, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {docs: count}}}\n", head)
-    w.put("DOC#1", "D", tags=["t150"])
-    w.settle()
-    backup = w.store.items("ledger")
-    rebuild(w, ("tags", "main|TAG#t150|T"))
-    w.put("DOC#2", "D", tags=["t150"])
-    w.settle()
-    restore(w, backup)
-    w.refresh(ItemKey("main", "DOC#2", "D"))
-    w.put("DOC#3", "D", tags=[f"t{number}" for number in range(250)])
     w.settle()
     assert w.differences() == []
 
@@ -164,17 +127,3 @@ def test_settled_amounts_of_both_open_generations_are_kept(rules: str) -> None:
     w.settle()
     found = w.item("SENSOR#s", "S") or {}
     assert (found["n"], found["total"], found["low"], found["high"]) == (4, 21, 5, 7)
-
-
-def test_a_generation_that_was_found_missing_is_believed_again_once_a_group_names_it() -> None:
-    known = Generations({TARGET: 3})
-    known.missing(TARGET, 3)
-    assert known.of(TARGET) == 0
-    known.learn({TARGET[0]: {TARGET[1]: {"g": 2}}})
-    known.at_least(TARGET, 3)
-    assert known.of(TARGET) == 0
-    known.learn({TARGET[0]: {TARGET[1]: {"g": 4}}})
-    assert known.of(TARGET) == 4
-    known.missing(TARGET, 4)
-    assert known.closed(TARGET, 0, {CLOSED: {"N": "1"}}) == 1 == known.of(TARGET)
-    assert known.closed(TARGET, 1, {CLOSED: {"N": "1"}}) == 2 == known.of(TARGET)

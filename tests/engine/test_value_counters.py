@@ -24,7 +24,6 @@ from projections.language.keys import encode_key
 from projections.language.ordering import encode_order
 from projections.language.program import LEDGER_SCHEMA
 from projections.stores.dynamodb import DynamoDBStore
-from projections.stores.memory import MemoryStore
 from tests.engine.world import World
 from tests.operations.verify_scene import drifts, repaired
 
@@ -68,16 +67,6 @@ def test_counters_exist_exactly_for_values_that_contributions_have() -> None:
     assert (world.post(1)["how"], world.post(1)["users"]) == ({}, 0)
     assert "who" not in world.post(1)
     assert counters(world) == []
-
-
-def test_one_transaction_changes_a_counter_once_for_all_items_of_a_batch() -> None:
-    world = liked(World(RULES), "")
-    for number in range(90):
-        world.like(number, 1, by="ab"[number % 2])
-    world.settle()
-    assert world.post(1)["how"] == {"a": 45, "b": 45}
-    transactions = [writes for writes in world.store.transactions if len(writes) > 1]
-    assert [len(writes) for writes in transactions] == [90 + 1 + 2]
 
 
 def test_a_value_that_this_process_never_saw_costs_one_more_transaction() -> None:
@@ -176,17 +165,6 @@ def test_a_damaged_counter_does_not_stop_changes_and_is_found_and_repaired(damag
     assert (post["users"], post["how"], post["who"]["SS"]) == (3, {"a": 2, "b": 2, "c": 1}, ["a", "b", "c"])
 
 
-def test_a_wrong_number_of_values_is_named_and_repaired() -> None:
-    world = liked(World(RULES), "ab")
-    [group] = world.ledger(f"G|users|{POST}")
-    world.store.write(Update(ItemKey("ledger", group["pk"], group["sk"]), set={"%users": {"N": "5"}}))
-    [drift] = [one for one in drifts(world) if one.kind == "group"]
-    assert (drift.attribute, drift.actual, drift.expected) == ("users (number of different values)", 5, 2)
-    repaired(world)
-    assert drifts(world) == []
-    assert world.post(1)["users"] == 2
-
-
 # Concurrent commits
 
 TARGET = "users", POST
@@ -246,14 +224,6 @@ def counted(store: Store) -> tuple[int, dict[str, int]]:
         one.value["S"]: one.payload for one in read_members(store, rule, POST, group)["values users"]
     }
     return int(group.totals.amounts.get("%users", 0)), {name: int(one["c"]["N"]) for name, one in members.items()}
-
-
-def test_concurrent_commits_at_edges_in_memory() -> None:
-    for seed in range(4):
-        store = MemoryStore({LEDGER: LEDGER_SCHEMA})
-        values = contended(store, seed, 30)
-        assert values
-        assert counted(store) == (len(values), dict(values))
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(60, marks=pytest.mark.deep)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from projections.engine import rebuild
 from projections.engine.rebuild import notes
 from projections.engine.registry import Registry
-from projections.errors import UsageError
 from projections.operations import status
 from projections.operations.backfill.progress import Progress
 from projections.operations.caution import Cautious
@@ -118,54 +116,6 @@ def test_a_note_names_the_group_and_is_gone_at_the_end() -> None:
     assert {(note.target[0], note.generation, note.at) for note in closed} == {("likes", 1, int(stage.clock.now))}
     assert "main|POST#0|METADATA" in {note.target[1] for note in closed}
     assert list(notes(stage.store)) == []
-
-
-def test_a_backfill_that_died_while_it_took_over_a_rebuild_is_gone_on_with() -> None:
-    for writes in range(40):
-        stage = damaged(LIKES)
-        assert killed(stage, 14)
-        traffic(stage)
-        die(stage, iter(range(writes)))
-        try:
-            stage.filled()
-        except Stopped:
-            live(stage)
-            stage.filled()
-        live(stage)
-        assert list(notes(stage.store)) == []
-        assert [one for one in drift(stage) if not one.startswith("group")] == []
-
-
-@pytest.mark.parametrize("ends", [False, True], ids=["one begins", "one runs to its end"])
-@pytest.mark.parametrize("method", ["get", "query", "write", "transact"])
-def test_of_two_backfills_that_begin_at_once_one_ends_the_abandoned_rebuilds(method: str, ends: bool) -> None:
-    """The second one begins, or runs, before any call of the first. At most one of them begins after that."""
-    for call in range(100):
-        stage = damaged(LIKES)
-        assert killed(stage, 14)
-        traffic(stage)
-
-        def second(stage: Stage = stage) -> None:
-            other = stage.backfill()
-            run = other.begin(segments=1, restart=True, allow_delete=True)
-            if ends:
-                stage.work(other, run)
-
-        before(stage, method, second, call)
-        first = stage.backfill()
-        with suppress(UsageError):
-            first.begin(segments=1, restart=True, allow_delete=True)
-        over = method in vars(stage.store)
-        live(stage)
-        newest = Progress(stage.store).run()
-        assert newest is not None
-        stage.work(first, newest)
-        stage.settle()
-        assert list(notes(stage.store)) == [], call
-        assert [one for one in drift(stage) if not one.startswith("group")] == [], call
-        if over:
-            return
-    raise AssertionError("it never ends")
 
 
 def test_a_backfill_that_takes_the_place_of_one_under_way_does_so_whatever_phase_that_reaches() -> None:

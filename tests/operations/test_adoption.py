@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.cli.backfill import report, report_dry
+from projections.cli.backfill import report
 from projections.operations.adoption import MOST_CHANGES, ValueChange
 from tests.operations.backfill.stage import (
     AUTHOR,
@@ -15,15 +15,12 @@ from tests.operations.backfill.stage import (
     LISTED,
     NAMES,
     OWNERS,
-    SIGHT,
     TAGS,
     Stage,
 )
 
-NEWEST = "  newest: {from: Like, top: {into: Post, as: newest, by: stars, limit: 2, attributes: [stars]}}\n"
 LATEST = "  last: {from: Like, latest: {into: Post, by: stars, attributes: {lastStars: stars}}}\n"
 STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['>=', 10]}]},")
-KEEPING = AUTHOR.replace("userCity: city}", "userCity: city}, on_delete: keep")
 
 
 def by_hand(rules: str, **settings: Any) -> Stage:
@@ -82,32 +79,11 @@ def test_a_dry_run_lists_the_values_that_the_backfill_changes() -> None:
     assert changed == {(one.key.split("|")[1], one.attribute) for some in listed.values() for one in some}
 
 
-def test_lists_are_compared_whole() -> None:
-    stage = by_hand(NEWEST)
-    found = rehearsed(stage)["newest"]
-    assert [(one.key, one.attribute) for one in found] == [(f"main|POST#{n}|METADATA", "newest") for n in range(3)]
-    assert found[0].old == [{"stars": 11}]
-    assert found[0].new == [{"stars": 11}, {"stars": 10}]
-    assert found[2].new == []
-
-
 def test_children_are_compared_with_their_parents() -> None:
     stage = by_hand(AUTHOR)
     found = rehearsed(stage)["author"]
     assert change("USER#1|LIKE#1", "userCity", "Paris", "Rome") in found
     assert not [one for one in found if one.key == "main|USER#1|LIKE#0"], "it is right"
-
-
-def test_copies_and_index_attributes_are_compared_with_their_items() -> None:
-    stage = by_hand(SIGHT + LISTED)
-    stage.put("SEEN#1#0", "X", stars=7)
-    stage.put("SEEN#1#1", "X", stars=3)
-    stage.put("POST#0", "METADATA", owner="u1", GSI1PK="BY#u2", GSI1SK="0")
-    stage.lose()
-    assert rehearsed(stage) == {
-        "listed": [change("POST#0|METADATA", "GSI1PK", "BY#u2", "BY#u1")],
-        "seen": [change("SEEN#1#0|X", "stars", 7, 10)],
-    }
 
 
 def test_claimed_copies_and_derived_items_are_computed() -> None:
@@ -141,37 +117,6 @@ def test_index_attributes_of_a_rule_that_was_active_are_not_values_of_the_applic
     stage = by_hand(LISTED)
     stage.filled()
     assert rehearsed(stage.under(LISTED.replace("BY#", "OF#"))) == {}
-
-
-def test_only_the_rules_that_were_named_are_listed() -> None:
-    stage = by_hand(LIKES + NEWEST)
-    assert rehearsed(stage, ("newest",)).keys() == {"newest"}
-
-
-def test_a_rule_in_the_shadow_changes_nothing() -> None:
-    assert rehearsed(by_hand(LIKES.replace("from: Like,", "mode: shadow, from: Like,"))) == {}
-
-
-def test_at_most_five_examples_are_kept_and_all_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    stage = Stage(LIKES, new_rules="filling")
-    for post in range(9):
-        stage.put(f"POST#{post}", "METADATA", likeCount=1)
-    stage.lose()
-    dry = stage.backfill(dry=True)
-    runner = stage.runner(dry)
-    counted = runner.rehearse(dry.rehearsed((), 2))
-    assert dry.adoption is not None
-    assert dry.adoption.changed == {"likes": 9}
-    report_dry(dry, counted, runner, as_json=False)
-    text = capsys.readouterr().out
-    assert "likes: 9 values of the application would change" in text
-    assert "main|POST#0|METADATA  likeCount: 1 → 0" in text or "and 4 more" in text
-    assert "and 4 more" in text
-    report_dry(dry, counted, runner, as_json=True)
-    found = json.loads(capsys.readouterr().out)["applicationValues"]
-    assert found["likes"]["changed"] == 9
-    assert len(found["likes"]["examples"]) == 5
-    assert found["likes"]["examples"][0] | {"key": ""} == {"key": "", "attribute": "likeCount", "old": 1, "new": 0}
 
 
 def test_report_of_a_backfill_is_json(capsys: pytest.CaptureFixture[str]) -> None:

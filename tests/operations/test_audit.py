@@ -14,7 +14,6 @@ import pytest
 from emulators import ROOT
 
 from projections.engine.guards import Guards, Identity
-from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey, Update
 from projections.errors import Transient
 from projections.operations.audit import AUDIT, Audited, AuditHandler
@@ -159,21 +158,6 @@ def test_missing_items_are_found_from_the_ledger() -> None:
     }
 
 
-def test_late_values_are_dropped_after_a_pause_or_in_the_next_run() -> None:
-    world = filled()
-    audit = Scheduled(world, pause=world.settle)
-    world.like(7, 1, stars=70)
-    world.put("USER#3", "PROFILE", name="n1", city="moved", tags=["a"])
-    one = audit.run()
-    assert (one.drifts, one.counts["suspects"], audit.pauses) == ((), 0, 1)
-    slow = Scheduled(world)
-    world.like(8, 1, stars=70)
-    assert slow.run().counts["suspects"] > 0
-    world.settle()
-    two = slow.run()
-    assert (two.drifts, two.counts["suspects"]) == ((), 0)
-
-
 def test_an_audit_writes_nothing_but_its_place() -> None:
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99)
@@ -197,18 +181,6 @@ def test_an_event_has_no_effect(event: Any) -> None:
     assert world.store.items("main") == before
 
 
-def test_under_other_rules_nothing_is_audited() -> None:
-    world, other = filled(), filled(names=["likes"])
-    world.store = other.store
-    said = Scheduled(world).run()
-    reason = "the active rules are not the rules of this function"
-    assert (said.items, said.skipped) == (0, reason)
-    item = world.store.get(AUDIT)
-    assert item is not None
-    assert item.keys() == {"pk", "sk", "audit"}
-    assert json.loads(item["audit"]["S"])["skipped"] == {"time": NOON.isoformat(), "reason": reason}
-
-
 def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
     world, other = filled(), filled(names=["likes"])
     edit(world, "POST#1", "METADATA", likeCount=99)
@@ -229,12 +201,6 @@ def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
     assert (world.store.get(AUDIT) or {})["place"] == (place or {})["place"]
     audit.run()
     assert "skipped" not in audit.note
-
-
-def test_without_a_ledger_nothing_is_audited() -> None:
-    world = filled()
-    world.store.remove(REGISTRY)
-    assert Scheduled(world).run().skipped == "the ledger is empty: no function has used it yet"
 
 
 def test_two_audits_at_once_do_not_undo_each_other() -> None:
@@ -267,20 +233,3 @@ def test_throttling_ends_a_run_early_and_the_next_one_continues() -> None:
     rest = audit.run()
     assert 0 < first.items < len(world.store.items("main"))
     assert first.items + rest.items == len(world.store.items("main"))
-
-
-def test_candidates_that_cannot_be_read_are_left_to_the_next_run() -> None:
-    world = filled()
-    edit(world, "POST#1", "METADATA", likeCount=99)
-    read = world.store.get_many
-
-    def throttled(*arguments: Any, **options: Any) -> Any:
-        raise Transient("throttled")
-
-    def fail() -> None:
-        world.store.get_many = throttled  # type: ignore[method-assign]
-
-    audit = Scheduled(world, pause=fail)
-    assert audit.run().counts["suspects"] == 1
-    world.store.get_many = read  # type: ignore[method-assign]
-    assert audit.run().counts["drift"] == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.leases import LEASE_SECONDS, close_leases
+from projections.engine.leases import close_leases
 from projections.engine.registry import Registry, Replaced
 from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Purpose, Update
 from projections.errors import ConditionFailed
@@ -96,15 +96,6 @@ def _touch() -> Update:
     return Update(ItemKey("main", "POST#0", "METADATA"), set={"x": {"S": "x"}})
 
 
-def test_no_lease_is_opened_under_an_epoch_that_is_over() -> None:
-    stage = stage_of()
-    store = fenced(stage)
-    Registry(stage.under(STARRED).program, stage.store).activate()
-    with pytest.raises(Replaced):
-        store.write(_touch())
-    assert leases(stage) == []
-
-
 def test_a_lease_that_was_opened_while_rules_changed_is_closed_after_the_change() -> None:
     stage = stage_of()
     store, other = fenced(stage), Registry(stage.under(STARRED).program, stage.store)
@@ -161,35 +152,6 @@ def test_attributes_lost_in_a_deletion_are_put_back_although_the_lease_was_close
     assert stage.item("POST#0", "METADATA")["x"] == "x", "also where the first attempt failed"
     with pytest.raises(Replaced):
         store.write(Update(post, set={"x": {"S": "x"}}))
-
-
-def test_threads_do_not_share_a_lease() -> None:
-    stage = stage_of()
-    store, seen = fenced(stage), list[str]()
-
-    def inner(depth: int) -> None:
-        with store._lease() as lease:
-            seen.append(lease)
-            if depth:
-                inner(depth - 1)
-
-    inner(4)
-    assert len(set(seen)) == 5
-    inner(4)
-    assert (len(set(seen)), len(leases(stage))) == (5, 5), "they are used again"
-
-
-def test_a_lease_is_renewed_before_it_expires_and_carries_a_time() -> None:
-    stage = stage_of()
-    store = fenced(stage)
-    store.write(Update(X, set={"a": {"S": "1"}}))
-    (first,) = leases(stage)
-    assert int(first["ttl"]["N"]) - int(first["at"]["N"]) == LEASE_SECONDS
-    stage.clock.now += LEASE_SECONDS * 0.6
-    store.write(Update(X, set={"a": {"S": "2"}}))
-    assert len(leases(stage)) == 2
-    close_leases(stage.store, opened_before=stage.clock.now - 1)
-    store.write(Update(X, set={"a": {"S": "3"}}))
 
 
 # The processes.

@@ -89,46 +89,6 @@ def test_a_rule_file_without_an_active_rule_needs_action() -> None:
     assert "`retired: {likes: keep}`" in findings[1].todo
 
 
-def test_the_correction_of_deployed_rules_comes_before_the_backfill_that_requires_it() -> None:
-    findings = findings_of(memory(), program(LISTED.replace("x}", "y}")), deployed=True)
-    assert [one.subject for one in findings] == ["rules", "deployed rules", "deployed rules"]
-    assert findings[1].says == "lack active rules: likes"
-    assert findings[2].todo == "Deploy the corrected rules, then run `projections backfill` to activate them."
-
-
-def test_a_rule_file_that_was_replaced_is_reported_as_older() -> None:
-    store = memory()
-    newer = program(LISTED, "retired: {likes: remove}\n")
-    Registry(newer, store).activate()
-    assert judged(store, program(BOTH))["rule file"].says == "these rules are older than the active rules"
-    retiring = judged(store, newer)["rule likes"]
-    assert (retiring.level, retiring.says) == (LOOK, "retired: its values are not removed yet")
-
-
-@pytest.mark.parametrize(
-    ("rule", "reason"),
-    [
-        (
-            LIKES.replace("MODE", "mode: shadow, "),
-            "a backfill removes no values, because it was in shadow mode or disabled",
-        ),
-        (
-            "  likes: {from: Post, compute: {set: {likeCount: stars}, once: true}}\n",
-            "its values stay, because it has `once`",
-        ),
-    ],
-)
-def test_no_removal_is_promised_for_a_retired_rule_whose_values_stay(rule: str, reason: str) -> None:
-    store, newer = memory(rule + LISTED), program(LISTED, "retired: {likes: remove}\n")
-    Registry(newer, store).activate()
-    found = judged(store, newer)["rule likes"]
-    assert (found.says, found.todo) == (f"retired: it is still in the ledger; {reason}", "Run `projections backfill`.")
-    changed = program(rule.replace("likeCount", "likeNumber") + LISTED)
-    Registry(changed, store := memory(rule + LISTED)).activate()
-    (former,) = [one for one in findings_of(store, changed) if "former" in one.says]
-    assert former.says == f"its former version is still in the ledger; {reason}"
-
-
 def test_values_of_the_former_version_of_a_rule_are_reported() -> None:
     store, changed = memory(LISTED), program(LISTED.replace("x}", "y}"))
     Registry(changed, store).activate()
@@ -242,15 +202,6 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
     assert backfilled(world.store, world.program).level == FINE
 
 
-def test_a_backfill_of_replaced_rules_is_abandoned() -> None:
-    world = filled()
-    backfill_of(world).begin(segments=1)
-    other = program(LISTED, "retired: {likes: remove}\n")
-    Registry(other, world.store).activate()
-    finding = backfilled(world.store, other)
-    assert (finding.level, "abandoned because other rules are active" in finding.says) == (FINE, True)
-
-
 # What waits.
 
 
@@ -322,15 +273,6 @@ def test_an_audit_is_late_after_two_intervals_of_its_schedule(schedule: str | No
         if schedule is not None:
             never = status.audit(None, NOW, schedule=schedule, since=NOW - timedelta(minutes=minutes))
             assert (never.level, f"has not run yet ({schedule})" in never.says) == (level, True)
-
-
-def test_a_run_of_the_audit_that_checked_nothing_is_reported() -> None:
-    skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are active"}
-    finding = status.audit(audited(60, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
-    assert finding.says.endswith("; ran 4 min ago and checked nothing: other rules are active")
-    assert finding.level == FINE
-    finding = status.audit(audited(200, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
-    assert finding.level == LOOK, "it runs and checks nothing"
 
 
 # The stream.
@@ -414,16 +356,6 @@ def test_an_unknown_function_is_not_fine_and_one_current_mapping_is_enough() -> 
         for arn in (FORMER, LATEST)
     )
     assert status.stream("stream", table, [former, right], None).level == FINE
-
-
-def test_commands_in_advice_name_the_stack() -> None:
-    rules = program(BOTH)
-    found = status.ledger(rules, memory(state=FILLING), NOW, stack="shop").findings
-    assert {one.todo for one in found if one.subject.startswith("rule ")} == {
-        "Run `projections backfill --stack shop`."
-    }
-    audit = status.audit(audited(60, drift=3), NOW, stack="shop")
-    assert audit.todo.startswith("Run `projections verify --stack shop` to list the differences")
 
 
 def test_another_stack_and_another_ledger_are_actions_with_the_command_of_this_stack() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.engine.guards import Guards, at_of
-from projections.engine.registry import FILLING, REGISTRY, Registry
+from projections.engine.registry import REGISTRY, Registry
 from projections.engine.running import one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Write
 from projections.errors import UsageError
@@ -106,19 +106,6 @@ def test_rules_in_the_shadow_are_compared_with_what_is_there() -> None:
     assert {drift.shadow for drift in found} == {True}
 
 
-def test_repair_corrects_the_ledger_of_shadow_rules_but_not_the_items() -> None:
-    world = in_shadow()
-    wrong_by_hand(world)
-    lost(world, lambda: world.remove("USER#4", "LIKE#3"))
-    items = world.store.items("main")
-    left = repaired(world)
-    assert world.store.items("main") == items
-    assert {drift.kind for drift in left if not drift.shadow} == set()
-    now = brief(drifts(world))
-    assert now >= WRONG
-    assert of("value", "likes", "POST#3|METADATA", "likeCount", 1, 0) in now
-
-
 @pytest.mark.parametrize("shadow", [(), RULES], ids=["live rules", "rules in the shadow"])
 def test_before_there_is_a_ledger_the_table_is_compared_with_what_the_rules_would_make(shadow: Any) -> None:
     world = world_of(shadow=shadow)
@@ -156,41 +143,11 @@ def test_values_of_match_on_derived_items_are_not_drift() -> None:
     assert drifts(world) == []
 
 
-def test_without_a_ledger_a_value_that_is_being_changed_by_hand_is_not_reported() -> None:
-    world = world_of(["likes"])
-    fill(world)
-    by_hand(world)
-    for item in world.store.items("ledger"):
-        world.store.remove(world.store.schema("ledger").key("ledger", item))
-    edit(world, "POST#1", "METADATA", likeCount=2)
-    edit(world, "POST#2", "METADATA", likeCount=7)
-
-    def pause(seconds: float) -> None:
-        edit(world, "POST#1", "METADATA", likeCount=3)
-        edit(world, "POST#2", "METADATA", likeCount=8)
-
-    with verified(world, patience=1.0, sleep=pause) as one:
-        assert list(one.drifts()) == []
-        assert brief(list(one.busy())) == {of("value", "likes", "POST#2|METADATA", "likeCount", 8, 2)}
-
-
 def test_nothing_is_repaired_without_a_ledger() -> None:
     world = world_of(["likes"])
     world.store.remove(REGISTRY)
     with verified(world) as one, pytest.raises(UsageError, match="not active"):
         Repair(one.scope, Cautious(world.store, deletes=False), one.candidates)
-
-
-def test_of_rules_that_fill_only_the_books_are_compared() -> None:
-    world = filled(new_rules=FILLING)
-    assert drifts(world) == []
-    lost(world, lambda: world.like(9, 1, stars=91))
-    edit(world, "POST#1", "METADATA", likeCount=99)
-    assert drifts(world) == []
-    ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
-    assert brief(drifts(world)) == {of("group", "likes", POST, "contributions", 12, 3)}
-    assert repaired(world) == []
-    assert drifts(world) == []
 
 
 def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:
@@ -231,14 +188,6 @@ def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> Non
     found = {drift.kind for seed in range(30) for drift in sampled(world, 0.3, seed).drifts()}
     assert {"value", "entry extra", "copy extra"} <= found
     assert "group" not in found
-
-
-def test_a_sample_reports_no_differences_of_groups_of_ranks() -> None:
-    world = World("  ranks: {from: Like, rank: {into: Post, by: stars, digits: 4}}")
-    world.put("POST#1", "METADATA")
-    world.like(1, 1, stars=40)
-    world.settle()
-    assert list(sampled(world, 1).drifts()) == []
 
 
 @pytest.mark.parametrize("former", ["USER#1|LIKE#0", "USER#4|LIKE#1", "USER#99|LIKE#1"])

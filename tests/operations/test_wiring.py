@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from projections.aws.wiring import (
     Settings,
     StreamHandler,
-    at_once,
     stream_from_environment,
     worker_from_environment,
 )
@@ -78,11 +76,6 @@ def test_a_setting_that_is_wrong_is_named_with_the_way_out(environ: Mapping[str,
     with pytest.raises(Misconfigured) as caught:
         Settings.read(environ)
     assert message in str(caught.value)
-
-
-def test_rules_that_are_not_in_the_package_are_reported() -> None:
-    with pytest.raises(Misconfigured, match=r"RULES_FILE is 'rules\.json', but there is no such file"):
-        stream_from_environment(FINE)
 
 
 @pytest.mark.parametrize("queue", ["TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"])
@@ -187,28 +180,3 @@ def test_pushes_of_a_batch_end_before_the_invocation_does() -> None:
 
     StreamHandler(Engine(DONE), pacer=Told(500)).handle({"Records": [RECORD]}, lambda: 60.0)
     assert [left() for left in told] == [55.0]
-
-
-def test_a_missing_permission_fails_the_batch_loudly() -> None:
-    class Forbidden(Engine):
-        def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome:
-            raise Misconfigured("no permission to update table app")
-
-    with pytest.raises(Misconfigured, match="no permission"):
-        StreamHandler(Forbidden(DONE)).handle({"Records": [RECORD]}, lambda: 60)
-
-
-def test_pieces_of_work_in_progress_end_before_a_failure_is_raised() -> None:
-    """Lambda freezes a function that has answered; work left behind would wake up in the middle of another batch."""
-    done: list[str] = []
-
-    def slow() -> None:
-        time.sleep(0.05)
-        done.append("slow")
-
-    def failing() -> None:
-        raise Misconfigured("no permission")
-
-    with pytest.raises(Misconfigured):
-        at_once(2)([failing, slow])
-    assert done == ["slow"]

@@ -14,7 +14,7 @@ from projections.engine.records import stream_label, version_of
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer
 from projections.engine.store import Update, Write
-from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.errors import BadInput, InvalidRequest, StoreError, Transient
 from projections.operations import tasks
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
@@ -320,12 +320,6 @@ def test_a_rule_that_went_into_the_shadow_meanwhile_writes_nothing() -> None:
     assert scene.names("ada") == ["old", "old"]
 
 
-def test_a_rule_that_is_gone_leaves_nothing_to_do() -> None:
-    scene = Scene(ada=1)
-    assert scene.handle(write(Push("gone", "main|USER#ada|PROFILE", "1"))) == []
-    assert scene.queue == []
-
-
 @pytest.mark.parametrize("method", ["get", "query", "write_each", "write"])
 def test_a_crash_at_any_point_only_repeats_pages(method: str) -> None:
     """The function dies at every call of the store in turn; the message comes again, and so may what it sent already."""
@@ -339,21 +333,6 @@ def test_a_crash_at_any_point_only_repeats_pages(method: str) -> None:
             scene.queue.append((body, 0.0))
         scene.drain()
         assert scene.names("ada") == ["new"] * 7, (method, crash)
-
-
-def test_a_crash_while_sending_repeats_what_was_to_be_sent() -> None:
-    scene = Scene(ada=7)
-    body = write(scene.rename("ada"))
-
-    class Dead:
-        def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        scene.handle(body, send=Tasks(lambda: Dead()))
-    scene.queue.append((body, 0.0))
-    scene.drain()
-    assert scene.names("ada") == ["new"] * 7
 
 
 # Failures.
@@ -416,27 +395,6 @@ def test_a_child_that_can_never_be_written_is_quarantined_and_the_others_are_upd
     (one,) = scene.quarantined
     assert (one.rule, one.key, one.table) == ("author", "main|POST#1|COMMENT#ada001", "main")
     assert scene.seen[-1].counts["rejected"] == 1
-
-
-def test_a_quarantine_that_cannot_be_reached_makes_the_message_come_again() -> None:
-    scene = Scene(ada=4)
-    push = scene.rename("ada")
-    refusing(scene)
-
-    def unreachable(rejected: Sequence[Rejected]) -> None:
-        raise Transient("the quarantine did not answer")
-
-    assert scene.handle(write(push), quarantine=unreachable) == ["1"]
-    assert scene.handle(write(push)) == []
-    assert len(scene.quarantined) == 1
-
-
-def test_a_missing_permission_fails_loudly() -> None:
-    scene = Scene(ada=4)
-    push = scene.rename("ada")
-    failing(scene, "query", lambda call: Misconfigured("no permission to query the index"))
-    with pytest.raises(Misconfigured, match="no permission"):
-        scene.handle(write(push))
 
 
 # The pace.

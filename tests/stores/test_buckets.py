@@ -68,10 +68,6 @@ def test_more_objects_than_a_page_are_compared_with_more_marks_than_a_page() -> 
     assert ["01", *pending] == [f"{number:02}" for number in range(21) if number % 3]
 
 
-def test_an_empty_bucket_has_nothing_pending(s3: Any) -> None:
-    assert list(Bucket(s3, "discarded").pending("aws/lambda/")) == []
-
-
 def test_a_missing_bucket_and_a_missing_object_are_reported(s3: Any) -> None:
     with pytest.raises(Misconfigured, match=r"s3://none: .*Check the bucket's name"):
         list(Bucket(s3, "none").pending())

@@ -138,55 +138,6 @@ def answered(stubber: Stubber, code: dict[str, Any], **variables: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("variables", "found"),
-    [
-        ({}, ("/var/task/rules.json", b"default")),
-        ({"RULES_FILE": "my.yaml"}, ("/var/task/my.yaml", b"mine")),
-        ({"RULES_FILE": "/var/task/my.yaml"}, ("/var/task/my.yaml", b"mine")),
-        (
-            {"RULES_FILE": "none.json"},
-            "function shop-stream: its package has no none.json. If `sam build` failed or was omitted, SAM uploads the "
-            "project's directory: run `sam build` and `sam deploy`",
-        ),
-        (
-            {"RULES_FILE": "/opt/my.yaml"},
-            "function shop-stream: RULES_FILE is /opt/my.yaml, which is not in its package",
-        ),
-    ],
-)
-def test_the_file_is_that_of_the_variable(
-    stubbed: tuple[Any, Stubber], served: dict[str, Any], variables: dict[str, str], found: Any
-) -> None:
-    client, stubber = stubbed
-    served["told"]["body"] = zipped(rules_json="default", my_yaml="mine")
-    answered(stubber, {"RepositoryType": "S3", "Location": served["url"]}, **variables)
-    if isinstance(found, tuple):
-        assert packaged_file(client, "shop-stream", "RULES_FILE", "rules.json") == found
-    else:
-        with pytest.raises(Misconfigured) as error:
-            packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
-        assert str(error.value) == found
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "says"),
-    [
-        (403, b"<Error>expired</Error>", "its package could not be read: the answer is HTTP 403"),
-        (200, b"<html>a proxy's page</html>", "its package could not be read: File is not a zip file"),
-    ],
-)
-def test_a_package_that_cannot_be_read_is_reported(
-    stubbed: tuple[Any, Stubber], served: dict[str, Any], status: int, body: bytes, says: str
-) -> None:
-    client, stubber = stubbed
-    served["told"] |= {"status": status, "body": body}
-    answered(stubber, {"RepositoryType": "S3", "Location": served["url"]})
-    with pytest.raises(Misconfigured, match=says) as error:
-        packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
-    assert "Signature" not in str(error.value)
-
-
 def test_a_package_is_read_up_to_a_limit(
     stubbed: tuple[Any, Stubber], served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

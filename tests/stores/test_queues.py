@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from projections.aws.queues import Depth, Message, Queue
-from projections.errors import Misconfigured, Transient
+from projections.errors import Misconfigured
 
 
 @pytest.fixture
@@ -61,32 +59,3 @@ def test_a_queue_that_is_not_there_is_reported() -> None:
         for ask in (lambda: gone.receive(1), gone.depth):
             with pytest.raises(Misconfigured, match="Check the queue's URL"):
                 ask()
-
-
-class Stubborn:
-    """An SQS that does not delete the first message of a request, so many times."""
-
-    def __init__(self, times: int) -> None:
-        self.times = times
-        self.deleted: list[str] = []
-
-    def delete_message_batch(self, *, QueueUrl: str, Entries: Any) -> Any:  # noqa: N803
-        self.times -= 1
-        failed = Entries[:1] if self.times >= 0 else []
-        self.deleted += [one["ReceiptHandle"] for one in Entries[len(failed) :]]
-        return {"Failed": [{"Id": one["Id"], "Code": "InternalError", "SenderFault": False} for one in failed]}
-
-    def change_message_visibility_batch(self, **_: Any) -> Any:
-        raise ClientError({"Error": {"Code": "InternalError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "x")  # type: ignore[typeddict-item]
-
-
-def test_failed_deletions_are_retried_and_then_reported() -> None:
-    messages = [Message(name, "", name) for name in "abc"]
-    sqs: Any = Stubborn(3)
-    Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
-    assert sqs.deleted == ["b", "c", "a"]
-    sqs = Stubborn(4)
-    with pytest.raises(Transient, match="did not delete 1 message: InternalError"):
-        Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
-    with pytest.raises(Transient):
-        Queue(sqs, "https://queue").release(messages)

@@ -58,15 +58,6 @@ BOXES = """() => [...document.querySelectorAll("#stage .card, #stage .rule")].ma
   return [one.dataset.entity || one.dataset.rule, box.left, box.top, box.right, box.bottom];
 })"""
 
-TEXTS = """() => [...document.querySelectorAll("#stage :is(.name, .gist, .badge, dt, dd, .table)")].map((one) => {
-    const range = document.createRange();
-    range.selectNodeContents(one);
-    const text = range.getBoundingClientRect(), box = one.closest(".card, .rule").getBoundingClientRect();
-    const clipped = one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflow === "hidden";
-    return {text: one.textContent, box: [text.left, text.top, text.right, text.bottom], clipped,
-            inside: text.left >= box.left && text.right <= box.right && text.top >= box.top && text.bottom <= box.bottom};
-})"""
-
 LINES = """() => [...document.querySelectorAll(".edge")].flatMap((edge) => {
   const own = [edge.dataset.rule, ...edge.dataset.ends.split(" ")];
   const boxes = [...document.querySelectorAll("#stage .card, #stage .rule")]
@@ -138,15 +129,6 @@ def test_everything_is_there_and_nothing_overlaps(opened: Callable[..., Page], n
     for entity in shown.entities.values():
         key = tab.locator(f"[data-entity=entity-{entity.name}] > .key dd").all_inner_texts()
         assert [text.replace("\n", "") for text in key] == [template for _, template in entity.key]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_text_is_whole_and_within_its_box(opened: Callable[..., Page], name: str) -> None:
-    tab = opened(name)
-    texts = tab.evaluate(TEXTS)
-    assert texts
-    assert [text["text"] for text in texts if text["clipped"] or not text["inside"]] == []
-    assert overlapping([(text["text"], *text["box"]) for text in texts]) == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -253,54 +235,3 @@ def test_one_gets_everywhere_by_keyboard(opened: Callable[..., Page]) -> None:
     assert rows == ["engagement"]
     stops = tab.evaluate("[...document.querySelectorAll('#stage button')].every((one) => one.tabIndex === 0)")
     assert stops
-
-
-def test_kinds_can_be_picked_out(opened: Callable[..., Page]) -> None:
-    tab = opened("social")
-    tab.click(".filter[data-kind=embed]")
-    assert hot(tab) == {"rule-commentAuthor", "entity-User", "entity-Comment"}
-    assert tab.locator(".filter[data-kind=embed]").get_attribute("aria-pressed") == "true"
-    tab.click(".filter[data-kind=embed]")
-    assert hot(tab) == set()
-
-
-def test_an_address_names_a_rule(opened: Callable[..., Page]) -> None:
-    tab = opened("social", at="#rule-engagement")
-    assert tab.locator("#rule-engagement").is_visible()
-    tab = opened("social", at="#nonsense")
-    assert tab.locator("#overview").is_visible()
-
-
-def test_light_and_dark_follow_the_system_and_can_be_turned(opened: Callable[..., Page]) -> None:
-    back = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (opened("social", scheme=scheme) for scheme in SCHEMES)
-    assert light.evaluate(back) != dark.evaluate(back)
-    before = light.evaluate(back)
-    light.click("#theme")
-    assert light.evaluate(back) == dark.evaluate(back)
-    light.click("#theme")
-    assert light.evaluate(back) == before
-
-
-def test_the_picture_can_be_made_larger_smaller_and_whole(opened: Callable[..., Page]) -> None:
-    tab = opened("shop")
-    width = "document.querySelector('.card').getBoundingClientRect().width"
-    first = tab.evaluate(width)
-    tab.click("#larger")
-    assert tab.evaluate(width) > first
-    tab.click("#fit")
-    beyond = "[view.scrollWidth - view.clientWidth, view.scrollHeight - view.clientHeight]"
-    assert tab.evaluate(f"(() => {{ const view = document.getElementById('view'); return {beyond} }})()") == [0, 0]
-    tab.click("#fit")
-    assert tab.evaluate(width) == pytest.approx(first, abs=0.5)
-
-
-def test_a_narrow_screen_has_the_panel_below(opened: Callable[..., Page]) -> None:
-    tab = opened("social", width=420, height=1400)
-    tab.click("button.rule[data-rule=rule-commentAuthor]")
-    shot(tab, "social-narrow")
-    picture, panel = (tab.locator(one).bounding_box() for one in ("main", "#panel"))
-    assert picture is not None
-    assert panel is not None
-    assert panel["y"] >= picture["y"] + picture["height"]
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -7,10 +7,9 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from place import FUNCTION, MENDED, RULES, Place
+from place import MENDED, RULES, Place
 
 from projections.aws.clients import client
 
@@ -66,19 +65,6 @@ def test_a_file_here_that_differs_is_pointed_out_and_not_used(place: Place, stac
         "This command uses the deployed rules.\n",
     )
     assert (code, place.registry()) == (0, before), out
-
-
-def test_a_file_here_that_is_the_same_or_has_mistakes(
-    place: Place, stack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("mine.yaml").write_text(RULES + "# as deployed\n")
-    monkeypatch.setenv("RULES", "mine.yaml")
-    assert place.say("status", "--stack", stack)[2] == ""
-    Path("mine.yaml").write_text(RULES.replace("copy:", "cpoy:"))
-    code, _, err = place.say("status", "--stack", stack)
-    assert (code, "it has 1 mistake: run `projections check mine.yaml`" in err) == (0, True)
-    monkeypatch.setenv("RULES", "nowhere.yaml")
-    assert place.say("status", "--stack", stack)[2] == ""
 
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
@@ -167,17 +153,3 @@ def test_rules_that_cannot_be_read_are_asked_for(
     Path("mine.yaml").write_text(RULES)
     code, _, err = place.say("backfill", "--stack", stack, "--rules", "mine.yaml", "--wait", "0")
     assert (code, "note: mine.yaml was not compared with the rules that stack" in err) == (0, True), err
-
-
-def test_a_rule_file_in_the_package_is_read_as_well(place: Place, stack: str) -> None:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as made:
-        made.writestr("rules/app.yaml", RULES)
-        made.writestr("function.py", FUNCTION)
-    functions: Any = client("lambda")
-    functions.update_function_code(FunctionName=place.function, ZipFile=content.getvalue())
-    variables = {"RULES_FILE": "/var/task/rules/app.yaml"}
-    functions.update_function_configuration(FunctionName=place.function, Environment={"Variables": variables})
-    said = place.run("status", "--stack", stack)[1]
-    assert sorted(said["rules"]) == ["author", "likes", "postById"]
-    assert "deployed rules" not in {one["subject"] for one in said["findings"]}

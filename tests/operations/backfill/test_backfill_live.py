@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from projections.engine.registry import FILLING, LIVE
-from tests.operations.backfill.stage import ALL, LIKES, Stage, before
-
-RULES = Path(__file__).parents[3] / "projections" / "rules"
+from tests.operations.backfill.stage import LIKES, Stage, before
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -45,34 +42,6 @@ def test_functions_that_filled_before_the_backfill_began_counted_what_is_theirs(
     assert "likeCount" not in stage.post(3)
     stage.filled()
     assert stage.post(3)["likeCount"] == 4 + 1
-    stage.right()
-
-
-def test_the_rules_that_ship_over_the_layers_they_build_on_each_other() -> None:
-    """Copies are counted onto, what is counted is listed: each follows from the records of the one before."""
-    stage = Stage((RULES / "social.yaml").read_text(), new_rules=FILLING)
-    for user in range(3):
-        stage.put(f"USER#{user}", "PROFILE", name=f"n{user}", avatar="x")
-        for post in range(2):
-            created = f"2026-01-0{post + 1}T00:00:00Z"
-            stage.put(
-                f"USER#{user}",
-                f"POST#{created}#p{user}{post}",
-                title="t",
-                status="published" if post else "draft",
-                createdAt=created,
-                publishedAt=created,
-                tags=["a"],
-                wordCount=100 * post,
-            )  # fmt: skip
-            for other in range(user + 1):
-                stage.put(f"USER#{other}", f"LIKE#POST#p{user}{post}")
-                stage.put(f"POST#p{user}{post}", f"COMMENT#{created}#{other}", userId=str(other), stars=other)
-    stage.lose()
-    stage.filled()
-    meta = stage.item("POST#p21", "METADATA")
-    assert meta is not None
-    assert (meta["likeCount"], meta["GSI2SK"]) == (3, "SCORE#00000003#p21")
     stage.right()
 
 
@@ -119,17 +88,4 @@ def test_a_function_that_read_filling_and_commits_when_the_rule_is_live_is_waite
     assert "likeCount" not in stage.post(2)
     stage.work(backfill, run)
     assert stage.clock.slept == [60.0]
-    stage.right()
-
-
-def test_rules_of_every_kind_settle_with_records_that_come_late_and_twice() -> None:
-    stage = Stage(ALL, new_rules=FILLING)
-    stage.fill()
-    stage.lose()
-    first = len(stage.store.stream("main"))
-    chance = random.Random(5)
-    stage.filled(lambda: stage.act(chance))
-    stage.right()
-    stage.position = first  # everything is delivered once more
-    stage.settle()
     stage.right()

@@ -12,13 +12,13 @@ import pytest
 from projections.engine.embeds import Push
 from projections.engine.registry import FILLING, LIVE
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, OutOfTime, Pacer
+from projections.engine.running import Pacer
 from projections.errors import Transient
 from projections.operations.backfill import queued
 from projections.operations.backfill.progress import Run
 from projections.operations.tasks import BackfillTask, Tasks, write
 from projections.operations.worker import Work, WorkerHandler
-from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, deadline
+from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, deadline
 
 
 class Line:
@@ -199,32 +199,6 @@ def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over()
     line.stage.right()
 
 
-def test_a_function_whose_time_is_up_in_the_middle_of_a_page_is_reported() -> None:
-    line = lined(LIKES)
-    run = line.begin(segments=1)
-    (segment,) = line.stage.backfill().segments(run)
-    before(line.stage, "get_many", lambda: line.stage.clock.sleep(50.0))
-    end = line.stage.clock.now + 60.0
-    short = Deadline(lambda: end - line.stage.clock.now, margin=20.0, sleep=line.stage.clock.sleep)
-    task = BackfillTask(run.name, segment.phase, segment.table, segment.number)
-    with pytest.raises(
-        OutOfTime, match=r"a page could not be done, for example because of main\|USER.*time is nearly up"
-    ):
-        queued.work(line.stage.backfill(page=100), task, short, line.tasks)
-
-
-def test_a_function_with_newer_rules_leaves_the_run_of_others_alone() -> None:
-    """It was deployed during a backfill, and its rules are not active yet."""
-    line = lined(LIKES)
-    line.begin(segments=1)
-    newer = Line(line.stage.under(LIKES + TAGS))
-    (_, body) = line.messages[0]
-    assert newer.handle(body) == ["1"]
-    assert "other rules than the backfill" in newer.seen[-1].failed["1"]
-    line.drain()
-    assert line.run().done
-
-
 def test_a_function_with_older_rules_leaves_all_messages_to_others() -> None:
     line = lined(LIKES)
     line.stage.filled()
@@ -232,21 +206,6 @@ def test_a_function_with_older_rules_leaves_all_messages_to_others() -> None:
     newer.begin(segments=1)
     assert line.handle(newer.messages[0][1]) == ["1"]
     assert "the active rules are not the rules of this function" in line.seen[-1].failed["1"]
-
-
-@pytest.mark.parametrize("again", [{"restart": True}, {"allow_delete": True}])
-def test_messages_of_a_run_that_was_given_up_are_dropped(again: Any) -> None:
-    line = lined(LIKES)
-    line.begin(segments=2)
-    old = [body for _, body in line.messages]
-    line.messages.clear()
-    line.begin(segments=2, **again)
-    line.messages, kept = [], line.messages
-    assert line.handle(*old) == []
-    assert line.messages == []
-    line.messages = kept
-    line.drain()
-    assert line.run().done
 
 
 def test_a_run_that_is_overtaken_in_the_middle_of_a_page_is_dropped() -> None:

@@ -19,7 +19,6 @@ from tests.operations.backfill.stage import (
     LIKES,
     LISTED,
     NAMES,
-    OWNERS,
     POST,
     SIGHT,
     TABLE,
@@ -311,21 +310,6 @@ def test_a_rule_that_goes_into_the_shadow_leaves_what_it_published() -> None:
     back.right()
 
 
-# Renamed rules.
-
-
-def test_a_renamed_rule_that_wants_less_deletes_only_what_nothing_stands_for() -> None:
-    stage = lived(TAGS + SIGHT)
-    rules = (TAGS + SIGHT).replace("  tags:", "  words:").replace("from: Post,", "from: Post, where: {owner: [u1]},")
-    rules = rules.replace("  seen:", "  views:").replace(
-        "from: Like,", "from: Like, where: {stars: [{numeric: ['>', 30]}]},"
-    )
-    after = stage.under(rules, "{tags: remove, seen: remove}")
-    after.filled()
-    assert set(after.removed()) == {"TAG#t0", "TAG#t2", "SEEN#1#0", "SEEN#2#0", "SEEN#2#1", "SEEN#3#0"}
-    after.right()
-
-
 # Retired rules.
 
 
@@ -352,55 +336,6 @@ def test_a_retired_rule(fate: str) -> None:
     assert copy is tag is after.item("SEEN#4#1", "X") is None
     assert all(json.loads(entry["contributions"]) == {} for entry in after.ledger("E|"))
     assert all(Registry(after.program, after.store).definition(name) is None for name in ("likes", "tags", "listed"))
-
-
-def test_children_are_freed_of_a_retired_embed() -> None:
-    stage = lived(ALL)
-    stage.put("USER#1", "NOTE", userCity="mine")
-    after = stage.under(LIKES, "{tags: keep, names: keep, seen: keep, listed: keep, author: remove}")
-    after.filled()
-    likes = [item for item in after.store.items("main") if item["SK"]["S"].startswith("LIKE")]
-    assert likes
-    assert not any({"userCity", "~author"} & item.keys() for item in likes)
-    assert after.item("USER#1", "NOTE") == {"PK": "USER#1", "SK": "NOTE", "userCity": "mine"}
-
-
-GIVEN_OWNERS = (
-    "  owners: {from: User, embed: {into: Post, match: {ownerIds: '{userId}'}, as: owners, attributes: [name]}}\n"
-)
-
-
-@pytest.mark.parametrize("retired", ["{owners: remove}", "{owners: keep}", "{owners: remove} # renamed"])
-def test_links_of_a_removed_list_embed_are_deleted(retired: str) -> None:
-    stage = Stage(LIKES + GIVEN_OWNERS)
-    stage.put("USER#1", "PROFILE", name="Ann")
-    for post in ("1", "2", "3"):
-        stage.put(f"POST#{post}", "METADATA", ownerIds=["1", "9"])
-    stage.settle()
-    assert len(stage.ledger("L|owners|")) == 6
-    renamed = GIVEN_OWNERS.replace("owners:", "holders:", 1) if "renamed" in retired else ""
-    after = stage.under(LIKES + renamed, retired)
-    dry = after.backfill(dry=True)
-    after.runner(dry).rehearse(dry.rehearsed((), 2))
-    assert len(after.ledger("L|owners|")) == 6
-    after.filled()
-    assert after.ledger("L|owners|") == []
-    assert len(after.ledger("L|holders|")) == (6 if renamed else 0)
-    assert after.post(1).get("owners") == (None if retired == "{owners: remove}" else [{"id": "1", "name": "Ann"}])
-    again = after.under(LIKES + GIVEN_OWNERS, "{holders: remove}" if renamed else "")
-    again.filled()
-    again.put("USER#1", "PROFILE", name="Eve")
-    again.settle()
-    assert all(again.post(post)["owners"] == [{"id": "1", "name": "Eve"}] for post in (1, 2, 3))
-
-
-def test_an_item_that_two_retired_rules_made_is_deleted_as_a_whole() -> None:
-    stage = lived(TAGS + OWNERS + LIKES)
-    assert (stage.item("TAG#u0", "STATS") or {})["owned"] == 2
-    after = stage.under(LIKES, "{tags: remove, owners: remove}")
-    after.filled()
-    assert after.item("TAG#a", "STATS") is after.item("TAG#u0", "STATS") is None
-    after.right()
 
 
 def test_an_item_of_the_application_stays_though_the_retired_rule_was_last_to_make_others() -> None:

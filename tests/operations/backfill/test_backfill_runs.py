@@ -205,49 +205,6 @@ def test_two_at_once_do_everything_once() -> None:
     assert one.report(run)["entries"]["items"] > 0
 
 
-def test_a_segment_that_somebody_else_brought_further_is_not_brought_back() -> None:
-    stage = Stage(LIKES)
-    stage.fill()
-    backfill = stage.backfill(page=3)
-    run = backfill.begin(segments=1)
-    (start,) = backfill.segments(run)
-    second = backfill.page(run, start, deadline())
-    third = backfill.page(run, second.segment, deadline())
-    assert second.ours
-    late = backfill.page(run, start, deadline())
-    assert not late.ours
-    assert late.segment == third.segment == backfill.segments(run)[0]
-
-
-def test_a_note_whose_answer_was_lost_is_ones_own() -> None:
-    stage = Stage(LIKES)
-    stage.fill()
-    backfill = stage.backfill(page=3)
-    run = backfill.begin(segments=1)
-    original = stage.store.write
-
-    def write(update: Any) -> None:
-        original(update)
-        if update.key.sort.startswith("backfill|"):
-            original(update)  # as botocore does, when an answer is lost
-
-    stage.store.write = write  # type: ignore[method-assign]
-    assert backfill.page(run, backfill.segments(run)[0], deadline()).ours
-
-
-def test_progress_of_earlier_runs_is_deleted() -> None:
-    stage = Stage(LIKES)
-    stage.fill()
-    for segments in (7, 2):
-        stage.filled(segments=segments)
-    notes = [item["sk"] for item in stage.ledger("R") if item["sk"].startswith("backfill|")]
-    run = stage.backfill().progress.run()
-    assert run is not None
-    assert notes
-    assert all(note.startswith(f"backfill|{run.name}|") for note in notes)
-    assert (run.ended, run.began) == ("2023-11-14T22:13:20+00:00",) * 2
-
-
 # What fails.
 
 
@@ -279,49 +236,6 @@ def test_a_page_that_fails_is_not_passed_over_and_no_rule_goes_live_without_it()
     assert (run.done, stage.states()) == (True, {"likes": LIVE})
     stage.settle()
     stage.right()
-
-
-def test_temporary_failures_are_retried() -> None:
-    stage = Stage(new_rules=FILLING)
-    stage.fill()
-    chance = random.Random(2)
-    for method in ("transact", "write", "get_many", "get", "scan", "write_each"):
-        failing(stage, method, lambda *arguments, **options: chance.random() < 0.03)
-    backfill = stage.backfill()
-    for _ in range(20):  # the registry and the run are not asked for twice
-        with suppress(Transient):
-            run = stage.runner(backfill).work(backfill.begin(segments=1))
-            if run.done:
-                break
-    for method in ("transact", "write", "get_many", "get", "scan", "write_each"):
-        vars(stage.store).pop(method)
-    assert run.done
-    stage.settle()
-    stage.right()
-
-
-def test_a_table_that_cannot_be_read_stops_its_segments_and_no_others() -> None:
-    stage = Stage(LIKES, new_rules=FILLING)
-    stage.fill()
-    failing(stage, "scan", lambda table, **options: options["segment"] == 1)
-    backfill = stage.backfill()
-    runner = stage.runner(backfill)
-    run = runner.work(backfill.begin(segments=3))
-    assert runner.failed == {"segment 1 of 3 of main": "throttled"}
-    assert [segment.done for segment in backfill.segments(run)] == [True, False, True]
-
-
-def test_a_missing_permission_is_raised() -> None:
-    stage = Stage(LIKES)
-    stage.fill()
-
-    def scan(*arguments: Any, **options: Any) -> Any:
-        raise Misconfigured("no permission to scan")
-
-    stage.store.scan = scan  # type: ignore[method-assign]
-    backfill = stage.backfill()
-    with pytest.raises(Misconfigured, match="no permission"):
-        stage.runner(backfill).work(backfill.begin())
 
 
 def test_stopping_ends_after_the_pages_under_way_and_loses_none() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from discarded import metadata_of, object_of
+from discarded import object_of
 
 from projections.engine.embeds import Push
 from projections.engine.rejections import Rejected
@@ -60,18 +60,6 @@ def test_an_object_of_the_bucket_is_about_the_items_of_its_records() -> None:
     found = read(object_of((record(old=1, new=2), record(old=2, new=3), other), ARN))
     assert found.items == {POST: [image(1), image(2), image(3)], ItemKey("main", "POST#2", "METADATA"): []}
     assert (found.reason, found.unusable) == ("RetryAttemptsExhausted", None)
-
-
-@pytest.mark.parametrize("wrapped", [False, True], ids=["queue", "topic and queue"])
-def test_a_message_about_a_discarded_batch_without_records_names_no_item(wrapped: bool) -> None:
-    metadata = metadata_of((record(),), ARN)
-    found = read({"Type": "Notification", "Message": json.dumps(metadata)} if wrapped else metadata)
-    assert found.items == {}
-    unusable = found.unusable or ""
-    assert "names no items" in unusable
-    assert "shardId-1, from 100000000000000000001" in unusable
-    assert "projections backfill" in unusable
-    assert "S3 bucket" in unusable
 
 
 @pytest.mark.parametrize("form", [lambda r: {"Records": [r]}, lambda r: [r], lambda r: r])
@@ -144,14 +132,3 @@ def test_unusable_messages_give_the_reason(value: Any, reason: str) -> None:
     import re
 
     assert re.search(reason, found.unusable or ""), found.unusable
-
-
-def test_content_that_is_not_json_is_reported() -> None:
-    for text in ("", "{", b"\xff\xfe\x00", "[" * 100_000):
-        assert "not JSON" in (READER.text(text, "here").unusable or "")
-
-
-def test_the_reason_in_an_unusable_message_is_kept() -> None:
-    assert read({"rule": None, "reason": "the event has no list of Records", "key": None}).reason == (
-        "the event has no list of Records"
-    )

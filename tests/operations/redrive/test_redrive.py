@@ -19,7 +19,7 @@ from projections.operations.quarantine import Quarantine
 from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
 from projections.operations.redrive.sources import BucketSource, Outcome, QueueSource, redrive_all
-from projections.operations.tasks import BackfillTask, Task, write
+from projections.operations.tasks import Task, write
 from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
 from tests.engine.world import World
 
@@ -303,16 +303,6 @@ def test_a_dead_push_is_sent_back_or_made_here() -> None:
     assert queue.messages == {}
 
 
-def test_a_dead_page_of_a_backfill_needs_the_queue() -> None:
-    w = settled()
-    task, sent = BackfillTask("run", "items", "main", 0), Sent()
-    queue = Queue([write(task)])
-    outcome = empty(w, queue)
-    assert "--queue" in str(outcome.sources["quarantine"].left[0].left["backfill run"])
-    assert not empty(w, queue, send=sent).remains
-    assert (sent, queue.messages) == ([(task, 0.0)], {})
-
-
 # What stays, and what stops.
 
 
@@ -378,44 +368,6 @@ def test_it_may_be_killed_at_any_write_and_repeated() -> None:
     raise AssertionError("it never ends")
 
 
-@pytest.mark.parametrize("call", ["receive", "delete", "release", "send"])
-def test_it_may_be_killed_at_any_request_to_a_queue_and_repeated(call: str) -> None:
-    for number in range(20):
-        w = settled()
-        w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
-        w.put("USER#d", "LIKE#1")
-        w.lose()
-        keys = ["main|USER#a|PROFILE", "main|USER#d|LIKE#1"]
-        queue, tasks = Queue([json.dumps({"reason": "r", "key": key}) for key in keys]), Queue()
-        left = iter(range(number))
-
-        def fails(now: str, left: Iterator[int] = left) -> None:
-            if now == call and next(left, None) is None:
-                raise Stopped
-
-        queue.fails = tasks.fails = fails
-
-        class Tasks(Sent):
-            def send(self, some: Sequence[tuple[Task, float]], tasks: Queue = tasks) -> None:
-                tasks.send([write(task) for task, _ in some])
-
-        try:
-            empty(w, queue, send=Tasks())
-        except Stopped:
-            pass
-        else:
-            assert number > 0
-            return
-        queue.fails = tasks.fails = lambda call: None
-        queue.hidden.clear()
-        assert not empty(w, queue, send=Tasks()).remains
-        assert queue.messages == {}
-        empty(w, tasks)  # as the worker does
-        w.settle()
-        assert w.differences() == []
-    raise AssertionError("it never ends")
-
-
 # Boxes.
 
 
@@ -455,16 +407,3 @@ def test_objects_that_are_done_are_marked_and_no_others() -> None:
     ]
     again = redrive_all([BucketSource("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
     assert (again.sources["bucket"].done, len(again.sources["bucket"].left)) == (0, 2)
-
-
-def test_messages_that_come_back_while_others_are_redriven_are_not_redriven_again() -> None:
-    w, queue = quarantined()
-    for user in range(120):
-        w.like(user, 1, weight="heavy")
-    w.settle()
-    source = QueueSource("quarantine", queue, reader(w))
-    first = source.take(1000)
-    queue.hidden.clear()
-    second = source.take(1000)
-    assert (len(first), len(second), source.take(1000)) == (100, 20, [])
-    assert {message.id for _, message in first}.isdisjoint(message.id for _, message in second)

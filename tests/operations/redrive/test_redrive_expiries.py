@@ -14,7 +14,6 @@ from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
-from projections.operations.dry import DryStore
 from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
 from tests.engine.scene import Scene, Stopped, die, live
@@ -141,31 +140,6 @@ def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_reported
     assert shown(w) == before
 
 
-def test_records_that_lambda_did_not_discard_count_no_expiry() -> None:
-    w = site()
-    expire(w)
-    records = lost(w)
-    visit(w, 4)
-    w.settle()
-    reader = Reader(w.program.tables, {name: name for name in w.program.tables})
-    message = reader.value({"Records": records}, "here")
-    assert message.records == {}
-
-
-def test_a_dry_run_counts_nothing_and_ends() -> None:
-    w = site()
-    for seconds in (4, 2):
-        expire(w)
-        visit(w, seconds)
-    records = lost(w)
-    before = w.store.items("main"), w.store.items("ledger")
-    now = records[0]["dynamodb"]["ApproximateCreationDateTime"]
-    redrive = Redrive(w.program, DryStore(w.store), sleep=lambda seconds: None, now=lambda: now, dry=True)
-    (answer,) = redrive.work([discarded(w, records)])
-    assert answer.left == {}
-    assert (w.store.items("main"), w.store.items("ledger")) == before
-
-
 def test_an_expiry_waits_where_it_is_until_the_rule_that_keeps_it_is_filled() -> None:
     w = Scene(VISITS, HEAD, new_rules=FILLING)
     w.put("SITE#1", "S")
@@ -259,21 +233,6 @@ projections:
     assert w.item("BOOK#1", "B", guards=True) == {"PK": "BOOK#1", "SK": "B", "kind": "film"}
 
 
-def test_an_entry_that_a_refresh_made_does_not_tell_that_an_old_expiry_is_new() -> None:
-    """The tombstone is gone, and the key was written anew unheard: the redrive itself makes an entry."""
-    w = site()
-    expire(w)
-    records = w.records()
-    w.settle()
-    w.store.remove(entry_key(encode_key(VISIT)))
-    visit(w, 4)
-    w.lose()
-    for _ in range(2):
-        (answer,) = redriven(w, records, days=8)
-        assert list(answer.left) == [encode_key(VISIT)]
-        assert shown(w) == (2, 5, 4)
-
-
 def test_a_removal_that_is_redriven_late_takes_nothing_from_a_later_item_under_the_key() -> None:
     w = site()
     w.remove(VISIT.partition, "V")
@@ -308,13 +267,3 @@ def test_a_removed_item_does_not_come_back_beside_the_marks_of_an_expiry_that_fu
     for number in order:
         redriven(w, batches[number])
     assert visits(w, sites) == [1] * len(sites)
-
-
-@pytest.mark.parametrize("image", [None, {}, {"PK": {"S": "VISIT#ann"}, "seconds": {"N": "many"}}])
-def test_an_expiry_without_its_image_is_reported(image: Any) -> None:
-    w = site()
-    expire(w)
-    (record,) = lost(w)
-    record["dynamodb"]["OldImage"] = image
-    (answer,) = redriven(w, [record])
-    assert "does not have its old image" in answer.left[encode_key(VISIT)][0]
