@@ -1,1 +1,0 @@
-"""Output of commands with more than a few lines."""
