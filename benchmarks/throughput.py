@@ -34,7 +34,6 @@ from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import THREADS, StreamHandler
 from projections.dev.target import Followed
 from projections.engine.processor import Processor
-from projections.engine.records import stream_label
 from projections.engine.registry import Registry
 from projections.engine.running import at_once
 from projections.engine.store import Schema
@@ -82,8 +81,7 @@ class _Place:
             size = next(size for size, name in OURS.items() if name == way)
             store = DynamoDBStore(self.dynamodb, names, schemas)
             Registry(rules, store).read_or_create()
-            labels = {"main": stream_label(arn)}
-            processor = Processor(rules, store, tables={TABLE: "main"}, labels=labels, run=at_once(THREADS))
+            processor = Processor(rules, store, tables={TABLE: "main"}, run=at_once(THREADS))
             handler = StreamHandler(processor)
             self._function = lambda event: handler.handle(event, lambda: 900.0)
         reader = StreamReader(client("dynamodbstreams", endpoint), arn)

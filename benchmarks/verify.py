@@ -36,7 +36,7 @@ from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
-from projections.operations.verify.facts import Scratch
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from projections.stores.dynamodb import DynamoDBStore

@@ -387,8 +387,8 @@ def redrive(
     """
     from projections.engine.running import at_once
     from projections.operations.dry import DryStore
-    from projections.operations.redrive.messages import Reader
-    from projections.operations.redrive.redrive import Redrive
+    from projections.operations.failed_messages import Reader
+    from projections.operations.redrive import Redrive
 
     program = rules.program
     reader = Reader(program.tables, tables or {name: name for name in program.tables})

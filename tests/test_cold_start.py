@@ -83,7 +83,7 @@ def test_few_modules_are_loaded(counted: dict[str, dict[str, Any]]) -> None:
 
 
 def test_services_that_nobody_asked_for_are_not_looked_at(counted: dict[str, dict[str, Any]]) -> None:
-    """botocore lists the directories of all four hundred, twice: see `projections.stores.models`."""
+    """botocore lists the directories of all four hundred, twice: see `projections.aws.clients`."""
     assert len(counted["plain"]["directories"]) > 400
     assert len(counted["ours"]["directories"]) < 100
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,11 +15,12 @@ import botocore
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
+from botocore.loaders import JSONFileLoader, Loader
 
 from projections.errors import Misconfigured, MissingExtra
-from projections.stores.models import Models
 
-__all__ = ["client", "endpoint", "is_emulated", "reason_of", "session"]
+__all__ = ["Models", "client", "endpoint", "is_emulated", "reason_of", "session"]
+
 
 _LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
 """If one of these is set, localstack-client is used, which reads them itself."""
@@ -115,3 +119,32 @@ def session() -> botocore.session.Session:
     made = botocore.session.get_session()
     made.register_component("data_loader", Models(made.get_component("data_loader").search_paths))
     return made
+
+
+_OPENERS: Mapping[str, Callable[[str, str], Any]] = {".json": open, ".json.gz": gzip.open}
+
+
+class Models(Loader):
+    """A loader that searches these paths. It lists the services that were requested; one without a model raises
+    `botocore.exceptions.DataNotFoundError`.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(list(paths), _Files(), include_default_search_paths=False)
+        self._services: set[str] = set()
+
+    def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
+        self._services.add(service_name)
+        return super().load_service_model(service_name, type_name, api_version)
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return sorted(self._services)
+
+
+class _Files(JSONFileLoader):
+    def load_file(self, file_path: str) -> Any:
+        for extension, opener in _OPENERS.items():
+            if os.path.isfile(file_path + extension):
+                with opener(file_path + extension, "rb") as file:
+                    return json.loads(file.read())
+        return None

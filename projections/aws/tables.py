@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.store import Schema
 from projections.errors import UsageError
-from projections.stores.indexes import GLOBAL, LOCAL, described_indexes, projection
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -21,19 +20,27 @@ if TYPE_CHECKING:
     from projections.stores.dynamodb import DynamoDBStore, Meter
 
 __all__ = [
+    "GLOBAL",
+    "LOCAL",
     "Live",
     "connect",
     "connect_to",
     "create_index",
     "create_table",
     "delete_table",
+    "described_indexes",
     "differences",
+    "listed_attributes",
+    "projection",
+    "projection_text",
     "real_names",
     "time_to_live",
 ]
 
 
 LEDGER = "ledger"
+
+GLOBAL, LOCAL = "GlobalSecondaryIndexes", "LocalSecondaryIndexes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +306,37 @@ def _key_schema(partition: Iterable[str], sort: Iterable[str]) -> list[dict[str,
     return [{"AttributeName": name, "KeyType": "HASH"} for name in partition] + [
         {"AttributeName": name, "KeyType": "RANGE"} for name in sort
     ]
+
+
+# Indexes: what CreateTable takes and DescribeTable returns
+
+
+def projection(schema: Schema, index: str) -> dict[str, Any]:
+    """Return the projection of an index of the rules."""
+    if index not in schema.projected:
+        return {"ProjectionType": "ALL"}
+    if not schema.projected[index]:
+        return {"ProjectionType": "KEYS_ONLY"}
+    return {"ProjectionType": "INCLUDE", "NonKeyAttributes": sorted(schema.projected[index])}
+
+
+def described_indexes(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield the indexes in DescribeTable's answer, each with whether it is local."""
+    for kind in (GLOBAL, LOCAL):
+        yield from ((index, kind == LOCAL) for index in table.get(kind) or ())
+
+
+def listed_attributes(index: Mapping[str, Any], table: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the attributes that an index projects besides keys; None for all. Its projection may list keys, too."""
+    written = index.get("Projection") or {}
+    if written.get("ProjectionType", "ALL") == "ALL":
+        return None
+    keys = {key.get("AttributeName") for one in (index, table) for key in one["KeySchema"]}
+    return frozenset(written.get("NonKeyAttributes") or ()) - keys
+
+
+def projection_text(attributes: frozenset[str] | None) -> str:
+    """Return the attributes that a projection adds to the keys as the rule file has them."""
+    if attributes is None:
+        return "all"
+    return f"[{', '.join(sorted(attributes))}]" if attributes else "keys_only"

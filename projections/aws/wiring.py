@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from projections.engine.budget import Budget
-from projections.engine.processor import Outcome, Processor
-from projections.engine.records import WHOLE_BATCH, stream_label
+from projections.engine.processor import Processor
+from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.running import Pacer, at_once
 from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, StoreError, Transient
@@ -229,7 +230,6 @@ def stream_from_environment(
         parts.program,
         parts.store,
         tables={_table_name(name): logical for logical, name in settings.tables.items()},
-        labels={logical: stream_label(arn) for logical, arn in settings.stream_arns.items()},
         fixed_label=settings.stream_label,
         quarantine=parts.quarantine,
         run=at_once(THREADS),
@@ -253,7 +253,7 @@ def worker_from_environment(
     """Return the handler of tasks. The parameters and errors are as above."""
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
         _required(environ, name)
-    from projections.operations.redrive.dismissal import among  # not above: the stream function does not need these
+    from projections.operations.dismissal import among  # not above: the stream function does not need these
     from projections.operations.worker import WorkerHandler
 
     parts = _parts(environ, throttled, wrote)

@@ -136,11 +136,12 @@ def command(
         begins = "continues" if known is not None and known.name == run.name else "begins"
         bar.print(f"backfill {run.name} {begins} with {count(run.segments, 'segment')}")
         if queue_url:
-            from projections.operations.backfill.queued import start
             from projections.operations.tasks import Tasks
 
             tasks = there.queue(queue_url)
-            start(backfill, run, Tasks(lambda: tasks))
+            from projections.operations.backfill.runner import send_tasks
+
+            send_tasks(backfill, run, Tasks(lambda: tasks))
             bar.end()
             text = f"backfill {run.name} continues in the worker function; `projections status` shows its progress"
             print_text(json_text({"run": run.name, "left": True}) if as_json else text)

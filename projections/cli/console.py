@@ -170,7 +170,7 @@ class LiveSource:
     def item(self, key: str, *, search: bool) -> ExplainedItem:
         from projections.console.values import ExplainedItem
         from projections.inspect.explain.item import item_explanation, read_key
-        from projections.operations.hashes import is_hash, key_of
+        from projections.operations.redaction import is_hash, key_of
 
         hashed = is_hash(key)
         if hashed and not search:

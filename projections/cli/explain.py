@@ -110,8 +110,7 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json:
 
 def _item(live: Live, item: str, as_json: bool) -> int:
     from projections.inspect.explain.item import item_explanation, read_key
-    from projections.operations.hashes import is_hash, key_of
-    from projections.operations.redaction import key_hash, read_secret
+    from projections.operations.redaction import is_hash, key_hash, key_of, read_secret
 
     key = key_of(live.program, live.store, item) if is_hash(item) else read_key(live.program, item)
     report = item_explanation(live.program, live.store, key)

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from projections.aws.queues import Queue
     from projections.aws.tables import Live
     from projections.language.program import Program
-    from projections.operations.redrive.dismissal import Dismissed, Quarantined, Wanted
-    from projections.operations.redrive.messages import Reader
-    from projections.operations.redrive.redrive import Answer, Redrive
-    from projections.operations.redrive.sources import MessageSource, Outcome
+    from projections.operations.dismissal import Dismissed, Quarantined, Wanted
+    from projections.operations.failed_messages import Reader
+    from projections.operations.redrive import Answer, MessageSource, Outcome, Redrive
 
 __all__ = ["command"]
 
@@ -86,9 +85,8 @@ def command(
     from projections.engine.running import at_once
     from projections.language.program import Program
     from projections.operations.dry import DryStore
-    from projections.operations.redrive.messages import Reader
-    from projections.operations.redrive.redrive import Redrive
-    from projections.operations.redrive.sources import redrive_all
+    from projections.operations.failed_messages import Reader
+    from projections.operations.redrive import Redrive, redrive_all
 
     others = files or sources.dead_letters or sources.bucket or most
     alone = listing or dismiss is not None or because is not None
@@ -140,7 +138,7 @@ def _quarantine(there: Deployed, option: str | None) -> Queue:
 
 def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
     from projections.local.json_text import documents
-    from projections.operations.redrive.sources import BucketSource, FileSource, QueueSource
+    from projections.operations.failed_messages import BucketSource, FileSource, QueueSource
 
     quarantine, dead_letters, bucket = sources.quarantine, sources.dead_letters, sources.bucket
     if not (files or quarantine or dead_letters or bucket):
@@ -239,7 +237,7 @@ class _Reporter:
 
 def _show(live: Live, queue: Queue, as_json: bool) -> int:
     """Print the messages of the quarantine and the dismissals. Return the exit code, 1 if there are messages."""
-    from projections.operations.redrive.dismissal import dismissed, quarantined
+    from projections.operations.dismissal import dismissed, quarantined
 
     messages, records = list(quarantined(queue)), dismissed(live.store)
     if as_json:
@@ -272,8 +270,8 @@ def _dismiss(
     live: Live, queue: Queue, which: str, because: str | None, dry_run: bool, region: str | None, as_json: bool
 ) -> int:
     """Dismiss messages, or print which would be. Return the exit code, 1 if any would be, or others remain."""
-    from projections.operations.redrive.dismissal import Decision
-    from projections.operations.redrive.dismissal import dismiss as dismissed
+    from projections.operations.dismissal import Decision
+    from projections.operations.dismissal import dismiss as dismissed
 
     now = datetime.now(UTC)
     wanted = _wanted(live.program, which)
@@ -303,7 +301,7 @@ def _dismiss(
 
 def _wanted(program: Program, which: str) -> Wanted:
     from projections.inspect.explain.item import read_key
-    from projections.operations.redrive.dismissal import Wanted, age
+    from projections.operations.dismissal import Wanted, age
 
     if (older := age(which)) is not None:
         return Wanted(older=older)

@@ -264,7 +264,7 @@ def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], option
 
 def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) -> Finding:
     """Return the finding with the causes of some messages, and how many were dismissed."""
-    from projections.operations.redrive.dismissal import Quarantined, dismissed
+    from projections.operations.dismissal import Quarantined, dismissed
 
     says = found.says
     if found.value and url:

@@ -23,7 +23,7 @@ from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.values import plain
-from projections.operations.hashes import is_hash
+from projections.operations.redaction import is_hash
 from projections.operations.verify.drift import KINDS
 
 __all__ = ["failed", "routes"]

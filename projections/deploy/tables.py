@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
 from projections.deploy.cloudformation import Document, Resource, judged
 from projections.deploy.comparison import StreamMapping
 from projections.deploy.delivery import filter_findings, setting_findings
@@ -15,7 +16,6 @@ from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.indexes import GLOBAL, LOCAL, listed_attributes, projection_text
 
 __all__ = ["LiveTable", "live_findings", "table_findings"]
 

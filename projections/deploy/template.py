@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from projections.aws.tables import GLOBAL, LOCAL, projection
 from projections.deploy.checksum import with_checksum
 from projections.deploy.needs import MAIN, NOTHING, Deployment, TableNeeds
 from projections.errors import UsageError
 from projections.language.editing import scalar
 from projections.printable import printable
-from projections.stores.indexes import GLOBAL, LOCAL, projection
 
 __all__ = ["BASE", "sam_template"]
 

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from projections.aws.tables import LEDGER, Live
 from projections.aws.wiring import THREADS
-from projections.engine.processor import OUTDATED, Outcome
+from projections.engine.processor import OUTDATED
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.running import Run, at_once
-from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, WrappedStore, Write
 from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordReport, record_report
@@ -23,7 +24,6 @@ from projections.language.values import changed_attributes
 from projections.local.event_source import Batch
 from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
-from projections.stores.wrapped import WrappedStore
 from projections.terminal import count
 
 __all__ = ["Delivery", "Projector", "Reporter", "Totals", "WatchedStore", "Written", "is_own"]
@@ -165,14 +165,10 @@ class WatchedStore(WrappedStore):
 
 
 class Projector:
-    """The functions under one program, which `use` replaces; the task queue stays.
-
-    `labels` has the stream label of each logical table.
-    """
+    """The functions under one program, which `use` replaces; the task queue stays."""
 
     def __init__(self, live: Live, program: Program) -> None:
         self.totals = Totals()
-        self.labels: dict[str, str] = {}
         self.queue = LocalQueue()
         self.run: Run[Any] = at_once(THREADS)
         self.reason = ""
@@ -193,7 +189,6 @@ class Projector:
             program,
             store,
             tables={self._live.names[name]: name for name in program.tables},
-            labels=self.labels,
             quarantine=self.reject,
             observe=self._observe,
             run=self.run,

@@ -15,7 +15,6 @@ from projections.aws.streams import StreamGone, StreamReader
 from projections.dev.projector import Delivery, Projector, Reporter, Totals
 from projections.dev.target import Followed, Target, stream_of
 from projections.engine.guards import Guards, Identity
-from projections.engine.records import stream_label
 from projections.engine.registry import Registry
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.inspect.diff.difference import difference
@@ -271,7 +270,6 @@ class Session:
         reader, discarded = StreamReader(self._streams, arn), partial(self._discarded, logical)
         self._followed[logical] = Followed(reader, latest=True, batch_size=None, on_failure=discarded)
         self._followed[logical].discover()
-        self._projector.labels[logical] = stream_label(arn)
 
     def _read(self) -> bool:
         """Read more of all streams. Return whether there was anything."""

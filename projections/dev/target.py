@@ -11,12 +11,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.aws.clients import client, endpoint, is_emulated
 from projections.aws.streams import StreamReader
-from projections.aws.tables import LEDGER, Live, connect_to, create_index, create_table, differences, real_names
+from projections.aws.tables import (
+    LEDGER,
+    Live,
+    connect_to,
+    create_index,
+    create_table,
+    described_indexes,
+    differences,
+    real_names,
+)
 from projections.engine.store import Schema
 from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Batch, EventSourceMapping, Record, Shard, Stream
-from projections.stores.indexes import described_indexes
 
 __all__ = ["Followed", "Target", "prepare", "stream_of"]
 

@@ -60,9 +60,6 @@ from projections.language.rules import Rule
 from projections.language.syntax import root, steps
 from projections.language.values import same, wire
 
-__all__ = ["ApplicationItems", "kind_as_read", "kind_condition", "occupied", "purpose_of"]
-
-
 _MOST_TRIES = 20
 
 
@@ -169,7 +166,8 @@ class ApplicationItems:
         kind = kind_condition(entity, key)
         if kind is None:
             return None
-        return self._update(key, values, (*_parts(kind), condition), why)
+        parts = kind.conditions if isinstance(kind, AllOf) else (kind,)
+        return self._update(key, values, (*parts, condition), why)
 
     def change_as_read(
         self,
@@ -289,10 +287,6 @@ class ApplicationItems:
 
 def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _parts(condition: Condition) -> tuple[Condition, ...]:
-    return condition.conditions if isinstance(condition, AllOf) else (condition,)
 
 
 _LAST = "\U0010ffff"

@@ -31,21 +31,6 @@ from projections.language.contribution import Contributions, canonical_text
 from projections.language.keys import is_range
 from projections.language.program import Program
 
-__all__ = [
-    "MOST_ACTIONS",
-    "MOST_BYTES",
-    "Attempt",
-    "Counted",
-    "Predictor",
-    "Transaction",
-    "fail",
-    "lanes",
-    "pack",
-    "put_size",
-    "retracted",
-]
-
-
 Counted = tuple[str, str, str]
 """A rule's name, an encoded target key, and a value as contributions have it."""
 

@@ -31,8 +31,6 @@ from projections.engine.copies import CopyWrite, units_of
 from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
 
-__all__ = ["Budget", "Refresh", "writes_of"]
-
 CHEAP = 20
 """The most writes of a change that is always made at once: those of ten targets of a counter."""
 

@@ -14,29 +14,6 @@ from projections.engine.store import Records
 from projections.errors import StoreError
 from projections.language.contribution import Contributed, Contributions, Evaluated
 
-__all__ = [
-    "GENERATION",
-    "SETTLED",
-    "WIDE",
-    "Change",
-    "ChangeState",
-    "Load",
-    "Piece",
-    "Refusal",
-    "Result",
-    "difference",
-    "generation_of",
-    "intermediate_goals",
-    "other_marks",
-    "targets_of",
-    "unmarked",
-    "unstamped",
-    "with_mark",
-    "with_marks",
-    "without_mark",
-]
-
-
 ChangeState = Literal["applied", "duplicate", "moved", "deferred", "failed"]
 """The result of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
 read, and nothing was done. Deferred: it exceeds a budget, and is left to a refresh. Failed: not done, and `error` has the

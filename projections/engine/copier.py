@@ -40,9 +40,6 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.language.values import differing
 
-__all__ = ["Copier", "CopyRefresher"]
-
-
 _MOST_TRIES = 20
 
 

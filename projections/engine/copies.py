@@ -21,8 +21,6 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.language.values import item_size, valued
 
-__all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "units_of", "writes_of"]
-
 
 class CopyWrite(NamedTuple):
     """The copies of a source by its newest image, and the other targets that its records named.

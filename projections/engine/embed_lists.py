@@ -61,8 +61,6 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import differing
 
-__all__ = ["CHILDREN_PER_LIST_PAGE", "ListEmbedder", "ListPage", "Wanted", "parents_of", "references_of"]
-
 CHILDREN_PER_LIST_PAGE = 100
 """How many children one page of a push reads and updates at most, each with all its parents."""
 

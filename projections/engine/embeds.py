@@ -54,17 +54,6 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import differing, same
 
-__all__ = [
-    "CHILDREN_PER_PAGE",
-    "SETTLE_SECONDS",
-    "Embedder",
-    "Fence",
-    "Push",
-    "last_offer",
-    "needs_pull",
-    "reference_of",
-]
-
 SETTLE_SECONDS = 5.0
 """Seconds after a push through an index until it is queried again, for children that it did not show yet."""
 
@@ -90,24 +79,6 @@ class Push(NamedTuple):
     after: Any = None
     again: bool = False
     last: str = ""
-
-    def text(self) -> str:
-        """Return the page as JSON, for the queue. The fence is raised by then, so `last` is left out."""
-        return json.dumps(self._replace(last="")._asdict(), separators=(",", ":"), ensure_ascii=False)
-
-    @classmethod
-    def read(cls, text: str) -> Push:
-        """Return the page that `text` wrote. Raise BadInput for any other text."""
-        try:
-            fields = json.loads(text)
-            push = cls(**fields)
-        except (TypeError, ValueError):
-            raise BadInput(
-                "invalid message: not a page of a push. Only this package writes to its task queue"
-            ) from None
-        if not all(isinstance(part, str) for part in (push.rule, push.parent, push.version)):
-            raise BadInput("invalid message: not a page of a push. Only this package writes to its task queue")
-        return push
 
 
 def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | None]:

@@ -38,8 +38,6 @@ from projections.language.contribution import Evaluated
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 
-__all__ = ["Discarded", "EntryRefresher"]
-
 _MOST_ROUNDS = 20
 
 _FILLING = "the rule has `expired: keep` and is filling: redrive this again when the backfill is complete"

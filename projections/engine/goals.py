@@ -28,8 +28,6 @@ from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
 
-__all__ = ["DiscardedRecord", "Goals", "goal_of"]
-
 _DAY = 24 * 3600
 _REMEMBERED = TOMBSTONE_SECONDS - _DAY
 """Seconds for which the ledger certainly remembers an expiry: a day less than a tombstone stays, for inexact clocks."""

@@ -27,32 +27,13 @@ from projections.engine.ledger_items import (
     shared_head,
 )
 from projections.engine.store import Image, ItemKey, Store, Value, all_items
-from projections.engine.value_counters import Counters, count_of
+from projections.engine.value_counters import ValueCounters, count_of
 from projections.errors import DamagedGroup
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 from projections.language.values import EXACT, number_text, shown
-
-__all__ = [
-    "EXTREMES",
-    "Generations",
-    "Group",
-    "damaged_group",
-    "extreme_sort",
-    "first_members",
-    "is_amount",
-    "parts_of",
-    "read_first",
-    "read_groups",
-    "read_members",
-    "refusing_group",
-    "spread",
-    "successor",
-    "summed",
-]
-
 
 _NONE_DAMAGED: Mapping[str, Value] = {}
 
@@ -69,15 +50,15 @@ class Generations:
     generation that the ledger lacks is not used again, unless a closed group names it.
     """
 
-    def __init__(self, known: Mapping[Target, int] | None = None) -> None:
+    def __init__(self, known: Mapping[Target, int] | None = None, counters: ValueCounters | None = None) -> None:
         self._open: dict[Target, int] = dict(known or {})
         self._missing: dict[Target, int] = {}
-        self.counters = Counters()
+        self.counters = counters or ValueCounters()
         """What this process saw of value counters."""
 
     def as_now(self) -> Generations:
         """Return a copy that does not change when other threads learn generations."""
-        return Generations(self._open)
+        return Generations(self._open, self.counters)
 
     def of(self, target: Target) -> int:
         return self._open.get(target, 0)

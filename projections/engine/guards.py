@@ -50,8 +50,6 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import EXACT, number_text, same, valued
 
-__all__ = ["Guard", "Guards", "Healing", "Identity", "as_read", "at_of", "by_of", "needs_healing"]
-
 Healing: TypeAlias = Literal[
     "created",  # the item appeared
     "gone",  # it was removed, or left its entity, and the rule creates it

@@ -26,8 +26,6 @@ from projections.language.program import Program
 from projections.language.rules import ItemRule
 from projections.language.values import differing
 
-__all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]
-
 
 class IndexWrite(NamedTuple):
     """Attributes to set (or, with None, to remove) on an item, and the values they were derived from."""

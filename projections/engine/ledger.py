@@ -59,8 +59,7 @@ from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.program import Program
 
-__all__ = ["MOST_ACTIONS", "Ledger", "Steps"]
-
+__all__ = ["MOST_ACTIONS", "Ledger"]
 
 _WITHOUT_PAUSE = 3
 """Rounds after which an attempt waits: entries and groups that change so often are busy."""

@@ -9,7 +9,7 @@
     L|<rule>|<parent>     <child>                      link: a child that references the parent among others
     W|<rule>|<target>     .                            the source that waits for a key with an item of another kind
     R                     . and others                 registry: see `engine.registry`
-    D                     <message id>                 a dismissed message: see `operations.redrive.dismissal`
+    D                     <message id>                 a dismissed message: see `operations.dismissal`
     A                     . and `secret`               audit, and the secret of hashes: `operations.{audit,redaction}`
 
 Keys are readable as long as they fit. Longer ones end in a hash, and the item holds the whole key. A hashed key is
@@ -31,35 +31,6 @@ from typing import NamedTuple
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key, escape, unescape
-
-__all__ = [
-    "CLOSED",
-    "COUNT",
-    "KEPT",
-    "LEDGER",
-    "MOST_EXPIRIES",
-    "REBUILDING",
-    "SHARD_COUNT",
-    "Entry",
-    "Target",
-    "entry_key",
-    "fence_key",
-    "group_at",
-    "group_key",
-    "link_key",
-    "links_key",
-    "member_key",
-    "member_order",
-    "members_key",
-    "read_recent",
-    "recent_element",
-    "rule_of_link",
-    "shared_head",
-    "slot_in",
-    "source_order",
-    "waiting_key",
-    "whole_key",
-]
 
 LEDGER = "ledger"
 """The logical name of the ledger table."""

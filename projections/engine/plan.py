@@ -27,18 +27,6 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.values import same
 
-__all__ = [
-    "Plan",
-    "PushReason",
-    "freed_targets",
-    "offered",
-    "plan",
-    "push_reason",
-    "put_whole",
-    "release_of",
-    "target_healing",
-]
-
 T = TypeVar("T")
 
 PushReason: TypeAlias = Literal["created", "changed", "removed", "replaced"]

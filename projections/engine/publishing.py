@@ -34,10 +34,7 @@ from projections.engine.targets import Publication, TargetWriter, contributed
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
-from projections.language.rules import LedgerRule, Members
-
-__all__ = ["TOMBSTONE_SECONDS", "Publisher", "forget", "pending_entries", "relieved", "shares_calls", "unpublished"]
-
+from projections.language.rules import LedgerRule
 
 _MOST_TRIES = 20
 
@@ -136,14 +133,10 @@ class Publisher:
             target: rule
             for target in sorted(set(targets))
             if not is_range(target[1])
-            and (rule := self._rule(target)) is not None
+            and (rule := self._program.recorded.get(target[0])) is not None
             and rule.writes_items
             and self._publishes(rule)
         }
-
-    def _rule(self, target: Target) -> LedgerRule | None:
-        """The rule of a target; None too for a copy that had claims in an earlier version, and is guarded now."""
-        return self._program.recorded.get(target[0])
 
     def _try(
         self, target: Target, work: Callable[[], None], deadline: Deadline, failures: dict[Target, StoreError]
@@ -160,7 +153,10 @@ class Publisher:
         members = read_members(self._store, rule, target[1], group)
         publication = publication._replace(members=members)
         item: Image | None = None
-        update = self._writer.unread(publication) if _need_not_read(rule, group, members) else None
+        # Only the item shows which attributes to remove from a copy of all attributes, and where there is no claim any
+        # more, perhaps since the group was read.
+        suffices = not rule.claimed or (contributed(rule, group, members) and not rule.copies_all)
+        update = self._writer.unread(publication) if suffices else None
         if update is None:
             item = self._writer.read(key)
         elif not rule.creates or group.at != group_at(group.generation, 1):  # at the first version there is no item yet
@@ -259,15 +255,6 @@ class Publisher:
         """The item with its guard, then the group."""
         item = self._writer.read(key)
         return item, read_groups(self._store, [target], self._generations)[target]
-
-
-def _need_not_read(rule: LedgerRule, group: Group, members: Members) -> bool:
-    """Whether the group is enough to publish it.
-
-    Only the item shows which attributes to remove from a copy of all attributes, and where there is no claim any more,
-    perhaps since the group was read.
-    """
-    return not rule.claimed or (contributed(rule, group, members) and not rule.copies_all)
 
 
 def unpublished(failures: Mapping[Target, StoreError]) -> set[Target]:

@@ -71,8 +71,6 @@ from projections.engine.store import (
 from projections.errors import ConditionFailed, TransactionCancelled, Transient
 from projections.language.program import Program
 
-__all__ = ["Claim", "Note", "close", "forgotten", "notes", "reopen", "sweep"]
-
 _MOST_TRIES = 20
 _PREFIX = "rebuild|"
 _AFTER = "after|"

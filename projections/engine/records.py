@@ -12,25 +12,6 @@ from projections.engine.rejections import Rejected, internal
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema, encode_key
 
-__all__ = [
-    "LATEST",
-    "WHOLE_BATCH",
-    "Content",
-    "Decoded",
-    "Record",
-    "content_of",
-    "decode",
-    "decode_all",
-    "in_order",
-    "is_expiry",
-    "is_sequence",
-    "is_value",
-    "sequence_of",
-    "stream_label",
-    "time_of",
-    "version_of",
-]
-
 WHOLE_BATCH = ""
 """In place of a sequence number: the whole batch failed. No record has it, so Lambda delivers all of them again."""
 
@@ -121,15 +102,13 @@ def decode(
     record: Any,
     tables: Mapping[str, str],
     schemas: Mapping[str, Schema],
-    labels: Mapping[str, str] | None = None,
     fixed_label: str = "",
 ) -> Record:
     """Return one record of an event.
 
-    `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's
-    own ARN. `labels` gives it by logical table name for records whose ARN has none. `fixed_label` is used instead of both:
-    for emulators whose ARN is not stable. Raises BadInput, with what is wrong and what to do, and the item if the record
-    names it.
+    `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's ARN, or
+    `fixed_label`, for emulators whose ARN is not stable. Raises BadInput, with what is wrong and what to do, and the item if
+    the record names it.
     """
     try:
         event, sequence, old, new = content_of(record)
@@ -139,8 +118,8 @@ def decode(
         reason.key = _named_key(record, tables, schemas)
         raise
     expired = event == "REMOVE" and is_expiry(record)
-    label = fixed_label or label or (labels or {}).get(table, "")
-    return Record(key, old, new, version_of(label, sequence), sequence, expired, time_of(record["dynamodb"]))
+    version = version_of(fixed_label or label, sequence)
+    return Record(key, old, new, version, sequence, expired, time_of(record["dynamodb"]))
 
 
 def is_expiry(record: Mapping[str, Any]) -> bool:

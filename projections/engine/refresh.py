@@ -44,8 +44,6 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
-__all__ = ["Refresher"]
-
 
 class Refresher:
     """Refreshes items, many at a time, and notes what fails.
@@ -244,7 +242,9 @@ class Refresher:
         """
         self._failures.isolated(items, partial(self._refresh_copies, deadline), _key_of)
         indexed = [item for item in items if item.entity.name in self._program.item_rules]
-        self._failures.isolated(indexed, partial(self._refresh_indexes, deadline), _key_of)
+        self._failures.isolated(
+            indexed, lambda some: self._run([partial(self._refresh_index, item, deadline) for item in some]), _key_of
+        )
         self._failures.isolated(items, partial(self._refresh_children, deadline, renew), _key_of)
 
     def _refresh_copies(self, deadline: Deadline, items: Sequence[Item]) -> None:
@@ -252,9 +252,6 @@ class Refresher:
             self._failures.attempt("copies", deadline, lambda: self._copies.refresh(items, deadline)) or []
         ):
             self._failures.note(rule.name, encode_key(target), error)
-
-    def _refresh_indexes(self, deadline: Deadline, items: Sequence[Item]) -> None:
-        self._run([partial(self._refresh_index, item, deadline) for item in items])
 
     def _refresh_children(self, deadline: Deadline, renew: bool, items: Sequence[Item]) -> None:
         refresh = partial(self.embedder.refresh, items, deadline, renew=renew)

@@ -2,7 +2,7 @@
 
     pk   sk             what
     R    .              epoch; the active program and the earlier ones; each rule's fingerprint and state
-    R    lease|<id>     a running command: see `leases`
+    R    lease|<id>     a running command: see `operations.fenced`
     R    rule|<name>    a rule as it was registered, with its entities: the definition that is needed to retire it
 
 A new or changed rule is *filling*: its contributions are recorded, and nothing is published until a backfill is complete, so
@@ -29,11 +29,11 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from string import ascii_lowercase, digits
 from typing import Any, Literal, NamedTuple
 
 from projections.engine.guards import Identity, new_secret
-from projections.engine.leases import close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import (
     AllOf,
@@ -48,27 +48,11 @@ from projections.engine.store import (
     Update,
     Value,
     Write,
+    all_items,
 )
-from projections.errors import ConditionFailed, Misconfigured, Reason, TransactionCancelled, Transient
+from projections.errors import ConditionFailed, Misconfigured, TransactionCancelled, Transient
 from projections.language.program import Program
 from projections.language.rules import Rule
-
-__all__ = [
-    "FILLING",
-    "LIVE",
-    "PROVISIONAL",
-    "REGISTRY",
-    "RETIRING",
-    "SHADOW",
-    "WITHOUT",
-    "Registered",
-    "Registry",
-    "RegistrySnapshot",
-    "Replaced",
-    "RuleState",
-    "former",
-    "rule_key",
-]
 
 _ALL_RULES = Purpose("registry")
 
@@ -90,6 +74,36 @@ _AT_ONCE = 90
 """Definitions that one transaction writes with the registry; DynamoDB allows 100 actions."""
 
 _MOST_TRIES = 20
+
+_LEASE = "lease|"
+
+
+def lease_key(name: str) -> ItemKey:
+    """Return the key of a lease."""
+    return ItemKey(LEDGER, "R", f"{_LEASE}{name}")
+
+
+def closing(name: str) -> Delete:
+    """Return the write that closes a lease."""
+    return Delete(lease_key(name), purpose=Purpose("lease"))
+
+
+def close_leases(
+    store: Store, *, before_epoch: int | None = None, run: str | None = None, opened_before: float | None = None
+) -> None:
+    """Delete all leases, or only those of an older epoch, of one run, or opened before a time.
+
+    With several arguments, a lease that meets any of them is deleted. Raises Transient and Misconfigured.
+    """
+    everything = before_epoch is None and run is None and opened_before is None
+    for item in all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_LEASE)):
+        if (
+            everything
+            or (before_epoch is not None and int(Decimal(item["epoch"]["N"])) < before_epoch)
+            or (run is not None and item["run"]["S"] == run)
+            or (opened_before is not None and int(Decimal(item["at"]["N"])) < opened_before)
+        ):
+            store.write(closing(item["sk"]["S"].removeprefix(_LEASE)))
 
 
 def rule_key(rule: str) -> ItemKey:
@@ -480,7 +494,8 @@ class Registry:
         except ConditionFailed:
             return False
         except TransactionCancelled as cancelled:
-            if _lost(cancelled.reasons[0]):
+            first = cancelled.reasons[0]
+            if first is not None and first.kind == "condition":
                 return False
             raise Transient(str(cancelled)) from cancelled
         return True
@@ -502,10 +517,6 @@ class Registry:
 def _base(name: str) -> str:
     """Return the name of a rule by the name of one of its versions."""
     return name.partition("@")[0]
-
-
-def _lost(reason: Reason | None) -> bool:
-    return reason is not None and reason.kind == "condition"
 
 
 def _as_read(snapshot: RegistrySnapshot) -> Condition:

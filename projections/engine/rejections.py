@@ -27,28 +27,6 @@ if TYPE_CHECKING:
     from projections.engine.changes import Refusal
     from projections.engine.embeds import Push
 
-__all__ = [
-    "GROUP",
-    "INTERNAL",
-    "ITEM",
-    "TARGET",
-    "Failures",
-    "Fault",
-    "Rejected",
-    "alike",
-    "distinct",
-    "internal",
-    "internal_reason",
-    "is_internal",
-    "of_child",
-    "refusal",
-    "refused",
-    "rejected_by",
-    "rejection",
-    "sequence_order",
-    "trace_of",
-]
-
 
 _LIMITS = (
     (

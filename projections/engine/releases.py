@@ -31,8 +31,6 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
 
-__all__ = ["Release", "Releaser", "belonging_together"]
-
 _MOST_TRIES = 20
 
 _NOTHING: Image = {}

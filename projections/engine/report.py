@@ -21,8 +21,6 @@ from projections.engine.rejections import (
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.keys import encode_key
 
-__all__ = ["COUNTS", "Counters", "Outcome", "Report"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -117,7 +115,7 @@ class Report:
 
         Rejected records that the quarantine does not take are reported as failed: no record is lost.
         """
-        found = distinct(self.rejected)
+        found = distinct(self.rejected) if self.rejected else []
         rejected = [one for one in found if not one.repeated]
         repeated = tuple(one for one in found if one.repeated)
         if rejected:

@@ -23,8 +23,6 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Store, Update, all_items
 from projections.errors import ConditionFailed
 
-__all__ = ["BUDGET", "QUIET", "Rival", "forget", "left_to", "rivals"]
-
 BUDGET = 60
 """How many guards that one rival replaced are healed, until it is quiet."""
 

@@ -15,20 +15,6 @@ from typing import Any, TypeVar
 from projections.engine.store import Store, Update, rounds
 from projections.errors import StoreError, Transient
 
-__all__ = [
-    "UNLIMITED",
-    "Deadline",
-    "OutOfTime",
-    "Pacer",
-    "Run",
-    "at_once",
-    "in_few_pieces",
-    "one_by_one",
-    "slices",
-    "write_all",
-]
-
-
 _BETWEEN_CHECKS = 64
 """Pieces of computing between two checks of the time: some milliseconds of work."""
 
@@ -55,8 +41,8 @@ class Deadline:
     ) -> None:
         self._remaining = remaining
         self._margin = margin
-        self._sleep = sleep
-        self._chance = chance
+        self.sleep = sleep
+        self.chance = chance
         # processes that start from one snapshot share the state of `random`, and tokens must never be equal
         self._token_chance = random.SystemRandom().random if chance is random.random else chance
 
@@ -105,10 +91,10 @@ class Deadline:
 
     def pause(self, attempt: int) -> None:
         """Wait before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""
-        seconds = self._chance() * min(2.0, 0.02 * 2 ** min(attempt, 10))
+        seconds = self.chance() * min(2.0, 0.02 * 2 ** min(attempt, 10))
         if self._remaining() - seconds <= self._margin:
             raise self.out_of_time
-        self._sleep(seconds)
+        self.sleep(seconds)
 
     def retry(self, work: Callable[[], T], *, tries: int | None = None) -> T:
         """Return what `work` returns. While it raises Transient, call it again after a pause, at most `tries` times in all.

@@ -1,7 +1,8 @@
 """The interface of a store: reads, writes and conditions.
 
 Attribute values are in DynamoDB's wire form (`{"S": "…"}`), numbers as decimal strings. Two implementations exist, in
-`projections.stores`: DynamoDB and memory; one contract suite holds both to the same answers.
+`projections.stores`: DynamoDB and memory; one contract suite holds both to the same answers. `WrappedStore` is the base
+class of stores that observe or withhold the writes of another one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, dataclass_transform
 
-from projections.errors import StoreError
+from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 
 __all__ = [
@@ -37,11 +38,14 @@ __all__ = [
     "Store",
     "Update",
     "Value",
+    "WrappedStore",
     "Write",
     "all_items",
+    "answer_to",
     "key_text",
     "rounds",
 ]
+
 
 T = TypeVar("T")
 
@@ -280,3 +284,36 @@ class Store(Protocol):
         all that is not answered yet is `Transient`, and may be done or not.
         """
         ...
+
+
+def answer_to(write: Callable[[Update], object], update: Update) -> StoreError | None:
+    """Make one update, and return its answer as `Store.write_each` has it."""
+    try:
+        write(update)
+    except ConditionFailed:
+        return ConditionFailed()
+    except (InvalidRequest, Transient) as error:
+        return error.with_traceback(None)
+    return None
+
+
+class WrappedStore:
+    """Passes reads on to a store. Subclasses define the writes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def schema(self, table: str) -> Schema:
+        return self._store.schema(table)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        return self._store.get(key, attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        return self._store.get_many(keys)
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        return self._store.query(table, values, **options)
+
+    def scan(self, table: str, **options: Any) -> Page:
+        return self._store.scan(table, **options)

@@ -31,8 +31,6 @@ from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members
 from projections.language.values import differing
 
-__all__ = ["Publication", "TargetWriter", "contributed"]
-
 
 class Publication(NamedTuple):
     """A group that its target is to show, and why. `members` was read after `group`."""
@@ -52,7 +50,6 @@ class TargetWriter:
         self._store = store
         self._items = items
         self._guards = items.guards
-        self._releaser = Releaser(program, store, items)
         self._counters = counters
 
     def read(self, key: ItemKey) -> Image | None:
@@ -168,7 +165,8 @@ class TargetWriter:
     def _leave(self, publication: Publication, item: Image) -> bool:
         """Remove from an item of another kind what the rule published on it. Raise Occupied if the key is needed."""
         rule, key, group, members, _ = publication
-        released = self._may_release(rule, key, group, members, item) and self._releaser.release(
+        releaser = Releaser(self._program, self._store, self._items)
+        released = self._may_release(rule, key, group, members, item) and releaser.release(
             self._left(publication, item)
         )
         if self._may_create(rule, group, members):

@@ -48,8 +48,6 @@ from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.values import number_text
 
-__all__ = ["Sent", "Transactions", "entry_condition"]
-
 _LONGEST_REASON = 500
 
 _OPEN = Missing((CLOSED,))
@@ -107,7 +105,8 @@ class Transactions:
             if invalid is not None:
                 raise InvalidRequest(invalid) from cancelled
             raise Transient(str(cancelled)) from cancelled
-        self._value_counters.committed(role for role in roles if isinstance(role, ValueCounter))
+        if counted := [role for role in roles if isinstance(role, ValueCounter)]:
+            self._value_counters.committed(counted)
         return "committed"
 
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Role]) -> bool:

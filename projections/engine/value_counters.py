@@ -7,7 +7,7 @@ A counter is among the members of its group, in the order of the values, so that
 query. It exists exactly as long as its `c` is above zero. The group holds the number of counters of each slot as the amount
 `%<slot>`, so that `distinct` reads none of them.
 
-Counters change in the transaction that changes entries and group. The number in the group changes at an *edge*: when a
+ValueCounters change in the transaction that changes entries and group. The number in the group changes at an *edge*: when a
 counter comes into being or ends. A transaction has to know whether it is at an edge before it reads anything, so it assumes
 it, and writes each counter under the condition that the assumption holds:
 
@@ -58,10 +58,8 @@ from projections.engine.store import (
 )
 from projections.language.ordering import decode_order
 
-__all__ = ["Counters", "ValueCounter", "count_of", "counter_key", "slot_of"]
-
 _MOST_KNOWN = 20_000
-"""Counters that a process remembers. Forgetting one costs a transaction."""
+"""ValueCounters that a process remembers. Forgetting one costs a transaction."""
 
 _MANY = 10**15
 """Stands for a number that is not known, but above zero."""
@@ -103,7 +101,7 @@ class ValueCounter:
         return counter_key(self.target, self.generation, self.value)
 
 
-class Counters:
+class ValueCounters:
     """Makes the writes of counters, and remembers what it saw of them.
 
     Threads share it: the conditions of the writes check all that it remembers.

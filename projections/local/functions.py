@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Outcome, Processor
+from projections.engine.processor import Processor
 from projections.engine.registry import LIVE, RuleState
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.running import Pacer, Run, one_by_one
 from projections.engine.store import Store
 from projections.language.program import Program
@@ -120,7 +121,6 @@ class Functions:
         *,
         tables: Mapping[str, str],
         quarantine: Callable[[Sequence[Rejected]], None],
-        labels: Mapping[str, str] | None = None,
         observe: Callable[[Outcome], None] | None = None,
         run: Run[Any] = one_by_one,
         clock: Callable[[], float] = time.time,
@@ -138,7 +138,6 @@ class Functions:
             program,
             store,
             tables=tables,
-            labels=labels,
             quarantine=quarantine,
             run=run,
             clock=clock,

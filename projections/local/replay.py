@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from projections.aws.wiring import Processing, StreamHandler
-from projections.engine.processor import Outcome, Processor
+from projections.engine.processor import Processor
 from projections.engine.records import Record as Decoded
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule

@@ -33,8 +33,6 @@ from projections.operations.verify.drift import DRIFT, FINE, Drift, Finding, Obs
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scope import Scope, Subject, of_items, of_ledger
 
-__all__ = ["AUDIT", "ITEMS", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
-
 AUDIT = ItemKey(LEDGER, "A", ".")
 
 SEGMENTS = 100

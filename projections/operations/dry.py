@@ -1,26 +1,257 @@
-"""A store that writes nothing: reads show what would be written, and changes and their cost are counted."""
+"""Stores that withhold writes: deletions that are not allowed, or all writes of a dry run, which counts them and their
+cost.
+
+A dry run also shows values maintained by the application that rules would change, with examples for each rule. The
+application maintains a value if the item has the attribute and no valid guard of the rule that writes it. Nothing here
+decides what would be written: the engine makes the writes on a store that writes nothing, and totals are computed as
+`verify` computes them without a ledger.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from projections.engine.guards import Guards, Identity
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Action, Check, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
-from projections.errors import ConditionFailed, InvalidRequest, StoreError
-from projections.language.keys import encode_key
-from projections.operations.adoption import Adoption
-from projections.operations.caution import MOST_EXAMPLES, counted_as
-from projections.stores.capacity import TRANSACTIONAL, read_units, write_units, written
+from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapshot
+from projections.engine.store import (
+    Action,
+    Check,
+    Delete,
+    Image,
+    ItemKey,
+    Page,
+    Role,
+    Store,
+    Update,
+    Value,
+    WrappedStore,
+    Write,
+    answer_to,
+)
+from projections.errors import ConditionFailed, StoreError
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.values import plain, same
 from projections.stores.conditions import holds
-from projections.stores.limits import item_size
+from projections.stores.limits import TRANSACTIONAL, item_size, read_units, write_units, written
 
-__all__ = ["DryStore"]
+if TYPE_CHECKING:
+    from projections.operations.verify.drift import Drift
 
 
-class DryStore:
+MOST_EXAMPLES = 20
+
+_LEDGER: Mapping[Role, str] = {
+    "entry": "entries",
+    "forget": "entries",
+    "group": "groups",
+    "extreme": "groups",
+    "counter": "groups",
+    "shards": "groups",
+    "rebuild": "groups",
+    "member": "members",
+    "sweep": "members",
+}
+
+
+def counted_as(write: Write) -> str:
+    """Return `entries`, `groups` or `members` for a write to the ledger, or the empty text.
+
+    For a write to an item of the application, return the rule that it is made for, which may be removed. Attributes of the
+    application that are restored are no rule's.
+    """
+    purpose = write.purpose
+    if write.key.table == LEDGER:
+        return _LEDGER.get(purpose.kind, "")
+    return purpose.rules[0] if purpose.rules and purpose.kind != "restore" else ""
+
+
+class _Withholding(WrappedStore):
+    """Wraps a store, and counts. `done` counts writes, `withheld` by rule the deletions that were not made, `examples` has
+    the first encoded keys of items to delete, with their rules. Safe for threads.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._lock = threading.RLock()
+        self.done: Counter[str] = Counter()
+        self.withheld: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+
+    def withhold(self, key: ItemKey, rule: str) -> None:
+        """Record that values of a rule were not removed from an item."""
+        with self._lock:
+            self.withheld[rule] += 1
+            self.example(key, rule)
+
+    def example(self, key: ItemKey, rule: str) -> None:
+        if len(self.examples) < MOST_EXAMPLES:
+            self.examples[encode_key(key)] = rule
+
+
+class Cautious(_Withholding):
+    """Without `deletes`, no item of the application is deleted, and deletions return as if they were made.
+
+    `done` counts `entries`, `groups`, `members`, and by rule `written|<rule>`, `deleted|<rule>`. `pace` is called before
+    writes with their number, and may wait.
+    """
+
+    def __init__(self, store: Store, *, deletes: bool, pace: Callable[[int], None] = lambda writes: None) -> None:
+        super().__init__(store)
+        self._deletes = deletes
+        self._pace = pace
+
+    def write(self, write: Write) -> Image | None:
+        if isinstance(write, Delete) and write.key.table != LEDGER and not self._deletes:
+            self._withhold(write)
+            return None
+        self._pace(1)
+        removed = self._store.write(write)
+        self._count([write])
+        return removed
+
+    def transact(self, writes: Sequence[Action]) -> None:
+        self._pace(len(writes))
+        self._store.transact(writes)
+        self._count(writes)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        self._pace(len(writes))
+        answers = self._store.write_each(writes)
+        self._count([write for write, answer in zip(writes, answers, strict=True) if answer is None])
+        return answers
+
+    def _count(self, writes: Sequence[Action]) -> None:
+        names = []
+        for write in writes:
+            if isinstance(write, Check):
+                continue
+            about = counted_as(write)
+            if write.key.table == LEDGER:
+                names.append(about)
+            elif about:
+                names.append(f"{'deleted' if isinstance(write, Delete) else 'written'}|{about}")
+        with self._lock:
+            self.done.update(name for name in names if name)
+
+    def _withhold(self, write: Delete) -> None:
+        image = self._store.get(write.key)
+        if write.condition is not None and not holds(write.condition, image):
+            raise ConditionFailed(image)
+        if image is not None:
+            self.withhold(write.key, counted_as(write))
+
+
+MOST_CHANGES = 5
+"""Examples to keep for each rule."""
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """One value that a rule would change. `key` is the encoded key of the item; values are plain JSON, None if absent."""
+
+    key: str
+    attribute: str
+    old: Any
+    new: Any
+
+
+class Adoption:
+    """Counts by rule the values of the application that would change. Safe for threads.
+
+    `before` is the registry before these rules, None if there is none.
+    """
+
+    def __init__(self, program: Program, before: RegistrySnapshot | None) -> None:
+        self._program = program
+        self._guards = Guards(program, before.identity if before is not None else Identity("", (b"",)))
+        rules = before.rules if before is not None else {}
+        self._known = {name.partition("@")[0] for name, one in rules.items() if one.state in (LIVE, RETIRING)}
+        self._lock = threading.Lock()
+        self.changed: Counter[str] = Counter()
+        self.examples: dict[str, list[ValueChange]] = {}
+
+    def by_hand(self, rule: str, key: ItemKey, image: Image) -> bool:
+        """Return whether the application maintains a rule's attributes on an item.
+
+        Attributes that rules write on their source items themselves have no guard: they are the rule's if a version of it
+        was live.
+        """
+        if rule in self._program.on_items:
+            return rule not in self._known
+        return rule in self._program.rules and self._guards.read(rule, key, image) is None
+
+    def written(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
+        """Record what a write of a rule would change on an item."""
+        if not self.by_hand(rule, key, before):
+            return
+        for name, old in before.items():
+            new = after.get(name)
+            if not name.startswith(self._program.guard_prefix) and not same(old, new):
+                self.add(rule, ValueChange(encode_key(key), name, plain(old), None if new is None else plain(new)))
+
+    def add(self, rule: str, change: ValueChange) -> None:
+        with self._lock:
+            self.changed[rule] += 1
+            some = self.examples.setdefault(rule, [])
+            if len(some) < MOST_CHANGES:
+                some.append(change)
+
+
+def compute(
+    program: Program,
+    store: Store,
+    after: RegistrySnapshot,
+    adoption: Adoption,
+    *,
+    only: tuple[str, ...] = (),
+    threads: int = 4,
+    report: Callable[[str, int], None] = lambda what, items: None,
+) -> None:
+    """Record which values of the application would change when filling rules publish from their groups.
+
+    Reads the tables of these rules once. `after` is the registry as the backfill would write it. Raises Transient.
+    """
+    names = [
+        name for name, rule in program.recorded.items() if after.state(rule) == FILLING and (not only or name in only)
+    ]
+    if not names:
+        return
+    # not above: the worker does not need them
+    from projections.operations.verify.scanning import Scratch
+    from projections.operations.verify.scope import Scope
+    from projections.operations.verify.verification import Verification
+
+    with Scratch() as scratch:
+        verification = Verification(Scope(program, None, names), store, scratch, threads=threads, report=report)
+        some: list[Drift] = []
+        for drift in verification.compared():
+            if drift.attribute is not None and drift.actual is not None:
+                some.append(drift)
+            if len(some) == _AT_ONCE:
+                _note(some, store, adoption)
+                some = []
+        _note(some, store, adoption)
+
+
+def _note(drifts: list[Drift], store: Store, adoption: Adoption) -> None:
+    keys = {drift.target: decode_key(drift.target) for drift in drifts}
+    images: Mapping[Any, Image] = store.get_many(list(keys.values()))
+    for drift in drifts:
+        image = images.get(keys[drift.target], {})
+        if drift.attribute in image and adoption.by_hand(drift.rule, keys[drift.target], image):
+            key = encode_key(keys[drift.target])
+            adoption.add(drift.rule, ValueChange(key, drift.attribute or "", drift.actual, drift.expected))
+
+
+class DryStore(_Withholding):
     """Wraps a store for one page. Reads return items of the application as they would be, items of the ledger as they are.
 
     `done` counts what would be written: `entries`, `groups`, `members`, and by rule `created|<rule>`, `changed|<rule>`,
@@ -30,16 +261,9 @@ class DryStore:
     """
 
     def __init__(self, store: Store, adoption: Adoption | None = None) -> None:
-        self._store = store
+        super().__init__(store)
         self._adoption = adoption
-        self._lock = threading.RLock()
         self._seen: dict[ItemKey, Image | None] = {}
-        self.done: Counter[str] = Counter()
-        self.withheld: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-
-    def schema(self, table: str) -> Schema:
-        return self._store.schema(table)
 
     # Reads
 
@@ -82,21 +306,7 @@ class DryStore:
                     self.done[about] += 1
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        return [self._answer(write) for write in writes]
-
-    def _answer(self, write: Update) -> StoreError | None:
-        try:
-            self.write(write)
-        except (ConditionFailed, InvalidRequest) as error:
-            return error.with_traceback(None)
-        return None
-
-    def withhold(self, key: ItemKey, rule: str) -> None:
-        """Record what would be removed from an item if deletions are allowed."""
-        with self._lock:
-            self.withheld[rule] += 1
-            if len(self.examples) < MOST_EXAMPLES:
-                self.examples[encode_key(key)] = rule
+        return [answer_to(self.write, write) for write in writes]
 
     def _rehearse(self, write: Write) -> Image | None:
         if write.key.table == LEDGER:
@@ -111,7 +321,10 @@ class DryStore:
             raise ConditionFailed(before)
         if before is None and isinstance(write, Delete):
             return None
-        after = self._after(write, before)
+        after: Image | None = None
+        if isinstance(write, Update):
+            image = before if before is not None else self._store.schema(write.key.table).wire(write.key)
+            after = {**{name: value for name, value in image.items() if name not in write.remove}, **write.set}
         self._seen[write.key] = after
         what = "created" if before is None else "changed" if after is not None else "deleted"
         rule = counted_as(write)
@@ -119,15 +332,9 @@ class DryStore:
         if self._adoption is not None and before is not None:
             self._adoption.written(rule, write.key, before, after or {})
         self.done["write units"] += written(before, after, self._store.schema(write.key.table)).total
-        if after is None and len(self.examples) < MOST_EXAMPLES:
-            self.examples[encode_key(write.key)] = rule
+        if after is None:
+            self.example(write.key, rule)
         return before if after is None else None
-
-    def _after(self, write: Write, before: Image | None) -> Image | None:
-        if not isinstance(write, Update):
-            return None
-        image = before if before is not None else self._store.schema(write.key.table).wire(write.key)
-        return {**{name: value for name, value in image.items() if name not in write.remove}, **write.set}
 
 
 def _read_units(images: Iterable[Image]) -> int:

@@ -1,5 +1,12 @@
 """A store for operators' processes: it writes only while the rules are active under which the process began.
 
+A lease is an item of the ledger for each running command, so that a change of the active rules can stop it:
+
+    pk   sk            what
+    R    lease|<id>    epoch under which the process works; run it belongs to; when it was opened; ttl
+
+A process opens its leases in a transaction that checks the registry's epoch. A change of the active rules deletes them.
+
 Every write to the ledger is a transaction with a condition check on a lease of this process, so none is made after the lease
 was closed. Items of the application are never part of a transaction. Before a write to them the lease is read, unless it was
 read at most one request of writes and one second ago. If the lease is closed between that read and the write, the write is
@@ -15,15 +22,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
-from projections.engine.leases import LEASE_SECONDS, closing, held, lease_key, name_of_lease, opening
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import REGISTRY, RegistrySnapshot, Replaced
-from projections.engine.store import Action, AllOf, Check, Equal, Image, Store, Update, Write
+from projections.engine.registry import REGISTRY, RegistrySnapshot, Replaced, closing, lease_key
+from projections.engine.store import (
+    Action,
+    AllOf,
+    Check,
+    Equal,
+    Exists,
+    Image,
+    Missing,
+    Purpose,
+    Store,
+    Update,
+    WrappedStore,
+    Write,
+    answer_to,
+)
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
-from projections.stores.wrapped import WrappedStore
 
-__all__ = ["RESERVED", "Fenced"]
+LEASE_SECONDS = 24 * 3600
+"""How long a lease is valid. A process that runs longer opens another one."""
 
 RESERVED = 1
 """Actions that each transaction has in addition to those of the engine: the check of the lease."""
@@ -44,6 +65,11 @@ _CLOSED = (
     "the active rules or their states changed, or another backfill began. This process stopped. Check "
     "`projections status`, then run the same command again"
 )
+
+
+def name_of_lease() -> str:
+    """A name that no other lease has. A simulation gives names by its seed instead."""
+    return uuid4().hex
 
 
 class Fenced(WrappedStore):
@@ -119,7 +145,7 @@ class Fenced(WrappedStore):
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lease() as lease:
             try:
-                self._store.transact([*writes, held(lease)])
+                self._store.transact([*writes, Check(lease_key(lease), Exists(("pk",)))])
             except TransactionCancelled as cancelled:
                 last = cancelled.reasons[-1] if len(cancelled.reasons) > len(writes) else None
                 if last is not None and last.kind == "condition":
@@ -131,20 +157,11 @@ class Fenced(WrappedStore):
         for start in range(0, len(writes), _AT_ONCE):
             some = writes[start : start + _AT_ONCE]
             if any(write.key.table == LEDGER for write in some):
-                answers += [self._answer(write) for write in some]
+                answers += [answer_to(self.write, write) for write in some]
             else:
                 self._check_lease(len(some))
                 answers += self._store.write_each(some)
         return answers
-
-    def _answer(self, write: Update) -> StoreError | None:
-        try:
-            self.write(write)
-        except ConditionFailed:
-            return ConditionFailed()
-        except (InvalidRequest, Transient) as error:
-            return error.with_traceback(None)
-        return None
 
     # Leases
 
@@ -194,7 +211,7 @@ class Fenced(WrappedStore):
         names = [self._named() for _ in range(number)]
         in_force = AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("program",), {"S": snapshot.program})))
         actions: list[Action] = [Check(REGISTRY, in_force)]
-        actions += [opening(name, epoch=snapshot.epoch, run=self._run, now=now) for name in names]
+        actions += [_opening(name, epoch=snapshot.epoch, run=self._run, now=now) for name in names]
         try:
             self._store.transact(actions)
         except TransactionCancelled as cancelled:
@@ -220,3 +237,18 @@ def _single(cancelled: TransactionCancelled) -> StoreError:
     if reason.kind == "condition":
         return ConditionFailed(reason.item)
     return InvalidRequest(reason.message)
+
+
+def _opening(name: str, *, epoch: int, run: str, now: float) -> Update:
+    """Return the write that opens a lease. `now` is in seconds since 1970."""
+    return Update(
+        lease_key(name),
+        set={
+            "epoch": {"N": str(epoch)},
+            "run": {"S": run},
+            "at": {"N": str(int(now))},
+            "ttl": {"N": str(int(now) + LEASE_SECONDS)},
+        },
+        condition=Missing(("pk",)),
+        purpose=Purpose("lease"),
+    )

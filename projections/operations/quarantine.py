@@ -16,7 +16,6 @@ from projections.engine.rejections import GROUP, ITEM, Rejected
 if TYPE_CHECKING:
     from projections.operations.redaction import Redaction
 
-__all__ = ["MOST_TRIGGERS", "Quarantine", "Sender", "complaint", "message"]
 
 MOST_TRIGGERS = 10
 """Source items to name in a message or a log. A whole batch can lead to one."""
@@ -29,6 +28,20 @@ class Sender(Protocol):
     """A queue to send messages to: `aws.queues.Queue`, or a fake in tests."""
 
     def send(self, bodies: Sequence[str]) -> None: ...
+
+
+HELD_SECONDS = 300
+"""The visibility timeout of messages that are being redriven or dismissed."""
+
+
+class MessageQueue(Protocol):
+    """A queue to receive messages from: `aws.queues.Queue`."""
+
+    def receive(self, seconds: int, *, wait: int = 2) -> list[Any]: ...
+
+    def delete(self, messages: Sequence[Any]) -> None: ...
+
+    def release(self, messages: Sequence[Any]) -> None: ...
 
 
 class Quarantine:

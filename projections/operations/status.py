@@ -34,33 +34,8 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
 from projections.operations.backfill.progress import MOST_SECONDS, Example, Progress, Run, examples_in
-from projections.operations.caution import MOST_EXAMPLES
+from projections.operations.dry import MOST_EXAMPLES
 from projections.operations.verify.scope import DISABLED
-
-__all__ = [
-    "ACT",
-    "FINE",
-    "LOOK",
-    "UNKNOWN",
-    "Finding",
-    "LedgerStatus",
-    "Noted",
-    "alarms",
-    "audit",
-    "backfill",
-    "command",
-    "lag",
-    "ledger",
-    "maintainer",
-    "noted",
-    "others",
-    "queue",
-    "rebuilds",
-    "rules",
-    "states",
-    "stream",
-    "throttling",
-]
 
 RIVAL = "other ledger"
 """The subject of findings about rivals."""

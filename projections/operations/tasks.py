@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -25,8 +25,6 @@ from projections.engine.embeds import Push
 from projections.errors import BadInput
 from projections.language.keys import decode_key
 
-__all__ = ["MOST_HOPS", "BackfillTask", "DelayedSender", "Task", "Tasks", "hop_of", "read", "write"]
-
 MOST_HOPS = 10_000
 """The maximum length of a chain of messages. At the slowest pace (25 children a second, one minute for each message) it
 updates 15 million children. AWS has no limit for functions that are allowed to call themselves.
@@ -34,8 +32,6 @@ updates 15 million children. AWS has no limit for functions that are allowed to 
 
 _VERSION = re.compile("[^/]*/[0-9]{40}")
 """See `engine.records.version_of`."""
-
-_NO_TASK = "the message is not a task. Only this package writes to its task queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,8 @@ class BackfillTask:
 
 
 Task: TypeAlias = Push | BackfillTask | Refresh
+
+_KINDS: Mapping[str, Callable[..., Task]] = {"push": Push, "backfill": BackfillTask, "refresh": Refresh}
 
 
 class DelayedSender(Protocol):
@@ -89,10 +87,10 @@ def write(task: Task, hop: int = 0) -> str:
     content: dict[str, Any]
     match task:
         case Push():
-            content = {"push": json.loads(task.text())}
+            content = {"push": task._replace(last="")._asdict()}  # the fence is raised by then
         case Refresh():
             content = {"refresh": task._asdict()}
-        case _:
+        case BackfillTask():
             content = {"backfill": asdict(task)}
     if hop:
         content["hop"] = hop
@@ -114,41 +112,25 @@ def _content(body: object) -> object:
 
 
 def read(body: object) -> Task:
-    """Return the task that `write` wrote. Raises BadInput with the reason."""
+    """Return the task that `write` wrote. Raises BadInput for any other message."""
     content = _content(body)
-    if isinstance(content, dict):
-        content.pop("hop", None)
-    if isinstance(content, dict) and content.keys() == {"backfill"}:
-        return _backfill(content["backfill"])
-    if isinstance(content, dict) and content.keys() == {"refresh"}:
-        return _refresh(content["refresh"])
-    if not isinstance(content, dict) or content.keys() != {"push"}:
-        raise BadInput(_NO_TASK)
-    push = Push.read(json.dumps(content["push"]))
+    fields = [one for one in content.items() if one[0] != "hop"] if isinstance(content, dict) else []
     try:
-        decode_key(push.parent)
-    except ValueError as error:
-        raise BadInput(f"the task has no valid parent: {error}") from None
-    return push
-
-
-def _refresh(fields: object) -> Refresh:
-    try:
-        task = Refresh(**fields)  # type: ignore[arg-type]
-        decode_key(task.source)
-        valid = _VERSION.fullmatch(task.version) is not None and type(task.gone) is bool
-        if not valid or type(task.rule) is not str or type(task.signature) is not str:
-            raise BadInput(_NO_TASK)
-    except (TypeError, ValueError, AttributeError):
-        raise BadInput(_NO_TASK) from None
+        task: Task = _KINDS[fields[0][0]](**fields[0][1])
+        match task:
+            case Push(rule, parent, version):
+                valid = _are_texts(rule, version) and bool(decode_key(parent))
+            case Refresh(source, version, gone, rule, signature):
+                right = _VERSION.fullmatch(version) is not None and type(gone) is bool
+                valid = right and _are_texts(rule, signature) and bool(decode_key(source))
+            case BackfillTask(run, phase, table, number):
+                valid = _are_texts(run, phase, table) and type(number) is int
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        valid = False
+    if not valid or len(fields) > 1:
+        raise BadInput("the message is not a task. Only this package writes to its task queue")
     return task
 
 
-def _backfill(fields: object) -> BackfillTask:
-    try:
-        task = BackfillTask(**fields)  # type: ignore[arg-type]
-    except TypeError:
-        raise BadInput(_NO_TASK) from None
-    if not all(isinstance(part, str) for part in (task.run, task.phase, task.table)) or type(task.number) is not int:
-        raise BadInput(_NO_TASK)
-    return task
+def _are_texts(*values: object) -> bool:
+    return all(isinstance(one, str) for one in values)

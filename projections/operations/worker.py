@@ -21,7 +21,6 @@ from projections.engine.copier import Copier
 from projections.engine.copies import units_of
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
-from projections.engine.leases import name_of_lease
 from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
@@ -33,12 +32,12 @@ from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreErr
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations import tasks
+from projections.operations.fenced import name_of_lease
 from projections.operations.tasks import BackfillTask, Task, Tasks
 
 if TYPE_CHECKING:
     from projections.operations.backfill.backfill import Backfill
 
-__all__ = ["MARGIN_SECONDS", "Work", "WorkerHandler"]
 
 MARGIN_SECONDS = 10.0
 """Before the end of the invocation: enough to finish the last page and to send the rest. No page begins then."""
@@ -122,9 +121,9 @@ class WorkerHandler:
         )
 
     def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
-        from projections.operations.backfill.queued import work
+        from projections.operations.backfill.runner import do_task
 
-        return work(self._backfill, task, deadline, self._tasks)
+        return do_task(self._backfill, task, deadline, self._tasks)
 
     def _reject(self, rejected: Sequence[Rejected]) -> None:
         """Quarantine children, and add them to the outcome of this invocation."""

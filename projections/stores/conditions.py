@@ -30,8 +30,6 @@ from projections.engine.store import (
 )
 from projections.language.values import same
 
-__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "shape", "value_at"]
-
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""
 

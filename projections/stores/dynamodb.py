@@ -44,7 +44,6 @@ from projections.stores.wire import BODY, received, send_bodies_as_they_are, sen
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-__all__ = ["DynamoDBStore", "Meter"]
 
 _KEYS_PER_REQUEST = 100
 _ATTEMPTS = 8

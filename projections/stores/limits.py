@@ -1,19 +1,25 @@
-"""DynamoDB's limits of sizes, numbers, keys and operands, as measured on AWS's own engine (DynamoDB Local).
+"""DynamoDB's limits of sizes, numbers, keys and operands, and what it charges for one request.
 
-The store in memory uses them, so that a test in memory fails where AWS would. Valid values are returned in the form in which
-DynamoDB stores them: numbers normalized, sets sorted, nothing shared with the caller. Equal short values
-are one object, because a value takes more memory than its text. So nothing changes a value of a stored item in place.
+The limits are as measured on AWS's own engine (DynamoDB Local). The store in memory uses them, so that a test in memory
+fails where AWS would. Valid values are returned in the form in which DynamoDB stores them: numbers normalized, sets
+sorted, nothing shared with the caller. Equal short values are one object, because a value takes more memory than its
+text. So nothing changes a value of a stored item in place.
+
+Charges are write units and read units, of the table and of its indexes. Source: "Read/write capacity mode" and "Global
+secondary indexes" in DynamoDB's developer guide; the same as MiniStack and DynamoDB Local report
+(tests/tools/test_rehearsal.py).
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from projections.engine.store import Action, Condition, ItemKey, Schema, Update, Value
+from projections.engine.store import Action, Condition, Image, ItemKey, Schema, Update, Value
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
@@ -23,10 +29,12 @@ __all__ = [
     "HALF",
     "ITEM_BYTES",
     "PAGE_BYTES",
+    "TRANSACTIONAL",
     "TRANSACTION_ACTIONS",
     "TRANSACTION_BYTES",
     "ActionRefused",
     "Checked",
+    "Units",
     "added",
     "attribute_size",
     "check_write",
@@ -37,8 +45,12 @@ __all__ = [
     "item_size",
     "key_image",
     "key_sizes",
+    "read_units",
     "size",
+    "write_units",
+    "written",
 ]
+
 
 ITEM_BYTES = 400 * 1024
 PAGE_BYTES = 1024 * 1024
@@ -315,3 +327,77 @@ def _check_texts(write: Update) -> None:
         raise InvalidRequest("Expression size has exceeded the maximum allowed size")
     if texts.operators > OPERATORS:
         raise InvalidRequest(f"The expression contains too many operators; operator count: {texts.operators}")
+
+
+WRITE_UNIT_BYTES = 1024
+READ_UNIT_BYTES = 4096
+
+TRANSACTIONAL = 2
+"""Each action of a transaction costs as much as so many single writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Write units of one action: of the table, and of each index that it touches."""
+
+    table: int
+    indexes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.table + sum(self.indexes.values())
+
+
+def write_units(size: int) -> int:
+    """Return the units of a write of an item of `size` bytes: 1 for each KB begun. Deleting an item that does not exist
+    costs 1.
+    """
+    return max(1, -(-size // WRITE_UNIT_BYTES))
+
+
+def read_units(size: int, *, consistent: bool = True) -> float:
+    """Return the units of a read: 1 for each 4 KB begun, half as much if eventually consistent. Reading a missing item costs
+    1.
+    """
+    units = max(1, -(-size // READ_UNIT_BYTES))
+    return float(units) if consistent else units / 2
+
+
+def written(before: Image | None, after: Image | None, schema: Schema) -> Units:
+    """Return the cost of replacing `before` with `after`: the units of the larger one, and of every index entry that
+    changes. An entry has only what the index projects, so it may be smaller than the item, or stay as it is.
+    """
+    table = write_units(max(item_size(image) if image is not None else 0 for image in (before, after)))
+    indexes = {}
+    for index in schema.indexes:
+        units = _index(_entry(index, before, schema), _entry(index, after, schema))
+        if units:
+            indexes[index] = units
+    return Units(table, indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An item as an index holds it: its key there, and all that is projected."""
+
+    key: tuple[object, ...]
+    image: Image
+
+
+def _entry(index: str, image: Image | None, schema: Schema) -> _Entry | None:
+    """Return the entry of an item in an index; None if the item lacks a key attribute of the index."""
+    partition, sort = schema.indexes[index]
+    keys = [name for name, _ in (*partition, *sort)]
+    if image is None or any(name not in image for name in keys):
+        return None
+    return _Entry(tuple(str(image[name]) for name in keys), schema.entry(index, image))
+
+
+def _index(before: _Entry | None, after: _Entry | None) -> int:
+    """Return the units of an index entry: an entry that is added or removed costs one write, one whose key changes costs
+    both.
+    """
+    sizes = [write_units(item_size(entry.image)) for entry in (before, after) if entry is not None]
+    if before is None or after is None or before.key != after.key:
+        return sum(sizes)
+    return max(sizes) if before.image != after.image else 0

@@ -28,6 +28,7 @@ from projections.engine.store import (
     Update,
     Value,
     Write,
+    answer_to,
 )
 from projections.errors import (
     ConditionFailed,
@@ -36,7 +37,6 @@ from projections.errors import (
     Reason,
     StoreError,
     TransactionCancelled,
-    Transient,
 )
 from projections.language.values import number_text
 from projections.stores.conditions import comparable, holds
@@ -61,8 +61,6 @@ from projections.stores.limits import (
     size,
 )
 from projections.stores.requests import require_items
-
-__all__ = ["MemoryStore", "Record"]
 
 Record: TypeAlias = dict[str, Any]
 """Return a stream record in the form in which Lambda passes it to a function."""
@@ -167,16 +165,7 @@ class MemoryStore:
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         for write in writes:
             require_items(self.schema(write.key.table), write)
-        return [self._answer(write) for write in writes]
-
-    def _answer(self, write: Update) -> StoreError | None:
-        try:
-            self.write(write)
-        except ConditionFailed:
-            return ConditionFailed()  # without the item, like DynamoDB
-        except (InvalidRequest, Transient) as error:
-            return error.with_traceback(None)
-        return None
+        return [answer_to(self.write, write) for write in writes]
 
     def _judged(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """Return which item each write of a transaction replaces, and its new version. Stores nothing."""

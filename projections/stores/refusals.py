@@ -19,8 +19,6 @@ from projections.errors import (
 )
 from projections.stores.wire import received
 
-__all__ = ["of_statement", "throttling", "translated"]
-
 _TRANSIENT = frozenset(
     {
         "InternalFailure",
@@ -105,15 +103,14 @@ def throttling(response: Mapping[str, Any], tables: str) -> list[str]:
     code = response.get("Error", {}).get("Code")
     if code in _THROTTLING:
         given = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
-        named = [f"{one['reason']} of {_resource(one, tables)}" for one in given if one.get("reason")]
+        named = [  # such as `table/app/index/GSI1`
+            f"{one['reason']} of {str(one.get('resource') or tables).rpartition(':')[2]}"
+            for one in given
+            if one.get("reason")
+        ]
         return list(dict.fromkeys(named)) or [f"{code} of {tables}"]
     codes = dict.fromkeys(reason.get("Code") for reason in response.get("CancellationReasons") or [])
     return [f"{each} of {tables}" for each in codes if each in _THROTTLING]
-
-
-def _resource(reason: Mapping[str, Any], tables: str) -> str:
-    """Return the table or index of a throttling reason, such as `table/app/index/GSI1`."""
-    return str(reason.get("resource") or tables).rpartition(":")[2]
 
 
 def translated(error: ClientError, operation: str, tables: str) -> StoreError:

@@ -27,9 +27,6 @@ from projections.errors import Misconfigured
 from projections.stores.conditions import Expressions, Shape, expressed, operands, projection, shape
 from projections.stores.wire import JSON, QUOTED, sent, sent_value, value_json
 
-__all__ = ["BATCH_BYTES", "BATCH_STATEMENTS", "Requests", "parameters", "require_items", "statement"]
-
-
 BATCH_STATEMENTS = 25
 BATCH_BYTES = 1024 * 1024
 """Our own limit: AWS documents none for a batch (DynamoDB Local takes 10 MB), and smaller requests are faster to retry."""

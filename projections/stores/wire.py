@@ -15,17 +15,6 @@ from projections.engine.store import Image, Value
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-__all__ = [
-    "BODY",
-    "JSON",
-    "QUOTED",
-    "received",
-    "send_bodies_as_they_are",
-    "sent",
-    "sent_value",
-    "take_items_as_they_are",
-    "value_json",
-]
 
 # Bodies: botocore takes 3 ms to serialize a transaction of 100 actions; this module takes a few tenths of that. botocore's
 # events accept a body, and sign, send and retry it like any other.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.language.program import Program
 from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue

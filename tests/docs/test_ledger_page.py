@@ -28,9 +28,9 @@ from projections.language.loader import load
 from projections.local.replay import replay
 from projections.local.tables import MemoryTables, schemas
 from projections.operations.audit import AuditHandler
+from projections.operations.dismissal import Decision, Wanted, dismiss
 from projections.operations.quarantine import message
 from projections.operations.redaction import Redaction
-from projections.operations.redrive.dismissal import Decision, Wanted, dismiss
 from projections.stores.limits import LEVELS
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.history import Setup

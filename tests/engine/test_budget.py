@@ -20,8 +20,7 @@ from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import Work, WorkerHandler
-from projections.stores.capacity import write_units
-from projections.stores.limits import item_size
+from projections.stores.limits import item_size, write_units
 from tests.engine.world import CountingStore, World
 
 HEAD = """

@@ -9,7 +9,7 @@ import pytest
 
 from projections.engine.store import Action, Delete, Image, ItemKey, Update, Write
 from projections.language.values import plain_item
-from projections.operations.caution import Cautious
+from projections.operations.dry import Cautious
 from projections.operations.verify.repair import Repair
 from tests.engine.scene import Scene
 from tests.engine.world import wires

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from projections.engine.records import decode, version_of
 from tests.engine.world import World
 
@@ -24,17 +22,9 @@ def label_of(arn: str, **settings: Any) -> str:
     return label
 
 
-@pytest.mark.parametrize("labels", [None, {}, {"main": NEW}, {"other": NEW}])
-def test_the_label_in_the_records_own_arn_is_used_whatever_is_configured(labels: Any) -> None:
-    assert label_of(f"arn:aws:dynamodb:eu-west-1:1:table/main/stream/{OLD}", labels=labels) == OLD
-
-
-@pytest.mark.parametrize(
-    "arn", ["arn:aws:dynamodb:eu-west-1:1:table/main", "arn:aws:dynamodb:eu-west-1:1:table/main/stream/"]
-)
-def test_the_configured_label_is_for_records_whose_arn_has_none(arn: str) -> None:
-    assert label_of(arn, labels={"main": NEW}) == NEW
-    assert label_of(arn) == ""
+def test_the_label_is_the_one_in_the_records_own_arn() -> None:
+    assert label_of(f"arn:aws:dynamodb:eu-west-1:1:table/main/stream/{OLD}") == OLD
+    assert label_of("arn:aws:dynamodb:eu-west-1:1:table/main") == ""
 
 
 def test_a_fixed_label_replaces_all_labels() -> None:
@@ -42,10 +32,8 @@ def test_a_fixed_label_replaces_all_labels() -> None:
     assert label_of(f"arn:aws:dynamodb:eu-west-1:1:table/main/stream/{OLD}", fixed_label=NEW) == NEW
 
 
-@pytest.mark.parametrize("labels", [None, {"main": NEW}])
-def test_the_last_records_of_a_former_stream_do_not_hide_those_of_the_new_one(labels: Any) -> None:
-    """STREAM_ARN names the new stream while the function still receives records of the old one."""
-    world = World(LIKES, labels=labels)
+def test_the_last_records_of_a_former_stream_do_not_hide_those_of_the_new_one() -> None:
+    world = World(LIKES)
     world.store.stream_label = OLD
     world.store._next_sequence = 9 * 10**20
     world.put("POST#1", "METADATA")

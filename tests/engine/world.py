@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.engine.guards import Guards
-from projections.engine.processor import Outcome, Processor
+from projections.engine.processor import Processor
 from projections.engine.registry import LIVE, Registry
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.store import Image, ItemKey, Update, Write
 from projections.errors import Reason, TransactionCancelled, Transient
 from projections.language.loader import loads

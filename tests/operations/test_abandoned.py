@@ -13,10 +13,10 @@ from projections.engine.rebuild import notes
 from projections.engine.registry import Registry
 from projections.operations import status
 from projections.operations.backfill.progress import Progress
-from projections.operations.caution import Cautious
+from projections.operations.dry import Cautious
 from projections.operations.status import ACT, LOOK
-from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.cli.backfill import report
-from projections.operations.adoption import MOST_CHANGES, ValueChange
+from projections.operations.dry import MOST_CHANGES, ValueChange
 from tests.operations.backfill.stage import (
     AUTHOR,
     LIKES,

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Outcome
 from projections.engine.registry import REGISTRY
 from projections.engine.rejections import Rejected
-from projections.engine.report import COUNTS
+from projections.engine.report import COUNTS, Outcome
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (
     ConditionFailed,

@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Outcome, Processor
+from projections.engine.processor import Processor
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.store import Image
 from projections.errors import BadInput, Transient
 from projections.language.loader import load, loads
@@ -232,7 +233,6 @@ class Table:
             self.program,
             self.store,
             tables={"main": "main"},
-            labels={"main": self.store.stream_label} if chance.random() < 0.5 else {},
             quarantine=sink,
             clock=lambda: 1_700_000_000.0,
             sleep=lambda seconds: None,

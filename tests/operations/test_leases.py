@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from projections.engine.leases import close_leases
-from projections.engine.registry import Registry, Replaced
+from projections.engine.registry import Registry, Replaced, close_leases
 from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Purpose, Update
 from projections.errors import ConditionFailed
-from projections.operations.caution import Cautious
+from projections.operations.dry import Cautious
 from projections.operations.fenced import Fenced
-from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, deadline

@@ -126,7 +126,7 @@ def test_the_same_things_are_logged_as_without(mode: str) -> None:
         'rejected: email is "',
         "to be retried: TransactWriteItems on ledger: ThrottlingException: ",
         "to be retried: Query on app: ValidationException: ",
-        "to be retried: the task has no valid parent",
+        "to be retried: the message is not a task",
         "throttled: ThrottlingException of ledger",
         "drift: entry missing",
     ):

@@ -158,7 +158,7 @@ def _(world: World) -> None:
 @plant(
     "a total of a group",
     of("group", "likes", POST, "contributions", 12, 3),
-    of("value", "likes", POST, "likeCount", 3, 3),
+    of("value", "likes", POST, "likeCount", 3, None),
 )
 def _(world: World) -> None:
     ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
@@ -169,8 +169,8 @@ def _(world: World) -> None:
     of("group", "likes", POST, "contributions", 0, 3),
     of("group", "likes", POST, "mean", 0, 93),
     of("group", "likes", POST, "mean (number of values)", 0, 3),
-    of("value", "likes", POST, "likeCount", 3, 3),
-    of("value", "likes", POST, "mean", 31, 31),
+    of("value", "likes", POST, "likeCount", 3, None),
+    of("value", "likes", POST, "mean", 31, None),
     of("guard", "likes", POST, "~likes", {"at": FIRST}, {"at": "0000.000000000000000"}),
 )
 def _(world: World) -> None:
@@ -180,7 +180,7 @@ def _(world: World) -> None:
 @plant(
     "a shard of a group",
     of("group", "sharded", POST, "starSum", 93.5, 93),
-    of("value", "sharded", POST, "starSum", 93, 93),
+    of("value", "sharded", POST, "starSum", 93, None),
 )
 def _(world: World) -> None:
     for part in ledger_items(world, "G|sharded|main|POST#1"):
@@ -192,7 +192,7 @@ def _(world: World) -> None:
     "the first part of a group in shards",
     of("group", "sharded", POST, "contributions", 0, 3),
     of("group", "sharded", POST, "starSum", 0, 93),
-    of("value", "sharded", POST, "starSum", 93, 93),
+    of("value", "sharded", POST, "starSum", 93, None),
     of("guard", "sharded", POST, "~sharded", {"at": FIRST}, {"at": "0000.000000000000000"}),
 )
 def _(world: World) -> None:
@@ -202,7 +202,7 @@ def _(world: World) -> None:
 @plant(
     "a total beside what has settled",
     of("group", "visits", POST, "contributions", 3, 4),
-    of("value", "visits", POST, "visits", 5, 5),
+    of("value", "visits", POST, "visits", 5, None),
 )
 def _(world: World) -> None:
     ledger_edit(world, "G|visits|main|POST#1", "0000|00", n={"N": "3"})
@@ -216,7 +216,7 @@ def _(world: World) -> None:
 @plant(
     "a member that is lost",
     of("member missing", "likes", POST, "best", None, 41, "USER#4|LIKE#1"),
-    of("value", "likes", POST, "best", 41, 41),
+    of("value", "likes", POST, "best", 41, None),
 )
 def _(world: World) -> None:
     ledger_lose(world, "M|likes|main|POST#1", "0000|best|n250241")
@@ -225,7 +225,7 @@ def _(world: World) -> None:
 @plant(
     "a member without an entry",
     of("member extra", "likes", POST, "best", 77, None, "USER#7|LIKE#1"),
-    of("value", "likes", POST, "best", 41, 41),
+    of("value", "likes", POST, "best", 41, None),
 )
 def _(world: World) -> None:
     member = ledger_items(world, "M|likes|main|POST#1")[0]
@@ -244,7 +244,7 @@ def _(world: World) -> None:
         picked(41, "50e7e5536f3707e1"),
         "USER#4|LIKE#1",
     ),
-    of("value", "newest", POST, "newest", NEWEST, NEWEST),
+    of("value", "newest", POST, "newest", NEWEST, None),
 )
 def _(world: World) -> None:
     ledger_edit(world, "M|newest|main|POST#1", "0000|pick|n250241", a={"M": {"userId": {"S": "44"}}})
@@ -271,9 +271,9 @@ def _(world: World) -> None:
     of("member extra", "likes", POST, "best", 21, None, "USER#2|LIKE#1"),
     of("member extra", "likes", POST, "best", 31, None, "USER#3|LIKE#1"),
     of("member extra", "likes", POST, "best", 41, None, "USER#4|LIKE#1"),
-    of("value", "likes", POST, "likeCount", 3, 3),
-    of("value", "likes", POST, "mean", 31, 31),
-    of("value", "likes", POST, "best", 41, 41),
+    of("value", "likes", POST, "likeCount", 3, None),
+    of("value", "likes", POST, "mean", 31, None),
+    of("value", "likes", POST, "best", 41, None),
 )
 def _(world: World) -> None:
     rebuild.reopen(world.store, ("likes", f"main|{POST}"), close(world, "likes"))
@@ -523,7 +523,7 @@ def test_a_damaged_ledger_never_changes_an_item_that_is_right(name: str) -> None
         assert drift.wrong in (None, ("group",), ("entry",)), drift
         assert (drift.wrong is None) == (drift.kind == "guard")
         if drift.kind == "value":
-            assert drift.actual == drift.expected == drift.sides["source"]
+            assert (drift.expected, "source" in drift.sides) == (None, False)
     assert repaired(world) == []
     for item in world.store.items("main"):
         before = items[item["PK"]["S"] + item["SK"]["S"]]
@@ -684,22 +684,21 @@ def test_keys_that_are_free_again_are_no_finding_after_the_stream() -> None:
     assert world.item("GENRE#slow", "G") == {"PK": "GENRE#slow", "SK": "G", "type": "genre", "songs": 1}
 
 
-def test_of_an_item_and_a_ledger_that_are_both_wrong_what_should_be_is_computed() -> None:
+def test_of_an_item_and_a_ledger_that_are_both_wrong_the_group_shows_what_should_be() -> None:
     """With the group compared, and without: an entry that is wrong as its group is."""
     world = filled()
     ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
     edit(world, "POST#1", "METADATA", likeCount=99)
-    found = {drift.attribute: drift for drift in drifts(world) if drift.kind == "value"}
-    assert found["likeCount"].sides == {"item": 99, "group": 12, "source": 3}
-    assert found["likeCount"].wrong == ("item", "group")
+    found = {drift.kind: drift for drift in drifts(world) if drift.rule == "likes"}
+    assert (found["value"].sides, found["value"].expected) == ({"item": 99, "group": 12}, None)
+    assert found["value"].wrong == ("group",)
+    assert (found["group"].expected, found["group"].wrong) == (3, ("group",))
     world = filled()
     lost(world, lambda: world.like(9, 1, stars=91))
     edit(world, "POST#1", "METADATA", starSum=1, best=1)
-    found = {drift.attribute: drift for drift in drifts(world) if drift.kind == "value"}
-    assert (found["starSum"].sides, found["starSum"].expected) == ({"item": 1, "group": 93, "source": 184}, 184)
-    assert found["starSum"].wrong == ("item", "group")
-    assert (found["best"].sides, found["best"].expected) == ({"item": 1, "group": 41}, None)
-    assert found["best"].wrong == ("entry",), "members are read only where a group is compared"
+    found = {drift.attribute or "": drift for drift in drifts(world) if drift.kind == "value"}
+    assert (found["starSum"].sides, found["starSum"].expected) == ({"item": 1, "group": 93}, None)
+    assert found["starSum"].wrong == ("entry",)
 
 
 # What rules left, and correct no more

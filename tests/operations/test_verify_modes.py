@@ -13,9 +13,9 @@ from projections.engine.running import one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Write
 from projections.errors import UsageError
 from projections.language.values import same
-from projections.operations.caution import Cautious
-from projections.operations.verify.facts import Scratch
+from projections.operations.dry import Cautious
 from projections.operations.verify.repair import Repair, repair_found
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from tests.engine.world import World

@@ -15,8 +15,8 @@ from projections.aws.wiring import (
     stream_from_environment,
     worker_from_environment,
 )
-from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.running import Pacer
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import load

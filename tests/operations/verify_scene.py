@@ -12,10 +12,10 @@ from typing import Any
 from projections.cli.verify import difference
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Store
-from projections.operations.caution import Cautious
+from projections.operations.dry import Cautious
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from projections.testing.oracle import Oracle

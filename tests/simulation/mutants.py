@@ -19,7 +19,6 @@ from projections.access import ranks
 from projections.engine import (
     application,
     attempts,
-    batch,
     budget,
     copier,
     copies,
@@ -39,15 +38,16 @@ from projections.engine import (
     refresh,
     registry,
     releases,
+    stages,
     targets,
     transactions,
     value_counters,
 )
 from projections.engine.attempts import Attempt
-from projections.engine.batch import Admitted, Aggregation
 from projections.engine.changes import Change, targets_of
 from projections.engine.rejections import sequence_order
 from projections.engine.report import Report
+from projections.engine.stages import Aggregation, Batch
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, ItemKey, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import BadInput, Occupied
@@ -1116,7 +1116,7 @@ def a_mark_is_valid_on_every_item(
 
 
 marks_that_others_write_stay = defect(
-    "adoption", (batch.ItemWrites, "_unmark", lambda *_: None), adversary=0.5, adopt=True, seed=20
+    "adoption", (stages.ItemWrites, "_unmark", lambda *_: None), adversary=0.5, adopt=True, seed=20
 )
 
 
@@ -1368,7 +1368,7 @@ def retraction_leaves_its_value_counters(original: Any, attempt: Attempt, target
 @mutant("counted", seed=38)
 def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
     merged: dict[int, int] = {}
-    count, write = transactions._count, value_counters.Counters.write
+    count, write = transactions._count, value_counters.ValueCounters.write
 
     def counting(attempt: Attempt, target: Any, piece: Any, into: Any) -> None:
         count(attempt, target, piece, into)
@@ -1381,11 +1381,11 @@ def each_attempt_of_a_transaction_counts_a_new_value() -> Iterator[None]:
         written, edge = write(self, counter)
         return written, edge * max(merged.pop(id(counter), 1), 1)
 
-    with patch.object(transactions, "_count", counting), patch.object(value_counters.Counters, "write", writing):
+    with patch.object(transactions, "_count", counting), patch.object(value_counters.ValueCounters, "write", writing):
         yield
 
 
-@mutant("counted", value_counters.Counters, "write", seed=3)
+@mutant("counted", value_counters.ValueCounters, "write", seed=3)
 def last_contribution_with_a_value_is_not_an_edge(original: Any, self: Any, counter: Any) -> Any:
     written, edge = original(self, counter)
     return written, max(edge, 0)
@@ -1427,7 +1427,7 @@ ties_compare_escaped_keys = defect("separators", (ledger_items, "source_order", 
 
 changes_that_are_left_are_forgotten = defect("counted", (Aggregation, "_defer", lambda *_: None), defer=0.5, queue=True)
 copies_that_are_left_are_forgotten = defect(
-    "copies", (Admitted, "leave", lambda *_: None), defer_copies=0.5, queue=True, seed=10
+    "copies", (Batch, "leave", lambda *_: None), defer_copies=0.5, queue=True, seed=10
 )
 
 

@@ -9,7 +9,7 @@ from botocore.exceptions import DataNotFoundError
 from botocore.loaders import Loader
 
 from projections.aws import clients as aws
-from projections.stores.models import Models
+from projections.aws.clients import Models
 
 KINDS = ("service-2", "endpoint-rule-set-1", "paginators-1", "waiters-2")
 

@@ -82,7 +82,7 @@ def watched(chromium: Browser) -> Iterator[Callable[..., Page]]:
 def indexes_without_lag() -> Iterator[None]:
     """Emulators update indexes with their tables: otherwise a test waits 5 s for each batch that pushes to children."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("projections.engine.batch.SETTLE_SECONDS", 0.0)
+        patch.setattr("projections.engine.stages.SETTLE_SECONDS", 0.0)
         yield
 
 

@@ -24,7 +24,7 @@ from projections.language.loader import load
 from projections.language.program import Program
 from projections.local.json_text import documents
 from projections.local.tables import schemas
-from projections.operations.redrive.messages import Reader
+from projections.operations.failed_messages import Reader
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
 from projections.testing.cases import read_cases

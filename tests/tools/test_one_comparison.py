@@ -24,8 +24,8 @@ from projections.inspect.explain.item import item_explanation
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from projections.stores.memory import MemoryStore
@@ -127,7 +127,7 @@ def test_on_every_item_of_a_damaged_table_the_verdict_is_the_same(name: str) -> 
 
 @pytest.mark.parametrize("name", [*PLANTS][::3])
 def test_expected_values_are_those_of_the_source_items(name: str) -> None:
-    """Whatever is damaged, `expected` is the value before the damage, or the value after the repair."""
+    """Whatever is damaged, `expected` is the value before the damage, or after the repair; None if the group is wrong."""
     world = filled()
     PLANTS[name][0](world)
     drifts, _ = verified(world.program, world.store)
@@ -135,6 +135,9 @@ def test_expected_values_are_those_of_the_source_items(name: str) -> None:
     for drift in drifts:
         if drift.kind in ("value", "copy stale", "index", "embed") and drift.attribute is not None:
             assert drift.wrong, drift
+            if "group" in drift.wrong or "entry" in drift.wrong:
+                assert drift.expected is None
+                continue
             image = world.store.get(decode_key(drift.target))
             told = item_explanation(world.program, world.store, decode_key(drift.target))
             now = [

@@ -21,8 +21,8 @@ from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.local.events import read
 from projections.operations.dry import DryStore
-from projections.stores.capacity import read_units, write_units, written
 from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.stores.limits import read_units, write_units, written
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
 

@@ -24,7 +24,7 @@ from projections.language.rules import LIST_BYTES, AggregateRule, IndexRule, Ite
 from projections.language.rules import Rule as CompiledRule
 from projections.language.syntax import root
 from projections.language.templates import Template
-from projections.stores.capacity import TRANSACTIONAL
+from projections.stores.limits import TRANSACTIONAL
 from projections.stores.requests import BATCH_STATEMENTS
 
 __all__ = [

@@ -22,7 +22,7 @@ from projections.inspect.cost.changes import (
 )
 from projections.language.canonical import Aggregate, Document, Index, Rank, Rule
 from projections.language.facts import indexes_fed
-from projections.stores.capacity import TRANSACTIONAL
+from projections.stores.limits import TRANSACTIONAL
 
 __all__ = [
     "MILLION",

@@ -22,8 +22,7 @@ from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.syntax import root
-from projections.stores.capacity import read_units
-from projections.stores.limits import PAGE_BYTES
+from projections.stores.limits import PAGE_BYTES, read_units
 
 __all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "gathered"]
 

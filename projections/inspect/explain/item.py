@@ -13,7 +13,7 @@ from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, Group, read_first, read_groups, read_members
 from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import FILLING, REGISTRY, SHADOW, RegistrySnapshot
-from projections.engine.store import Image, ItemKey, Page, Store, Value
+from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
 from projections.errors import InvalidRequest, UsageError
 from projections.inspect.explain.facts import Derived, ItemExplanation, Readings, attributes_of, source
 from projections.inspect.explain.matching import verdict
@@ -44,7 +44,6 @@ from projections.operations.verify.scope import (
 )
 from projections.printable import unescaped
 from projections.stores.limits import checked_key
-from projections.stores.wrapped import WrappedStore
 
 __all__ = ["derived", "item_explanation", "read_key"]
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from projections.engine.store import Check, Image, ItemKey, Page, Purpose, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.language.keys import encode_key
-from projections.stores.capacity import TRANSACTIONAL, Units, read_units, written
-from projections.stores.limits import item_size
+from projections.stores.limits import TRANSACTIONAL, Units, item_size, read_units, written
 from projections.stores.memory import MemoryStore
 from projections.stores.requests import BATCH_STATEMENTS
 

@@ -20,11 +20,12 @@ from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import COUNT, Target, group_key, member_key
 from projections.engine.plan import Plan, plan
-from projections.engine.processor import Outcome, Processor
+from projections.engine.processor import Processor
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
+from projections.engine.report import Outcome
 from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key

@@ -20,9 +20,8 @@ from typing import Any
 
 from projections.engine import rebuild, rivals
 from projections.engine.groups import Generations
-from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import FILLING, RETIRING, Registry, RegistrySnapshot, Replaced
+from projections.engine.registry import FILLING, RETIRING, Registry, RegistrySnapshot, Replaced, close_leases
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, one_by_one
 from projections.engine.running import Run as RunPieces
@@ -30,13 +29,10 @@ from projections.engine.store import Store
 from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program
 from projections.language.ranks import RankRule
-from projections.operations.adoption import Adoption, compute
 from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
 from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
-from projections.operations.dry import DryStore
-from projections.operations.fenced import Fenced
-
-__all__ = ["Backfill", "Done", "Overtaken"]
+from projections.operations.dry import Adoption, DryStore, compute
+from projections.operations.fenced import LEASE_SECONDS, Fenced
 
 _SECONDS = 300.0
 """How long throttled work between phases is retried."""

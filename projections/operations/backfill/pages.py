@@ -34,14 +34,10 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.ranks import RankRule
 from projections.language.rules import LedgerRule, Rule
-from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
-from projections.operations.caution import Cautious
-from projections.operations.dry import DryStore
+from projections.operations.dry import Adoption, Cautious, DryStore
 from projections.operations.fenced import RESERVED
-
-__all__ = ["Page", "Pages", "creates", "rebuilds"]
 
 PAGE = 500
 """Items of a page: five requests for their entries, and at most as many transactions of writes."""

@@ -33,8 +33,6 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed
 
-__all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Example", "Progress", "Run", "Segment", "examples_in"]
-
 PHASES = ("items", "entries", "live", "groups", "targets", "done")
 """In order. `live` scans nothing: filled rules become live."""
 

@@ -27,8 +27,6 @@ from projections.language.entity import Entity, Item
 from projections.language.facts import creates
 from projections.language.program import Program
 
-__all__ = ["Past", "retire"]
-
 _MOST_TRIES = 20
 
 
@@ -114,7 +112,10 @@ class Past:
         others = {name: value for name, value in image.items() if name not in owned}
         if self._copy is not None and guards.unproven(self._copy, key, others):
             return frozenset()
-        wrote = self.attributes if self.attributes is not None else _unguarded(image, self._today)
+        prefix = self._today.guard_prefix
+        wrote = self.attributes
+        if wrote is None:
+            wrote = frozenset(name for name in image if not name.startswith(prefix))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
     def _is_removed(self, key: ItemKey, image: Image, guards: Guards) -> bool:
@@ -232,7 +233,3 @@ def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
     if any(rule.copies_all and rule.into is item.entity for rule in today.rules.values()):
         return None
     return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
-
-
-def _unguarded(image: Image, today: Program) -> frozenset[str]:
-    return frozenset(name for name in image if not name.startswith(today.guard_prefix))

@@ -1,4 +1,10 @@
-"""Runs a backfill in this process: the segments of a phase in threads, and the phases one after another."""
+"""Runs a backfill: in this process, with the segments of a phase in threads; or by messages to the worker function.
+
+Each message names a segment, whose progress is in the ledger. Messages may be delivered twice, late, or after they were
+done. The process that advances a segment, or the run to its next phase, acknowledges its message only after it has sent
+the next one. So a message that finds its segment advanced may be dropped, and a message that finds its phase done sends
+the messages of the current phase.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +16,20 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+from projections.engine.registry import Replaced
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, Pacer, at_once
+from projections.engine.running import Deadline, OutOfTime, Pacer, at_once
 from projections.engine.store import Store
 from projections.errors import Transient
 from projections.language.program import Program
 from projections.operations.backfill.backfill import Backfill, Done
 from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import Run, Segment
-from projections.operations.caution import MOST_EXAMPLES
-from projections.operations.redrive.dismissal import among
-
-__all__ = ["Runner", "backfill_with_threads"]
+from projections.operations.dismissal import among
+from projections.operations.dry import MOST_EXAMPLES
+from projections.operations.tasks import BackfillTask
 
 _PAGE_SECONDS = 300.0
 """The time for a page. If it is not done then, it has failed and is repeated."""
@@ -159,3 +165,63 @@ class Runner:
 def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:
     if len(examples) < MOST_EXAMPLES:
         examples[key] = value
+
+
+class TaskSender(Protocol):
+    def send(self, tasks: Sequence[tuple[BackfillTask, float]]) -> None: ...
+
+
+def send_tasks(backfill: Backfill, run: Run, send: TaskSender) -> None:
+    """Send the messages of a run's phase: one for each segment that is not done."""
+    name = run.name
+    while run.name == name and not run.done:
+        segments = [segment for segment in backfill.segments(run) if not segment.done]
+        if segments:
+            seconds = _early(backfill, run)
+            tasks = [BackfillTask(name, one.phase, one.table, one.number) for one in segments]
+            return send.send([(task, seconds) for task in tasks])
+        run, _ = backfill.forward(run)
+    return None
+
+
+def do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
+    """Do one page of a segment. Return the task of the next page, None if there is none.
+
+    Raises Transient if the page has to be repeated.
+    """
+    try:
+        return _do_task(backfill, task, deadline, send)
+    except Replaced:  # another backfill, or other rules, sends its own messages
+        return None
+
+
+def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
+    run = backfill.progress.run()
+    if run is None or run.name != task.run:
+        return None  # replaced by another
+    if run.program != backfill.fingerprint:
+        raise Transient("this function has other rules than the backfill. Deploy the rules that it was started with")
+    if run.phase != task.phase:
+        send_tasks(backfill, run, send)
+        return None
+    if (seconds := _early(backfill, run)) > 0:
+        send.send([(task, seconds)])
+        return None
+    segment = backfill.progress.segment(run, task.phase, task.table, task.number)
+    if not segment.done:
+        done = backfill.page(run, segment, deadline)
+        if done.failed:
+            key, reason = next(iter(done.failed.items()))
+            kind = OutOfTime if deadline.over else Transient
+            raise kind(f"a page could not be done, for example because of {key}: {reason}")
+        segment = done.segment
+        if not segment.done:
+            return task if done.ours else None
+    if all(one.done for one in backfill.segments(run)):
+        send_tasks(backfill, run, send)
+    return None
+
+
+def _early(backfill: Backfill, run: Run) -> float:
+    """Return the seconds until the phase may begin."""
+    return max(0.0, run.ready - backfill.now().timestamp())

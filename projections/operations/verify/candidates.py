@@ -14,10 +14,8 @@ from typing import Any
 from projections.engine.running import Run, one_by_one, slices
 from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.facts import Scratch
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Subject
-
-__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "LEFT", "Candidates"]
 
 DRIFTS, BUSY, LEFT = "drift", "busy", "left_over"
 

@@ -13,31 +13,6 @@ from projections.language.entity import Item
 from projections.language.program import Program
 from projections.operations.verify import showing
 
-__all__ = [
-    "AGAIN",
-    "DRIFT",
-    "ENTRY",
-    "FINE",
-    "GROUP",
-    "ITEM",
-    "KINDS",
-    "LEFT_OVER",
-    "OFFLINE",
-    "REPAIRS",
-    "SOURCE",
-    "Drift",
-    "Finding",
-    "Observation",
-    "image_digest",
-    "judge",
-    "occupied",
-    "recognised",
-    "state_text",
-    "with_all_sources",
-    "with_sides",
-]
-
-
 ITEM, GROUP, ENTRY, SOURCE = "item", "group", "entry", "source"
 SIDES = (ITEM, GROUP, ENTRY, SOURCE)
 """The sides of a value."""
@@ -114,7 +89,7 @@ class Drift:
 
     `sides` has the value of each side that was compared; the first is `actual`. `wrong` names those that disagree with the
     source items, None if these were not compared. `expected` is what the source items give. If they were not compared, it is
-    the group's value; if the group is known to be wrong and the correct value was not computed, it is None.
+    the group's value; if the group is known to be wrong, it is None.
     """
 
     kind: str
@@ -132,8 +107,7 @@ class Drift:
     ledger: str = ""
     """The id of the other ledger whose guard the item has, if it has one."""
     raw: Any = field(default=None, hash=False)
-    """In the ledger's slots: for an entry its actual and expected contributions, for a published value the group's amounts.
-    """
+    """Of an entry: its actual and expected contributions, in the ledger's slots."""
 
     def text(self) -> str:
         """Return the drift as JSON, for `read`."""

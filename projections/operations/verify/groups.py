@@ -20,36 +20,30 @@ from itertools import groupby
 from typing import Any
 
 from projections.engine.changes import GENERATION, SETTLED, WIDE
-from projections.engine.groups import Generations, Group, first_members, read_groups
+from projections.engine.groups import Generations, Group, read_groups
 from projections.engine.ledger_items import (
     COUNT,
     KEPT,
     LEDGER,
     member_key,
     members_key,
-    shared_head,
     slot_in,
-    source_order,
 )
-from projections.engine.store import Image, Store, Value
+from projections.engine.store import Image, Store
 from projections.engine.value_counters import count_of
 from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
-from projections.language.keys import decode_key, escape, unescape
-from projections.language.ordering import decode_order
-from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
+from projections.language.keys import unescape
+from projections.language.rules import LedgerRule
 from projections.language.values import number_text
 from projections.operations.verify import showing
 from projections.operations.verify.candidates import BUSY, Candidates
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
-from projections.operations.verify.facts import Scratch, account_of, digest
 from projections.operations.verify.reading import counter_slot, has_its_value, live_count, member_digest
-from projections.operations.verify.scanning import Scanner, patiently
+from projections.operations.verify.scanning import Scanner, Scratch, account_of, digest, patiently
 from projections.operations.verify.scope import GROUP, SOURCE, TARGET, Scope, Subject, source_of
-
-__all__ = ["Groups"]
 
 _MOST_ROUNDS = 3
 _AT_ONCE = 100
@@ -74,7 +68,6 @@ class Groups:
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
         scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, content TEXT)")
         scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, live INTEGER, kept INTEGER)")
-        scratch.run("CREATE TABLE sourced (rule TEXT, target TEXT, n INTEGER, shown TEXT, PRIMARY KEY (rule, target))")
         self._sources = False
 
     def add(self, subjects: Sequence[Subject]) -> None:
@@ -241,8 +234,6 @@ class Groups:
                 drifts.append(_sided(drift, summed, *source))
         drifts += self._members(account, known, target, at, corrections)
         self._candidates.drift(Subject(GROUP, rule, target).text(), drifts)
-        if corrections is not None and any(kind == TARGET for kind, _ in self._candidates.about(rule, target)):
-            self._compute(account, known, target, now, corrections, wanted or {}, counters)
         return True
 
     def _counters(self, account: int) -> dict[str, tuple[int | None, int]]:
@@ -283,75 +274,11 @@ class Groups:
                 found.add(rule, target, generation, drift)
         return found
 
-    def _compute(
-        self,
-        account: int,
-        rule: LedgerRule,
-        target: str,
-        group: Group,
-        corrections: _Corrections,
-        sums: Mapping[str, Decimal],
-        counters: Mapping[str, tuple[int | None, int]],
-    ) -> None:
-        """Compute the expected values of a target. Reads the source items of members that are shown with attributes."""
-        amounts = {slot: amount for slot, amount in sums.items() if not slot.startswith("%|")}
-        for slot, amount in (*group.totals.amounts.items(), ("n", Decimal(group.totals.n))):
-            if slot.startswith("%"):
-                continue
-            settled = WIDE.subtract(amount, group.live.get(slot, Decimal(0)))
-            amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), settled)
-        n = int(amounts.pop("n", 0))
-        queries = [query for query in rule.member_queries if not query.counts]
-        first = {query.name: self._first(account, query, group.generation, corrections) for query in queries}
-        carried = self._payloads(rule, target, group.generation, first) if rule.carries else {}
-        members = {
-            query.name: first_members(query, [_image(*member, carried) for member in first[query.name]], group)
-            for query in queries
-        }
-        members |= {query.name: _values(query, sums, counters) for query in rule.member_queries if query.counts}
-        shown = showing.item(_published(rule, Totals(n, amounts), members))
-        text = json.dumps(shown, ensure_ascii=False)
-        self._scratch.run("INSERT OR REPLACE INTO sourced VALUES (?, ?, ?, ?)", (rule.name, target, n, text))
-
-    def _first(
-        self, account: int, query: MemberQuery, generation: int, corrections: _Corrections
-    ) -> list[tuple[str, list[Any]]]:
-        """Return the first members of a query by the corrected entries: sort key, and source, value and order."""
-        prefix = f"{generation:04d}|{escape(query.slot)}|"
-        order = "DESC" if query.descending else "ASC"
-        statement = (
-            "SELECT sort, content FROM member WHERE account = ? AND side > 0 AND substr(sort, 1, ?) = ? "
-            f"ORDER BY sort {order}"
-        )
-        most = query.limit + len(corrections.members)
-        found: dict[str, list[Any] | None] = {}
-        head: str | None = None
-        for sort, content in self._scratch.rows(statement, (account, len(prefix), prefix)):
-            if len(found) >= most and (head is None or shared_head(sort) != head):
-                break
-            found[sort] = json.loads(content)
-            head = shared_head(sort)
-        found |= {sort: content for sort, content in corrections.members.items() if sort.startswith(prefix)}
-        expected = [(sort, content) for sort, content in found.items() if content is not None]
-        return sorted(expected, key=_order, reverse=query.descending)[: query.limit]
-
-    def _payloads(
-        self, rule: LedgerRule, target: str, generation: int, first: Mapping[str, Sequence[tuple[str, list[Any]]]]
-    ) -> dict[str, Image]:
-        """Return the attributes of members from their current source items, by sort key."""
-        sources = {content[0]: decode_key(content[0]) for members in first.values() for _, content in members}
-        images = patiently(lambda: self._store.get_many(list(sources.values())))
-        found: dict[str, Image] = {}
-        for source, key in sources.items():
-            image = images.get(key)
-            item = self._scope.program.recognise(key, image) if image is not None else None
-            for (name, to, member), payload in self._scope.program.contributions(item).payloads.items():
-                if (name, to) == (rule.name, target):
-                    found[member_key(rule.name, target, generation, member, source).sort or ""] = payload
-        return found
-
     def judged(self, drift: Drift) -> Drift:
-        """Return the drift of a target with what the source items give: the values of its group, if the group is correct."""
+        """Return the drift of a target with what the source items give: the values of its group, if the group is correct.
+
+        Otherwise the values are not computed: the drift of the group shows what its totals should be.
+        """
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
             return drift
         rule, target, guard = drift.rule, drift.target, drift.kind == "guard"
@@ -362,30 +289,8 @@ class Groups:
             return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
         if guard:
             return drift
-        values = self._values(drift, ledger) if not busy else None
-        if values is None:
-            sides = tuple(dict.fromkeys(side for one in ledger for side in one.wrong or ()))
-            return replace(drift, expected=None, wrong=sides or None)
-        wanted = values.get(drift.attribute) if drift.attribute is not None else values or None
-        wrong = tuple(side for side in (ITEM, GROUP_SIDE) if drift.sides[side] != wanted)
-        return replace(drift, expected=wanted, sides={**drift.sides, SOURCE_SIDE: wanted}, wrong=wrong)
-
-    def _values(self, drift: Drift, ledger: Sequence[Drift]) -> dict[str, Any] | None:
-        """Return the attributes of a target by its source items, None if not computed, empty without contributions."""
-        rule = self._scope.rule(drift.rule)
-        assert rule is not None
-        query = "SELECT n, shown FROM sourced WHERE rule = ? AND target = ?"
-        n, shown = next(self._scratch.rows(query, (drift.rule, drift.target)), (0, None))
-        if shown is not None:
-            return json.loads(shown) if n or drift.attribute is not None else {}
-        if drift.raw is None or any(one.kind == "group" or one.raw is None for one in ledger):
-            return None
-        corrections = _Corrections()  # the group has the sums of the entries, and these are wrong
-        for one in ledger:
-            corrections.add(drift.rule, drift.target, 0, one)
-        amounts = corrections.sums({slot: Decimal(amount) for slot, amount in drift.raw.items()})
-        totals = Totals(int(amounts.pop("n", 0)), amounts)
-        return showing.item(_published(rule, totals, {}))
+        sides = tuple(dict.fromkeys(side for one in ledger for side in one.wrong or ()))
+        return replace(drift, expected=None, wrong=sides or None)
 
 
 class _Corrections:
@@ -429,37 +334,6 @@ def _count_values(sums: dict[str, Decimal], counters: Mapping[str, tuple[int | N
     for slot in present | {slot for slot, (_, kept) in counters.items() if kept}:
         name = "%" + slot[2:].partition("|")[0]
         sums[name] = sums.get(name, Decimal(0)) + 1
-
-
-def _values(
-    query: MemberQuery, sums: Mapping[str, Decimal], counters: Mapping[str, tuple[int | None, int]]
-) -> list[Member]:
-    """Return the first value counters of a query as they should be."""
-    prefix = counter_slot(f"{query.slot}|")
-    found: dict[str, int] = {}
-    for slot in (*sums, *counters):
-        if slot.startswith(prefix):
-            kept = counters[slot][1] if slot in counters else 0
-            found[slot.removeprefix(prefix)] = int(sums.get(slot, Decimal(0))) + kept
-    orders = sorted(order for order, number in found.items() if number > 0)[: query.limit]
-    return [Member(decode_order(order), {COUNT: {"N": str(found[order])}}, "") for order in orders]
-
-
-def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:
-    return {**rule.created_with, **rule.published(totals, members)}
-
-
-def _order(expected: tuple[str, Sequence[Any]]) -> tuple[str, str, str]:
-    """Return what an expected member sorts by, as `member_order` does for a stored one."""
-    sort, (source, _, order) = expected
-    return order, source_order(source), sort
-
-
-def _image(sort: str, content: Sequence[Any], payloads: Mapping[str, Image]) -> Image:
-    """Return a member as the ledger would store it."""
-    source, _, order = content
-    image: dict[str, Any] = {"s": {"S": source}, "a": {"M": payloads.get(sort, {})}}
-    return image | ({"o": {"S": order}, "v": decode_order(order)} if order else {})
 
 
 def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:

@@ -26,15 +26,15 @@ from projections.engine.ledger_items import (
 from projections.engine.store import Image, Value
 from projections.engine.value_counters import count_of, counter_key
 from projections.errors import BadInput
-from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
+from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text
+from projections.language.contribution import digest as payload_digest
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item, resolver
 from projections.language.keys import ItemKey, encode_key, escape, is_range, key_text
 from projections.language.ordering import decode_order, encode_order
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import canonical, differing, number_text
-from projections.operations.verify import facts
-from projections.operations.verify.facts import Page, residues, slot_residues
+from projections.operations.verify.scanning import Page, Residues, digest, residues, slot_residues
 from projections.operations.verify.scope import (
     CHILD,
     COPY,
@@ -51,8 +51,6 @@ from projections.operations.verify.scope import (
     source_of,
     subject_text,
 )
-
-__all__ = ["CHILD_ROW", "FENCE_ROW", "GROUP_ROW", "MEMBERS_ROW", "PARENT_ROW", "TARGET_ROW", "Reading", "bare"]
 
 GROUP_ROW, MEMBERS_ROW, TARGET_ROW, PARENT_ROW, FENCE_ROW, CHILD_ROW = range(6)
 """The roles of rows in views, in order: of a published target, then of a parent's children."""
@@ -111,7 +109,7 @@ class Reading:
                 groups.add(key, mine, evaluated)
             elif mine:
                 text = subject_text(SOURCE, "", key)
-                page.post("E|" + key, text, facts.digest(canonical_text(mine)), 1)
+                page.post("E|" + key, text, digest(canonical_text(mine)), 1)
         for copy in scope.copies_from.get(entity, ()):
             for target, attributes in copies_of(copy, item).items():
                 self._copy(copy, encode_key(target), key, attributes, page, 1)
@@ -133,7 +131,7 @@ class Reading:
 
     def _copy(self, rule: CopyRule, target: str, source: str, attributes: Image, page: Page, sign: int) -> None:
         by = "" if self._scope.shadow(rule) else source
-        said = facts.digest(f"{by}|{_image_text(attributes)}")
+        said = digest(f"{by}|{_image_text(attributes)}")
         page.post(f"C|{rule.name}|{target}", subject_text(COPY, rule.name, target, source), said, sign)
 
     def _copied(self, rule: CopyRule, item: Item, key: str, page: Page) -> None:
@@ -151,7 +149,7 @@ class Reading:
         """Post an item that the rule created and that has no valid guard: only a scan of all sources finds its source."""
         if self._scope.writes(rule) and self._scope.guards.created(key, image):
             text = encode_key(key)
-            page.post(f"C|{rule.name}|{text}", subject_text(COPY, rule.name, text), facts.digest(_UNGUARDED), -1)
+            page.post(f"C|{rule.name}|{text}", subject_text(COPY, rule.name, text), digest(_UNGUARDED), -1)
 
     def _lost(self, key: ItemKey, image: Image, page: Page) -> None:
         """Post an item of no entity that a rule created: it may be a copy."""
@@ -163,7 +161,7 @@ class Reading:
                 self._unguarded(rule, key, image, page)
             elif guard.by and self._judge.may_write(rule, rule.into, key, image):  # it only lost what `match` reads
                 subject = subject_text(COPY, rule.name, text, guard.by)
-                page.post(f"C|{rule.name}|{text}", subject, facts.digest(_UNGUARDED), -1)
+                page.post(f"C|{rule.name}|{text}", subject, digest(_UNGUARDED), -1)
 
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
         """View what an item shows of a rule, and whether all rules that create the item have no contributions."""
@@ -241,7 +239,7 @@ class Reading:
             }
             said = canonical_text(mine) if mine else ""
         if said:
-            page.post("E|" + source, subject_text(SOURCE, "", source), facts.digest(said), -1)
+            page.post("E|" + source, subject_text(SOURCE, "", source), digest(said), -1)
         for rule, given in contributions.items():
             if rule in scope.grouped:
                 for target, contributed in given.items():
@@ -256,7 +254,7 @@ class Reading:
                 for member, payload in amount.items():
                     sort = member_key(rule, target, generation, member, source).sort
                     order = member.partition("|")[2].partition(" ")[0]
-                    more = facts.digest(f"{sort}\n{source}\n{order}\n{payload}")
+                    more = digest(f"{sort}\n{source}\n{order}\n{payload}")
                     a, b = a + more[0], b + more[1]
             elif slot == "%":
                 for value, number in amount.items():
@@ -278,17 +276,17 @@ class Reading:
         account, text = members_key(rule, target), subject_text(GROUP, rule, target)
         first = int(shard) == 0
         if first and int(generation):
-            page.post(account, text, facts.digest(f"{_SUCCESSOR} {int(generation)}"), -1)
+            page.post(account, text, digest(f"{_SUCCESSOR} {int(generation)}"), -1)
         if CLOSED in image:
             if first:
-                page.post(account, text, facts.digest(f"{_SUCCESSOR} {image[CLOSED]['N']}"), 1)
+                page.post(account, text, digest(f"{_SUCCESSOR} {image[CLOSED]['N']}"), 1)
             return
         if REBUILDING in image:
             wrong.append(subject_text(REBUILD, rule, target))
         a = b = 0
         for slot, value in image.items():
             if "N" not in value and is_amount(slot):
-                more = facts.digest(f"{_DAMAGED} {slot}")
+                more = digest(f"{_DAMAGED} {slot}")
                 a, b = a + more[0], b + more[1]
             elif slot == "n" or slot[0] in "=#%":
                 more = residues(slot_residues(int(generation), slot), value["N"])
@@ -304,7 +302,7 @@ class Reading:
                 page.post(partition, text, residue, side)
         rule = self._scope.rule(name)
         if rule is not None and name in self._scope.published:
-            first = [_shortened(image) for image in _first(rule, held)]
+            first = [{name: image[name] for name in image if name != "pk"} for image in _first(rule, held)]
             page.view("P" + partition[1:], MEMBERS_ROW, "", first)
 
     def _fence(self, image: Image, page: Page) -> None:
@@ -366,25 +364,25 @@ def live_count(counter: Image) -> int | None:
     return held - kept if held is not None and kept is not None and held > 0 and described else None
 
 
-def counter_postings(counter: Image) -> Iterator[tuple[facts.Residues, int]]:
+def counter_postings(counter: Image) -> Iterator[tuple[Residues, int]]:
     """Yield what a value counter posts: what entries contributed to it, and one in the group's number of counters."""
     generation, slot = int(counter["sk"]["S"][:4]), slot_in(counter)
     live = live_count(counter)
     if live is None:
-        yield facts.digest(f"{_DAMAGED} {counter['sk']['S']}"), -1
+        yield digest(f"{_DAMAGED} {counter['sk']['S']}"), -1
         return
     order = counter["o"]["S"]
     yield residues(slot_residues(generation, counter_slot(f"{slot}|{order}")), live), -1
     yield slot_residues(generation, f"%{slot}"), 1
 
 
-def member_digest(image: Image) -> facts.Residues:
+def member_digest(image: Image) -> Residues:
     """Return the residues of a stored member, which are equal to those that its entry posts."""
     order = image["o"]["S"] if "o" in image else ""
-    payload = digest(image["a"]["M"]) if "a" in image else ""
+    payload = payload_digest(image["a"]["M"]) if "a" in image else ""
     if not has_its_value(image):
         payload += _AMISS
-    return facts.digest(f"{image['sk']['S']}\n{image['s']['S']}\n{order}\n{payload}")
+    return digest(f"{image['sk']['S']}\n{image['s']['S']}\n{order}\n{payload}")
 
 
 def has_its_value(image: Image) -> bool:
@@ -433,10 +431,6 @@ def _first(rule: LedgerRule, held: Sequence[Image]) -> list[Image]:
             chosen = of[-query.limit :] if query.descending else of[: query.limit]
             found.update((image["sk"]["S"], image) for image in chosen)
     return list(found.values())
-
-
-def _shortened(image: Image) -> Image:
-    return {name: value for name, value in image.items() if name != "pk"}
 
 
 def bare(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:

@@ -26,7 +26,6 @@ from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
-from projections.engine.leases import name_of_lease
 from projections.engine.ledger_items import LEDGER, Target
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
@@ -38,11 +37,10 @@ from projections.errors import InvalidRequest, Misconfigured, Transient, UsageEr
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.program import Program
-from projections.operations.caution import Cautious
-from projections.operations.fenced import RESERVED, Fenced
+from projections.operations.dry import Cautious
+from projections.operations.fenced import RESERVED, Fenced, name_of_lease
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
-from projections.operations.verify.facts import Scratch
-from projections.operations.verify.scanning import Scanner
+from projections.operations.verify.scanning import Scanner, Scratch
 from projections.operations.verify.scope import (
     CHILD,
     COPY,
@@ -56,8 +54,6 @@ from projections.operations.verify.scope import (
     source_of,
 )
 from projections.operations.verify.verification import PATIENCE, Verification
-
-__all__ = ["Repair", "Verified", "abandoned", "repair_found", "verified"]
 
 _MOST_GROUPS = 100_000
 """Groups rebuilt by one scan of the ledger: each takes a few hundred bytes of memory."""

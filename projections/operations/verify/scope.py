@@ -21,29 +21,6 @@ from projections.language.rules import LedgerRule, Rule
 from projections.operations.verify import showing
 from projections.operations.verify.drift import LEFT_OVER, Drift, with_sides
 
-__all__ = [
-    "CHILD",
-    "COPY",
-    "DISABLED",
-    "GROUP",
-    "INDEX",
-    "ITEM",
-    "LEFT",
-    "REBUILD",
-    "SOURCE",
-    "TARGET",
-    "Scope",
-    "Subject",
-    "group_of",
-    "left_on",
-    "merged",
-    "of_items",
-    "of_ledger",
-    "source_of",
-    "subject_text",
-]
-
-
 DISABLED = "disabled"
 """The state of a rule with `enabled: false`, in place of `shadow`."""
 

@@ -16,21 +16,6 @@ from projections.language.ordering import decode_order
 from projections.language.rules import AggregateRule, Rule
 from projections.language.values import number_text, plain
 
-__all__ = [
-    "DAMAGED",
-    "INVALID",
-    "VALID",
-    "both",
-    "contributed",
-    "guard",
-    "item",
-    "measure",
-    "member",
-    "members",
-    "number",
-    "value",
-]
-
 INVALID, VALID = "invalid", "valid"
 """Guards of which no field can be compared."""
 

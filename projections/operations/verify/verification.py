@@ -19,15 +19,11 @@ from projections.language.keys import encode_key
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.facts import Facts, Scratch
 from projections.operations.verify.groups import Groups
 from projections.operations.verify.reading import Reading
-from projections.operations.verify.scanning import Scanner, Segment
+from projections.operations.verify.scanning import Facts, Scanner, Scratch, Segment
 from projections.operations.verify.scope import COPY, GROUP, TARGET, Scope, Subject, merged, of_items, of_ledger
 from projections.operations.verify.views import mismatches
-
-__all__ = ["PATIENCE", "Verification"]
-
 
 PATIENCE = 20.0
 """Seconds after which a change has usually had all its effects."""

@@ -13,14 +13,12 @@ from projections.engine.ledger_items import CLOSED, COUNT, member_order
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import decode_key, encode_key, escape
 from projections.language.rules import AggregateRule, LedgerRule, Member, Totals
-from projections.language.values import differing, number_text
+from projections.language.values import differing
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.facts import Facts
 from projections.operations.verify.reading import CHILD_ROW, FENCE_ROW, GROUP_ROW, MEMBERS_ROW, PARENT_ROW, TARGET_ROW
+from projections.operations.verify.scanning import Facts
 from projections.operations.verify.scope import GROUP, Scope, Subject
-
-__all__ = ["amounts_of", "differences", "gathered", "lacks_first_part", "mismatches", "wrong_values"]
 
 
 def differences(
@@ -42,7 +40,6 @@ def differences(
     guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
     at = guard.at or None if guard is not None else None
     common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
-    raw = amounts_of(group.totals) if not rule.member_queries else None
     if makes and n == 0 and item is None:
         return []
     unclaimed = rule.claimed and rule.claimant(members) is None
@@ -56,7 +53,7 @@ def differences(
             owned = set(owned) - rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}
     values = {**rule.created_with, **values}
-    found = wrong_values(replace(common, kind="value", raw=raw), item, values)
+    found = wrong_values(replace(common, kind="value"), item, values)
     if not shadow:
         common = replace(common, kind="guard", attribute=scope.program.guard(rule.name))
         found += _guard(rule, common, item, guard, group, members, bool(found))
@@ -99,11 +96,6 @@ def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | 
     if rule.carries and all(query.limit == 1 for query in rule.member_queries):
         return next((found[0].source for found in members.values() if found), None)
     return None
-
-
-def amounts_of(totals: Totals) -> dict[str, str]:
-    """The amounts of a group by slot, as JSON."""
-    return {"n": str(totals.n), **{slot: number_text(amount) for slot, amount in totals.amounts.items()}}
 
 
 def gathered(

@@ -25,14 +25,14 @@ from projections.errors import Transient
 from projections.language.keys import decode_key
 from projections.local.tables import LEDGER
 from projections.operations.backfill import backfill as operation
-from projections.operations.backfill import queued
+from projections.operations.backfill import runner
 from projections.operations.backfill.backfill import Overtaken
-from projections.operations.caution import Cautious
+from projections.operations.dry import Cautious
+from projections.operations.failed_messages import FailedMessage
 from projections.operations.fenced import RESERVED, Fenced
-from projections.operations.redrive.messages import FailedMessage
 from projections.operations.tasks import Tasks
-from projections.operations.verify.facts import Scratch
 from projections.operations.verify.repair import Repair
+from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from projections.testing.simulation.workers import Invocation
@@ -321,7 +321,7 @@ class Backfill(Job):
             (rules, self._rules), (restart, self._restart) = (self._rules, ()), (self._restart, False)
             run = backfill.begin(rules=rules, restart=restart, allow_delete=True, **self._options)
             if self._queued and process.tasks is not None:
-                queued.start(backfill, run, process.tasks)
+                runner.send_tasks(backfill, run, process.tasks)
                 return DONE
             return Checkpoint("pages", run.name)
         newest = backfill.progress.run()

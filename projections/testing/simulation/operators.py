@@ -16,7 +16,7 @@ from projections.engine.store import Image
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.local.event_source import Batch
 from projections.operations.backfill.progress import Progress
-from projections.operations.redrive.messages import Reader
+from projections.operations.failed_messages import Reader
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
 from projections.testing.simulation.external_writes import damage

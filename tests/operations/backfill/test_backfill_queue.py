@@ -14,7 +14,7 @@ from projections.engine.registry import FILLING, LIVE
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer
 from projections.errors import Transient
-from projections.operations.backfill import queued
+from projections.operations.backfill import runner
 from projections.operations.backfill.progress import Run
 from projections.operations.tasks import BackfillTask, Tasks, write
 from projections.operations.worker import Work, WorkerHandler
@@ -62,7 +62,7 @@ class Line:
     def begin(self, **options: Any) -> Run:
         backfill = self.stage.backfill()
         run = backfill.begin(**{"segments": 3, **options})
-        queued.start(backfill, run, self.tasks)
+        runner.send_tasks(backfill, run, self.tasks)
         return run
 
     def drain(self, twice: float = 0.0, between: Callable[[], Any] = lambda: None) -> None:
@@ -220,7 +220,7 @@ def test_a_run_that_is_overtaken_in_the_middle_of_a_page_is_dropped() -> None:
         return look(*arguments)
 
     backfill.progress.segment = segment  # type: ignore[method-assign]
-    assert queued.work(backfill, task, deadline(), line.tasks) is None
+    assert runner.do_task(backfill, task, deadline(), line.tasks) is None
 
 
 @pytest.mark.parametrize("allowed", [False, True])

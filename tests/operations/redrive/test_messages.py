@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from discarded import object_of
 
+from projections.engine.budget import Refresh
 from projections.engine.embeds import Push
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Schema
+from projections.operations.failed_messages import FailedMessage, Reader
 from projections.operations.quarantine import message
-from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.tasks import BackfillTask, write
 
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
@@ -94,7 +95,12 @@ def test_of_an_item_the_newest_record_reports_whether_it_was_removed(records: li
 
 
 @pytest.mark.parametrize(
-    "task", [Push("author", "main|USER#1|PROFILE", "1", {"PK": {"S": "x"}}), BackfillTask("a", "items", "main", 3)]
+    "task",
+    [
+        Push("author", "main|USER#1|PROFILE", "1", {"PK": {"S": "x"}}),
+        BackfillTask("a", "items", "main", 3),
+        Refresh("main|USER#1|PROFILE", f"a/{1:040}"),
+    ],
 )
 def test_a_dead_task_is_a_message(task: Any) -> None:
     assert READER.text(write(task), "here") == FailedMessage("here", task=task)
@@ -109,7 +115,7 @@ def test_a_dead_task_is_a_message(task: Any) -> None:
         ({"Records": []}, "it has no records"),
         ([1], "not a DynamoDB stream record"),
         ({"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, "not a DynamoDB stream record"),
-        ({"push": {}}, "not a page of a push"),
+        ({"push": {}}, "is not a task"),
         ({"rule": None, "reason": "no record", "key": None}, "names no item"),
         ({"reason": "r", "key": "main"}, "not an encoded key"),
         ({"reason": "r", "key": "a|b|c|d"}, "not an encoded key"),

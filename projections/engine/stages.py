@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
-from projections.engine.attempts import Attempt
 from projections.engine.budget import Budget, Refresh
 from projections.engine.changes import Change, ChangeState, Result
 from projections.engine.copier import Copier
@@ -32,8 +31,8 @@ from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
 from projections.engine.publishing import Publisher, forget, pending_entries, relieved, unpublished
-from projections.engine.registry import Registry, RegistrySnapshot
-from projections.engine.rejections import Rejected, of_child, refused
+from projections.engine.registry import RegistrySnapshot
+from projections.engine.rejections import of_child, refused
 from projections.engine.releases import Release, Releaser
 from projections.engine.report import Report
 from projections.engine.running import Deadline, Run, one_by_one, slices
@@ -43,35 +42,21 @@ from projections.language.embeds import ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
-__all__ = ["PART", "Admitted", "Aggregation", "ItemWrites", "Published", "Setup"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """The context of all batches of a processor; see `Processor` for the fields."""
+class Batch:
+    """A batch whose rules are active, as the registry was when it was read; see `Processor` for the other fields."""
 
     program: Program
     store: Store
-    tables: Mapping[str, str]
-    labels: Mapping[str, str]
-    fixed_label: str
-    quarantine: Callable[[Sequence[Rejected]], None] | None
     run: Run[Any]
     clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    chance: Callable[[], float]
     tasks: Callable[[Push | Refresh, float], None] | None
     budget: Budget
     pace: Callable[[int], None]
     generations: Generations
-    registry: Registry
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The context of the stages after the admission: the rules are active, as the registry was when it was read."""
-
-    setup: Setup
     snapshot: RegistrySnapshot
     guards: Guards
     deadline: Deadline
@@ -80,26 +65,30 @@ class Admitted:
     def publisher(self, run: Run[Any] | None = None) -> Publisher:
         """Return a publisher; `run` replaces that of the batch."""
         return Publisher(
-            self.setup.program,
-            self.setup.store,
-            self.setup.generations,
+            self.program,
+            self.store,
+            self.generations,
             guards=self.guards,
-            run=run or self.setup.run,
+            run=run or self.run,
             counters=self.report.counters,
             publishes=self.snapshot.publishes,
         )
 
     def leave(self, task: Refresh) -> None:
         """Sign and send a task. What it does is then done for the batch."""
-        assert self.setup.tasks is not None  # else there is no budget
-        self.setup.tasks(task._replace(signature=self.guards.sign(task.text)), self.setup.budget.wait)
+        assert self.tasks is not None  # else there is no budget
+        self.tasks(task._replace(signature=self.guards.sign(task.text)), self.budget.wait)
 
-    def attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
-        """Do one independent piece of work for a record, again while it fails for a reason that passes, and report it."""
+    def attempt(self, work: Callable[[], T], sequence: str, rule: str, key: str) -> T | None:
+        """Do one independent piece of work for a record, again while it fails for a reason that passes.
+
+        Return its result; None if it failed, which is reported.
+        """
         if self.deadline.over:
-            return self.report.fail([sequence], str(self.deadline.out_of_time))
+            self.report.fail([sequence], str(self.deadline.out_of_time))
+            return None
         try:
-            self.deadline.retry(work)
+            return self.deadline.retry(work)
         except (Transient, InvalidRequest) as error:
             self.report.refuse([sequence], error, rule=rule, key=key)
         return None
@@ -131,28 +120,26 @@ class Published(NamedTuple):
 class Aggregation:
     """Applies the changes of a plan to the ledger and publishes their targets. Failures are in the batch's report."""
 
-    def __init__(self, batch: Admitted) -> None:
-        setup = batch.setup
+    def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._store = setup.store
+        self._store = batch.store
         self._deadline = batch.deadline
         self._report = batch.report
         self._publisher = batch.publisher()
         self._ledger = Ledger(
-            setup.program,
-            setup.store,
-            run=setup.run,
-            chance=setup.chance,
-            generations=setup.generations,
+            batch.program,
+            batch.store,
+            run=batch.run,
+            chance=batch.deadline.chance,
+            generations=batch.generations,
             counters=batch.report.counters,
             relieve=self._relieve,
-            spend=self._affords,
+            spend=lambda attempt: batch.tasks is None or batch.budget.affords(batch.program, attempt),
         )
 
     def apply(self, rounds: Sequence[Sequence[Change]]) -> None:
         """Apply rounds of changes, one after another. A change whose item failed in an earlier round is not tried."""
         failed: set[str] = set()
-        setup = self._batch.setup
         for changes in rounds:
             if failed:
                 for change in changes:
@@ -162,7 +149,7 @@ class Aggregation:
             results = self.commit(changes)
             failed.update(result.change.source for result in results if result.state == "failed")
             left = [result.change for result in results if result.state == "deferred"]
-            setup.run([partial(self._defer, change) for change in left])
+            self._batch.run([partial(self._defer, change) for change in left])
             done = [result for result in results if result.state not in ("failed", "deferred")]
             if done:
                 published = self.publish(done)
@@ -180,10 +167,6 @@ class Aggregation:
         for state, number in Counter(result.state for result in results).items():
             self._report.counters.add(_COUNTED.get(state, "failed"), number)
         return results
-
-    def _affords(self, attempt: Attempt) -> bool:
-        setup = self._batch.setup
-        return setup.tasks is None or setup.budget.affords(setup.program, attempt)
 
     def _defer(self, change: Change) -> None:
         """Leave a change to the worker. The record is done when the task is sent."""
@@ -241,14 +224,14 @@ class Aggregation:
                 self._report.fail(records[source][:1], str(self._deadline.out_of_time))
             return
         entries = [(source, entry, entry.pending & published.done) for source, entry in published.pending.items()]
-        now, run = self._batch.setup.clock(), self._batch.setup.run
+        now, run = self._batch.clock(), self._batch.run
         failures = forget(self._store, entries, now, self._deadline, run, records)
         for source, error in failures.items():
             self._report.refuse(records[source][:1], error, rule=None, key=source)
 
     def _relieve(self, change: Change, entry: Entry, deadline: Deadline) -> Entry | None:
         publish = self._batch.publisher(one_by_one).publish  # it may be one of the pieces that run at once
-        return relieved(self._store, publish, change, entry, self._batch.setup.clock(), deadline)
+        return relieved(self._store, publish, change, entry, self._batch.clock(), deadline)
 
 
 def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:
@@ -266,17 +249,23 @@ def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Ta
 class ItemWrites:
     """Makes the writes of a plan to application items. Failures are in the batch's report."""
 
-    def __init__(self, batch: Admitted) -> None:
-        setup = batch.setup
+    def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._program = setup.program
-        self._store = setup.store
-        self._run = setup.run
+        self._program = batch.program
+        self._store = batch.store
+        self._run = batch.run
         self._report = batch.report
         self._deadline = batch.deadline
-        self._copier = Copier(setup.program, setup.store, batch.guards, batch.report.counters)
-        self._items = ApplicationItems(setup.program, setup.store, batch.guards)
-        self._releaser = Releaser(setup.program, setup.store, self._items)
+
+    # Most batches need none of these.
+
+    @cached_property
+    def _copier(self) -> Copier:
+        return Copier(self._program, self._store, self._batch.guards, self._report.counters)
+
+    @cached_property
+    def _items(self) -> ApplicationItems:
+        return ApplicationItems(self._program, self._store, self._batch.guards)
 
     def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
         """Yield the steps of a plan."""
@@ -292,7 +281,7 @@ class ItemWrites:
 
     def _release(self, release: Release) -> None:
         def apply() -> None:
-            if self._releaser.release(release):
+            if Releaser(self._program, self._store, self._items).release(release):
                 self._report.counters.add("released")
 
         self._batch.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
@@ -307,8 +296,8 @@ class ItemWrites:
         self._batch.attempt(apply, sequence, "", encode_key(key))
 
     def _copy(self, copy: CopyWrite) -> None:
-        setup = self._batch.setup
-        at_once = not copy.copies or setup.tasks is None or setup.budget.affords_copies(copy)
+        batch = self._batch
+        at_once = not copy.copies or batch.tasks is None or batch.budget.affords_copies(copy)
         work = partial(self._copier.write, copy, self._deadline) if at_once else partial(self._leave, copy)
         self._batch.attempt(work, copy.sequences[0], copy.rule.name, copy.source)
 
@@ -345,14 +334,13 @@ class ItemWrites:
                 self._report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, plan: Plan) -> None:
-        setup = self._batch.setup
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         inner = self._run if len(plan.pushes) == 1 else one_by_one
         embedder = Embedder(
             self._program,
             self._store,
             self._batch.guards,
-            pace=setup.pace,
+            pace=self._batch.pace,
             counters=self._report.counters,
             run=inner,
         )
@@ -365,46 +353,33 @@ class ItemWrites:
                 for push, records in waiting:
                     self._report.fail(records[:1], f"{push.rule}: not enough time left to wait for the index")
                 return
-            setup.sleep(SETTLE_SECONDS)
+            self._deadline.sleep(SETTLE_SECONDS)
             self._run([partial(self._push, embedder, push, records, waiting) for push, records in waiting[:]])
 
-    def _push(
-        self,
-        embedder: Embedder,
-        push: Push,
-        records: Records,
-        waiting: list[tuple[Push, Records]],
-    ) -> None:
+    def _push(self, embedder: Embedder, push: Push, records: Records, waiting: list[tuple[Push, Records]]) -> None:
         """Push the first page at once; the rest as tasks, or at once where there is no queue."""
-        tasks = self._batch.setup.tasks
-
-        def one(page: Push) -> Push | None:
-            if page is push and not push.again:
-                embedder.raise_fence(push, records)
-            more, hopeless = embedder.push_page(page, self._deadline, records)
-            for key, reason in hopeless:
-                self._report.rejected.append(of_child(push, key, reason, records[0]))
-            following = embedder.following(page, more)
-            if following is None:
-                return None
-            step, later = following
-            if tasks is not None:
-                tasks(step, SETTLE_SECONDS if later else 0.0)
-                return None
-            if later:
-                waiting.append((step, records))
-                return None
-            return step
-
         page: Push | None = push
         while page is not None:
-            steps: list[Push | None] = [None]
+            work = partial(self._push_page, embedder, page, records, waiting)
+            page = self._batch.attempt(work, records[0], push.rule, push.parent)
 
-            def work(now: Push = page, steps: list[Push | None] = steps) -> None:
-                steps[0] = one(now)
-
-            self._batch.attempt(work, records[0], push.rule, push.parent)
-            page = steps[0]
+    def _push_page(
+        self, embedder: Embedder, page: Push, records: Records, waiting: list[tuple[Push, Records]]
+    ) -> Push | None:
+        """Push one page. Return the page to push next; None if there is none, or if it is left to a task or to `waiting`."""
+        if page.after is None and not page.again:
+            embedder.raise_fence(page, records)
+        more, hopeless = embedder.push_page(page, self._deadline, records)
+        for key, reason in hopeless:
+            self._report.rejected.append(of_child(page, key, reason, records[0]))
+        following, later = embedder.following(page, more) or (None, False)
+        if following is not None and self._batch.tasks is not None:
+            self._batch.tasks(following, SETTLE_SECONDS if later else 0.0)
+            return None
+        if following is not None and later:
+            waiting.append((following, records))
+            return None
+        return following
 
     def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
         work = partial(embedder.pull, self._program.embeds[name], key, self._deadline, (first,))

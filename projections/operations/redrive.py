@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -25,12 +26,10 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.operations.failed_messages import FailedMessage
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.quarantine import complaint
-from projections.operations.redrive.messages import FailedMessage
 from projections.operations.tasks import BackfillTask, Task
-
-__all__ = ["Answer", "Redrive", "TaskSender", "active_rules"]
 
 _AT_ONCE = 100
 """Items refreshed together: as many as one request can read."""
@@ -196,7 +195,7 @@ class Redrive:
 
     def _pushed(self, pushes: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
         """Make or send pushes. Yield those that failed, with the reason, and children that can never be written."""
-        again: list[Push] = []
+        here: list[Push] = []
         for push in pushes:
             try:
                 self._deadline().retry(partial(refresher.embedder.raise_fence, push))
@@ -204,24 +203,27 @@ class Redrive:
                 if self._send is not None:
                     self._send.send([(push, 0.0)])
                     continue
+            except Misconfigured:
+                raise
+            except Exception as error:
+                yield push, _reason(error)
+                continue
+            here.append(push)
+        yield from self._pushed_here(here, refresher)
+
+    def _pushed_here(self, pushes: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
+        """Make pushes, and once more when the index has caught up: the first pass may not have seen all children."""
+        again: list[Push] = []
+        for push in pushes:
+            try:
                 yield from self._pages(push, refresher, again)
             except Misconfigured:
                 raise
             except Exception as error:
                 yield push, _reason(error)
-        yield from self._second_passes(again, refresher)
-
-    def _second_passes(self, again: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
-        """Push again once the index has caught up: the first pass may not have seen all children."""
         if again:
             self._sleep(SETTLE_SECONDS)
-        for push in again:
-            try:
-                yield from self._pages(push, refresher, [])
-            except Misconfigured:
-                raise
-            except Exception as error:
-                yield push, _reason(error)
+            yield from self._pushed_here(again, refresher)
 
     def _pages(self, push: Push, refresher: Refresher, again: list[Push]) -> Iterator[tuple[Push, str]]:
         """Push all pages of one pass. Add the second pass to `again`."""
@@ -260,16 +262,9 @@ class Redrive:
                 "backfill`, which continues that backfill, and delete this message yourself",
             )
             return
-        refresher = self._refresher(snapshot, self._run)
-        again: list[Push] = []
-        try:
-            self.pushes += 1
-            for _, reason in [*self._pages(task, refresher, again), *self._second_passes(again, refresher)]:
-                answer.keep(_name(task), reason)
-        except Misconfigured:
-            raise
-        except Exception as error:
-            answer.keep(_name(task), _reason(error))
+        self.pushes += 1
+        for _, reason in self._pushed_here([task], self._refresher(snapshot, self._run)):
+            answer.keep(_name(task), reason)
 
 
 def _reason(error: Exception) -> str:
@@ -303,3 +298,80 @@ def _together(messages: Iterable[FailedMessage]) -> _Contents:
         for key, last in message.newest.items():
             newest[key] = max(last, newest.get(key, last))
     return _Contents(known, frozenset(key for key, (_, removed) in newest.items() if removed), records)
+
+
+class MessageSource(Protocol):
+    """A source of failed messages, with its `name` for people. Each message is taken once, in no particular order."""
+
+    name: str
+
+    def take(self, most: int) -> list[tuple[FailedMessage, Any]]:
+        """Return some messages, at most so many, each with a handle; none at the end."""
+        ...
+
+    def done(self, messages: Sequence[tuple[FailedMessage, Any]], now: datetime) -> None:
+        """Remove messages that were redriven at the time `now`."""
+        ...
+
+    def close(self) -> None:
+        """Release the messages that were taken and are not done."""
+        ...
+
+
+@dataclass(slots=True)
+class SourceOutcome:
+    """The number of redriven messages of one source, and the answers to those that stay."""
+
+    done: int = 0
+    left: list[Answer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a redrive by the names of its sources. `stopped` if there may be more than the maximum."""
+
+    sources: dict[str, SourceOutcome] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def remains(self) -> bool:
+        return self.stopped or any(one.left for one in self.sources.values())
+
+
+def redrive_all(
+    sources: Sequence[MessageSource],
+    redrive: Redrive,
+    *,
+    now: Callable[[], datetime],
+    most: int | None = None,
+    keep: bool = False,
+    report: Callable[[MessageSource, Sequence[Answer]], None] = lambda source, answers: None,
+) -> Outcome:
+    """Redrive the messages of all sources, at most `most`. With `keep` none is removed.
+
+    Raises what a store raises. Then, too, redriven messages are removed, and all others stay.
+    """
+    outcome = Outcome({source.name: SourceOutcome() for source in sources})
+    left = float("inf") if most is None else most
+    for source in sources:
+        counted = outcome.sources[source.name]
+        try:
+            while taken := source.take(int(min(left, 1_000))):
+                answers = redrive.work(message for message, _ in taken)
+                done = [pair for pair, answer in zip(taken, answers, strict=True) if not answer.left]
+                if done and not keep:
+                    source.done(done, now())
+                counted.done += len(done)
+                report(source, answers)
+                counted.left += [
+                    replace(answer, message=replace(answer.message, items={}, newest={}))
+                    for answer in answers
+                    if answer.left
+                ]
+                left -= len(taken)
+                if not left:
+                    outcome.stopped = True
+                    return outcome
+        finally:
+            source.close()
+    return outcome

@@ -22,10 +22,7 @@ from projections.engine.rejections import GROUP, Rejected
 from projections.engine.store import Image, ItemKey, Purpose, Store, Update, Value, all_items
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key
-from projections.operations.quarantine import complaint
-from projections.operations.redrive.sources import HELD_SECONDS, MessageQueue
-
-__all__ = ["Decision", "Dismissed", "Quarantined", "Wanted", "age", "among", "dismiss", "dismissed", "quarantined"]
+from projections.operations.quarantine import HELD_SECONDS, MessageQueue, complaint
 
 _PARTITION = "D"
 _KEPT = timedelta(days=90)

@@ -1,4 +1,6 @@
-"""Failed messages in all their forms, and the items that they are about. Images in them are never written anywhere.
+"""Failed messages in all their forms, the items that they are about, and the queues, buckets and files that hold them.
+
+Images in them are never written anywhere.
 
 Only discarded records are evidence of two facts that no item shows any more: that an item expired, and what it contributed
 last. Rules with `expired: keep` count it from the record, if the ledger shows that it was not counted.
@@ -8,30 +10,40 @@ last. Rules with `expired: keep` count it from the record, if the ledger shows t
 the stream, which deletes them after 24 hours, so such a message names no item.
 - Stream records, as in an event.
 - A dead letter.
+
+Messages that were redriven are removed; the others stay. If the process dies, all messages stay: SQS delivers them again
+after their visibility timeout, and objects have no mark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeGuard
+from itertools import islice
+from typing import Any, Protocol, TypeGuard
 
 from projections.engine.goals import DiscardedRecord
 from projections.engine.records import is_expiry, is_sequence, is_value, stream_label, time_of, version_of
 from projections.engine.rejections import sequence_order
 from projections.engine.store import Image, ItemKey
-from projections.errors import BadInput
+from projections.errors import BadInput, InvalidRequest, StoreError
 from projections.language.keys import Schema, decode_key
 from projections.operations import tasks
-from projections.operations.quarantine import complaint
+from projections.operations.quarantine import HELD_SECONDS, MessageQueue, complaint
 from projections.operations.tasks import Task
-
-__all__ = ["FailedMessage", "Reader"]
 
 _LIMITS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
+
+_MESSAGES = 100
+"""Messages taken at a time: as many as the items that are refreshed together."""
+
+_OBJECTS = 5
+"""Objects taken at a time: each may have 6 MB of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ class Reader:
             return self._records(value["Records"], place)
         if "dynamodb" in value:
             return self._records([value], place)
-        if value.keys() & {"push", "backfill"}:
+        if value.keys() & {"push", "backfill", "refresh"}:
             return FailedMessage(place, task=tasks.read(json.dumps(value)))
         if value.keys() >= {"reason", "key"}:
             return self._quarantined(value, place)
@@ -206,3 +218,92 @@ class Reader:
 
 def _is_image(value: Any) -> TypeGuard[Image]:
     return isinstance(value, dict) and bool(value) and all(is_value(one) for one in value.values())
+
+
+# Sources: see `operations.redrive.MessageSource`
+
+
+class QueueSource:
+    """The messages of a queue. Redriven ones are deleted."""
+
+    def __init__(self, name: str, queue: MessageQueue, reader: Reader) -> None:
+        self.name = name
+        self._queue = queue
+        self._reader = reader
+        self._held: dict[str, Any] = {}
+
+    def take(self, most: int) -> list[tuple[FailedMessage, Any]]:
+        taken: dict[str, Any] = {}
+        while len(taken) < min(most, _MESSAGES):
+            received = self._queue.receive(HELD_SECONDS, wait=0 if taken else 2)
+            if not received:
+                break
+            for one in received:
+                if one.id not in self._held:  # otherwise its visibility timeout is over: it was taken before
+                    taken[one.id] = one
+                self._held[one.id] = one
+        return [(self._reader.text(one.body, f"message {one.id}"), one) for one in islice(taken.values(), most)]
+
+    def done(self, messages: Sequence[tuple[FailedMessage, Any]], now: datetime) -> None:
+        self._queue.delete([received for _, received in messages])
+        for _, received in messages:
+            self._held.pop(received.id, None)
+
+    def close(self) -> None:
+        with suppress(StoreError):  # SQS delivers them again after their visibility timeout
+            self._queue.release(list(self._held.values()))
+        self._held.clear()
+
+
+class Objects(Protocol):
+    """A bucket to read objects from: `aws.buckets.Bucket`."""
+
+    def pending(self, prefix: str = "") -> Iterator[str]: ...
+
+    def read(self, key: str) -> bytes: ...
+
+    def mark(self, key: str, note: str) -> None: ...
+
+
+class BucketSource:
+    """The objects of a bucket under a prefix. Redriven ones are marked, and nothing is deleted: see `aws.buckets`."""
+
+    def __init__(self, name: str, bucket: Objects, prefix: str, reader: Reader) -> None:
+        self.name = name
+        self._bucket = bucket
+        self._reader = reader
+        self._keys = bucket.pending(prefix)
+
+    def take(self, most: int) -> list[tuple[FailedMessage, Any]]:
+        return [(self._message(key), key) for key in islice(self._keys, min(most, _OBJECTS))]
+
+    def _message(self, key: str) -> FailedMessage:
+        try:
+            return self._reader.text(self._bucket.read(key), key)
+        except InvalidRequest as error:
+            return FailedMessage(key, unusable=f"it cannot be read: {error}")
+
+    def done(self, messages: Sequence[tuple[FailedMessage, Any]], now: datetime) -> None:
+        for message, key in messages:
+            note = {"redriven": now.isoformat(timespec="seconds"), "items": len(message.items)}
+            self._bucket.mark(key, json.dumps(note))
+
+    def close(self) -> None:
+        return None
+
+
+class FileSource:
+    """Messages that were read from a file, which is not changed."""
+
+    def __init__(self, name: str, messages: Iterable[FailedMessage]) -> None:
+        self.name = name
+        self._messages = iter(messages)
+
+    def take(self, most: int) -> list[tuple[FailedMessage, Any]]:
+        return [(message, None) for message in islice(self._messages, min(most, _OBJECTS))]
+
+    def done(self, messages: Sequence[tuple[FailedMessage, Any]], now: datetime) -> None:
+        return None
+
+    def close(self) -> None:
+        return None

@@ -1,1 +1,0 @@
-"""Redrive: refreshes the items of quarantined records and discarded batches, and retries dead letters."""
