@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
@@ -22,7 +21,7 @@ from projections.language.program import Program
 from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 
-__all__ = ["LONGEST_CHAIN", "Functions", "LocalQueue"]
+__all__ = ["Functions", "LocalQueue"]
 
 SECONDS = 60.0
 """The timeout of an invocation, as in the template."""
@@ -32,37 +31,19 @@ MESSAGES = 10
 """The maximum number of messages in an event from SQS."""
 
 
-LONGEST_CHAIN = 16
-"""The approximate length of a chain of invocations of one function through a queue at which Lambda stops it.
-
-Lambda then drops the message, unless the function's recursive loop detection is set to "Allow". See "Use Lambda recursive
-loop detection to prevent infinite loops" in the Lambda Developer Guide.
-"""
-
-
 @dataclass(slots=True)
 class _Message:
     body: str
     due: float
-    chain: int
-    """The number of invocations of the worker that led to it."""
 
 
 class LocalQueue:
     """A queue of delayed messages; `clock` gives seconds. Safe for threads.
 
-    Received messages are removed: there is one receiver, which sends again what it could not do. Messages that it sends
-    while it works on an event are sent within `caused_by`. With `recursive_loop` "Terminate", the default of a function
-    with an SQS queue, long chains of such messages are `dropped`.
+    Received messages are removed: there is one receiver, which sends again what it could not do.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, recursive_loop: Literal["Allow", "Terminate"] = "Allow"
-    ) -> None:
-        self.dropped: list[str] = []
-        self._recursive_loop = recursive_loop
-        self._chains: dict[str, int] = {}
-        self._chain = 0
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._messages: dict[str, _Message] = {}
         self._sent = 0
@@ -73,7 +54,7 @@ class LocalQueue:
         with self._lock:
             for body, seconds in zip(bodies, delays, strict=True):
                 self._sent += 1
-                self._messages[f"local-{self._sent}"] = _Message(body, now + seconds, self._chain)
+                self._messages[f"local-{self._sent}"] = _Message(body, now + seconds)
 
     @property
     def next_due(self) -> float | None:
@@ -85,23 +66,10 @@ class LocalQueue:
         """Return an event as SQS gives it to a function, None if no message is due."""
         now = self._clock()
         with self._lock:
-            if self._recursive_loop != "Allow":
-                long = [name for name, message in self._messages.items() if message.chain >= LONGEST_CHAIN]
-                self.dropped += [self._messages.pop(name).body for name in long]
             due = [name for name, message in self._messages.items() if message.due <= now][:MESSAGES]
             taken = [(name, self._messages.pop(name)) for name in due]
-            self._chains = {name: message.chain for name, message in taken}
         records = [{"messageId": name, "body": message.body, "eventSource": "aws:sqs"} for name, message in taken]
         return {"Records": records} if records else None
-
-    @contextmanager
-    def caused_by(self, event: Mapping[str, Any]) -> Iterator[None]:
-        """Count messages that are sent in this context as sent by the invocation with the event that was received last."""
-        self._chain = 1 + max((self._chains[record["messageId"]] for record in event["Records"]), default=0)
-        try:
-            yield
-        finally:
-            self._chain = 0
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -175,8 +143,7 @@ class Functions:
             return False
         failed = {message["messageId"] for message in event["Records"]}
         try:
-            with self.queue.caused_by(event):
-                answer = self._worker.handle(event, self._remaining())
+            answer = self._worker.handle(event, self._remaining())
             failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
         finally:
             again = [message["body"] for message in event["Records"] if message["messageId"] in failed]

@@ -8,8 +8,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent
-
 from projections.aws.wiring import StreamHandler
 from projections.engine.budget import Budget
 from projections.engine.copies import CopyWrite
@@ -18,14 +16,13 @@ from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer, Run, one_by_one
 from projections.local.event_source import Batch
-from projections.local.functions import LONGEST_CHAIN
 from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.jobs import lease_name
 from projections.testing.simulation.scheduler import SETTLED, Scheduler
-from projections.testing.simulation.workers import Finish, Invocation, SteppedStore, Thread, at_once, carry_out
+from projections.testing.simulation.workers import Finish, Invocation, SteppedStore, at_once, carry_out
 
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
@@ -38,19 +35,16 @@ class _Message:
     body: str
     visible: int
     """The first step at which it can be received."""
-    chain: int = 0
-    """The number of invocations in the chain that led to it."""
 
 
 class TaskQueue:
-    """Messages by id. The history sets `now`, its current step.
+    """Messages by id: standard SQS, that is any order, sometimes twice, again if not done in time.
 
-    `recursive_loop` is the setting of the function that receives them: with "Terminate" long chains of messages are dropped.
+    The history sets `now`, its current step.
     """
 
-    def __init__(self, rng: Random, recursive_loop: str = "Allow") -> None:
+    def __init__(self, rng: Random) -> None:
         self.now = 0
-        self._recursive_loop = recursive_loop
         self._rng = rng
         self._messages: dict[str, _Message] = {}
         self._sent = 0
@@ -63,9 +57,7 @@ class TaskQueue:
         for body, seconds in zip(bodies, delays, strict=True):
             self._sent += 1
             visible = self.now + int(SETTLED * seconds / SETTLE_SECONDS) + 1
-            thread = getcurrent()
-            chain = thread.invocation.chain if isinstance(thread, Thread) else 0
-            self._messages[str(self._sent)] = _Message(body, visible, chain)
+            self._messages[str(self._sent)] = _Message(body, visible)
 
     @property
     def next(self) -> int | None:
@@ -74,8 +66,6 @@ class TaskQueue:
 
     def receive(self) -> dict[str, Any] | None:
         """Return an event with a few visible messages in any order, or None. Most of them are hidden afterwards."""
-        if self._recursive_loop != "Allow":
-            self._messages = {name: one for name, one in self._messages.items() if one.chain < LONGEST_CHAIN}
         visible = [name for name, message in self._messages.items() if message.visible <= self.now]
         if not visible:
             return None
@@ -84,10 +74,6 @@ class TaskQueue:
             if self._rng.random() < 0.9:
                 self._messages[name].visible = self.now + 100_000
         return {"Records": [{"messageId": name, "body": self._messages[name].body} for name in chosen]}
-
-    def chain_of(self, event: dict[str, Any]) -> int:
-        """Return the length of the chain of invocations that ends with the one for an event."""
-        return 1 + max(self._messages[one["messageId"]].chain for one in event["Records"])
 
     def finish(self, event: dict[str, Any], answer: Any) -> None:
         """Remove the messages that were done. Those that failed, or all without an answer, can be received again."""
@@ -178,7 +164,6 @@ class Deployment:
     def work(self, event: dict[str, Any]) -> tuple[Invocation, Callable[[], Any]]:
         """Return an invocation of the worker with tasks of the queue, and its work."""
         invocation = self._invocation(lambda answer, error: self.queue.finish(event, answer))
-        invocation.chain = self.queue.chain_of(event)
         worker = WorkerHandler(
             invocation.version.program,
             self.store,

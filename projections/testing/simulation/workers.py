@@ -56,8 +56,6 @@ class Invocation:
         self.frozen = 0
         """The step until which it is frozen, as a process without CPU time or with a slow network is."""
         self.threads: list[Thread] = []
-        self.chain = 0
-        """The length of the chain of invocations by way of the queue, itself included."""
         self.instance: Any = None
         """The process of the stream function that serves it, if any."""
         self.answer: Any = None
