@@ -11,7 +11,7 @@ file or below the current one. Only the name of a file can be a pattern, which i
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import has_magic
@@ -34,15 +34,14 @@ _MOST_ENTRIES = 1_000
 """How many entities, rules or queries all files may have together. `check` compares them with each other."""
 
 
-def joined(source: Source, path: Path, texts: Mapping[str, str] | None = None) -> Source:
+def joined(source: Source, path: Path) -> Source:
     """Return the data of a file, which is at `path`, and of the files that it includes, with the places of all parts.
 
-    `texts` are texts of included files by name, which are used instead of the files.
     Raises RulesError if a file cannot be read or included.
     """
     if INCLUDE not in source.data:
         return _limited(source)
-    join = _Join(source, _roots(path), texts or {}, size=source.size)
+    join = _Join(source, _roots(path), size=source.size)
     join.add(source, path)
     if join.problems:
         raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
@@ -115,7 +114,6 @@ class _Join:
 
     root: Source
     roots: Collection[Path]
-    texts: Mapping[str, str] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     parts: dict[tuple[str | int, ...], Source] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -148,8 +146,7 @@ class _Join:
             self.problems.append(_problem(source, place, message))
         elif _real(path) not in self.read and self.size <= MOST_VALUES:
             try:
-                text = self.texts.get(file)
-                part = source_at(text_of(path, file) if text is None else text, file)
+                part = source_at(text_of(path, file), file)
                 self.size += part.size
                 if self.size > MOST_VALUES:
                     raise _single(file, f"too large: the rules of all files have more than {MOST_VALUES:,} values")

@@ -18,10 +18,10 @@ from projections.language.access.planner import plan as planned
 from projections.language.analysis import analyse, unsupported
 from projections.language.canonical import Document
 from projections.language.document import Rules
-from projections.language.editing import block
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.rule_facts import Facts
 from projections.language.rewriting import merged, written
+from projections.language.yaml_text import block
 
 __all__ = ["EXACT", "Proposal", "proposal"]
 
