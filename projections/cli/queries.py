@@ -120,6 +120,8 @@ def command(
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
         return _show(rules, None, as_json)
+    if Path(names[0]).suffix in (".yaml", ".yml", ".json"):
+        raise UsageError(f"{names[0]} names no query. Pass the rule file with --rules {names[0]}")
     question = Question(score, at, percentile, between)
     kinds = {name: rule.kind for name, rule in rules.program.typed.rules.items()}
     if names[0] not in rules.queries and kinds.get(names[0]) == "rank":

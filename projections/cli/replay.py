@@ -197,7 +197,10 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
     """Return what `replay --json` prints; `asks` has the queries that were run, if any."""
     asks = [{"query": one.query.name, "with": dict(one.parameters), "items": list(one.items)} for one in asked]
     return {
-        "items": [_visible(image, program.guard_prefix) for _, image in _in_order(replay.after, program)],
+        "items": [
+            plain_item({name: value for name, value in image.items() if not name.startswith(program.guard_prefix)})
+            for _, image in _in_order(replay.after, program)
+        ],
         "ledger": [plain_item(image) for image in replay.ledger],
         "quarantined": [
             {
@@ -507,8 +510,3 @@ def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(keys, Mapping):
         return {}
     return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
-
-
-def _visible(image: Image, prefix: str) -> dict[str, Any]:
-    """Return an item in plain JSON, without guards."""
-    return plain_item({name: value for name, value in image.items() if not name.startswith(prefix)})

@@ -24,7 +24,6 @@ from projections.language.patterns import (
     Exists,
     Named,
     Numeric,
-    Operand,
     Test,
 )
 from projections.language.pipes import Pipe, date_arguments, period_step
@@ -434,26 +433,21 @@ def _test(test: Test, names: ItemNames) -> Iterator[str]:
         yield "True" if stored is None or Exists(False) in alternatives else stored
         return
     if Exists(False) in alternatives:
-        yield "False" if stored is None else _absent(test.name, names)
+        absent = f"{literal(root(test.name))} not in item"
+        absent = f"{names.value(test.name)} is _ABSENT" if len(steps(test.name)) > 1 else absent
+        yield "False" if stored is None else absent
     null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
     value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
     yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
     for one in alternatives:
         if isinstance(one, Compares):
-            bounds = [f"({literal(sign)}, {_operand(other, names)})" for sign, other in one.bounds]
+            operands = [names.value(x.name) if isinstance(x, Named) else value_literal(x) for _, x in one.bounds]
+            bounds = [f"({literal(sign)}, {x})" for (sign, _), x in zip(one.bounds, operands, strict=True)]
             yield f"_compares({', '.join([value, *bounds])})"
     for one in alternatives:
         if isinstance(one, AnythingBut):
             excluded = " or ".join(_scalars(list(one.excluded), value))
             yield f"({present} and not ({excluded}))" if present else f"not ({excluded})"
-
-
-def _operand(operand: Operand, names: ItemNames) -> str:
-    return names.value(operand.name) if isinstance(operand, Named) else value_literal(operand)
-
-
-def _absent(name: str, names: ItemNames) -> str:
-    return f"{names.value(name)} is _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} not in item"
 
 
 def _scalars(alternatives: list[Alternative], value: str) -> Iterator[str]:

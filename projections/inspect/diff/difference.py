@@ -62,15 +62,6 @@ class Difference:
     def backfills(self) -> list[str]:
         return [one.change.rule for one in self.rules if one.backfill]
 
-    @staticmethod
-    def _pauses(one: RuleDifference) -> bool:
-        return (
-            bool(one.backfill)
-            and one.change.status == "changed"
-            and one.change.after is not None
-            and one.change.after.recorded
-        )
-
     def steps(self) -> Iterator[str]:
         """Yield the steps to do, in this order."""
         gone = [one.change.rule for one in self.rules if one.change.status == "removed"]
@@ -89,7 +80,8 @@ class Difference:
         if filled := [*self.backfills(), *removed]:
             deletes = any(one.deletions for one in self.rules)
             more = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
-            still = any(self._pauses(one) for one in self.rules)
+            changed = [one.change for one in self.rules if one.backfill and one.change.status == "changed"]
+            still = any(change.after is not None and change.after.recorded for change in changed)
             until = " Until it is complete, counters, lists and claimed copies of changed rules are not updated."
             yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
 

@@ -216,11 +216,8 @@ def unmet(pattern: Pattern, resolve: Resolve, attributes: Collection[str] = ()) 
             has = f" (the item has {near})" if near else ""
             yield f"{condition.name} {_seen(value)}{has}; wanted: {condition}{others}"
         else:
-            yield f"neither holds of {condition}: {_values(condition.names, resolve)}"
-
-
-def _values(names: Iterable[str], resolve: Resolve) -> str:
-    return ", ".join(f"{name} {_seen(resolve(name))}" for name in names)
+            values = ", ".join(f"{name} {_seen(resolve(name))}" for name in condition.names)
+            yield f"neither holds of {condition}: {values}"
 
 
 def _seen(value: Value | None) -> str:
