@@ -50,7 +50,11 @@ def test_help_is_quick_because_commands_are_imported_when_called() -> None:
 def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
-    assert "--json" in out or command in ("template", "dev")  # files of other tools, and a session for people
+    assert "--json" in out or command in (
+        "template",
+        "graph",
+        "dev",
+    )  # files of other tools, pictures, and a session for people
     file = command in (
         "check",
         "graph",

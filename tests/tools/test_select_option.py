@@ -58,8 +58,7 @@ def events(tmp_path: Path) -> Path:
         ((), {"likes", "karma"}, False),
         (("tag:feed",), {"likes"}, False),
         (("karma",), {"karma"}, True),
-        (("+karma",), {"likes", "karma"}, False),
-        (("likes+",), {"likes", "karma"}, False),
+        (("likes,karma",), {"likes", "karma"}, False),
     ],
 )
 def test_replay_runs_the_selected_rules(
