@@ -17,11 +17,12 @@ from projections.testing.simulation.application import Application
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.pools import Pools
 
-__all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
+__all__ = ["ALL", "RULES", "compiled", "drain", "random_records", "settled"]
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["aggregates", "claims", "compute", "disabled", "embeds", "keep", "lists", "rank", "tables"]
-RULES = [ROOT / "projections/rules/social.yaml", *(ROOT / f"tests/simulation/rules/{name}.yaml" for name in NAMES)]
+ALL = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
+KINDS = {"aggregates", "claims", "compute", "disabled", "embeds", "keep", "lists", "rank", "social", "tables"}
+RULES = [path for path in ALL if path.stem in KINDS]
 """Of each kind of rule one file."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from endpoint_tables import EndpointTables
-from histories import RULES, compiled, settled
+from histories import ALL, RULES, compiled, settled
 
 import projections
 from projections.aws.clients import client
@@ -232,7 +232,7 @@ def test_everything_agrees_once_a_history_has_come_to_rest(path: Path) -> None:
 
 
 def test_members_name_their_sources() -> None:
-    program, store = settled(next(path for path in RULES if path.stem == "extremes"), 1)
+    program, store = settled(next(path for path in ALL if path.stem == "extremes"), 1)
     named = [
         (one.rule.kind, what)
         for image in store.items("main")
@@ -263,7 +263,7 @@ def test_value_counters_name_no_source() -> None:
 
 
 def test_claimed_copy_lists_the_other_claims() -> None:
-    program = compiled(next(path for path in RULES if path.stem == "claims"))
+    program = compiled(next(path for path in ALL if path.stem == "claims"))
     tables = MemoryTables(schemas(program), [])
     assert isinstance(tables.store, MemoryStore)
     for user in "abc":

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from histories import RULES, compiled, random_records
+from histories import ALL, RULES, compiled, random_records
 from metered import Metered
 
 from projections.aws.clients import client
@@ -199,7 +199,7 @@ def test_updates_of_a_batch_are_twenty_five_a_call() -> None:
 @pytest.mark.parametrize("name", ["social", "aggregates", "claims", "copies", "derived", "extremes", "index", "shards"])
 def test_a_whole_history_costs_in_memory_what_it_costs_on_ministack(name: str, ministack_url: str) -> None:
     """Write units and calls, delivery by delivery, with all that follows from the tables' own streams."""
-    program = compiled(next(path for path in RULES if path.stem == name))
+    program = compiled(next(path for path in ALL if path.stem == name))
     puts = [image for seed in range(4) for image in own_items(program, random_records(program, seed, 60))]
     rounds = []
     for endpoint in (None, ministack_url):
