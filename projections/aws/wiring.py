@@ -254,7 +254,7 @@ def worker_from_environment(
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
         _required(environ, name)
     from projections.operations.dismissal import among  # not above: the stream function does not need these
-    from projections.operations.worker import WorkerHandler
+    from projections.operations.worker import WorkerHandler, redacted
 
     parts = _parts(environ, throttled, wrote)
     assert parts.tasks is not None
@@ -266,7 +266,7 @@ def worker_from_environment(
         quarantine=parts.quarantine,
         pacer=parts.pacer,
         dismissed=partial(among, parts.store),
-        observe=parts.redacted(observe, lambda redaction: redaction.work),
+        observe=parts.redacted(observe, lambda redaction: partial(redacted, redaction)),
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )

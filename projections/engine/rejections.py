@@ -25,7 +25,6 @@ from projections.language.keys import encode_key
 
 if TYPE_CHECKING:
     from projections.engine.changes import Refusal
-    from projections.engine.embeds import Push
 
 
 _LIMITS = (
@@ -178,12 +177,10 @@ def trace_of(error: BaseException) -> str:
     return "\n\n".join(reversed(found))
 
 
-def of_child(push: Push, key: ItemKey, reason: str, sequence: str | None = None) -> Rejected:
-    """Return the rejection of a child that a push of its parent cannot update."""
+def of_child(rule: str, parent: str, key: ItemKey, reason: str, sequence: str | None = None) -> Rejected:
+    """Return the rejection of a child that a push of its parent, an encoded key, cannot update."""
     child = encode_key(key)
-    return Rejected(
-        push.rule, reason, child, sequence, key.table, target=child, fault=TARGET, triggered_by=(push.parent,)
-    )
+    return Rejected(rule, reason, child, sequence, key.table, target=child, fault=TARGET, triggered_by=(parent,))
 
 
 _VALUE = re.compile(

@@ -371,7 +371,7 @@ class ItemWrites:
             embedder.raise_fence(page, records)
         more, hopeless = embedder.push_page(page, self._deadline, records)
         for key, reason in hopeless:
-            self._report.rejected.append(of_child(page, key, reason, records[0]))
+            self._report.rejected.append(of_child(page.rule, page.parent, key, reason, records[0]))
         following, later = embedder.following(page, more) or (None, False)
         if following is not None and self._batch.tasks is not None:
             self._batch.tasks(following, SETTLE_SECONDS if later else 0.0)

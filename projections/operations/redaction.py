@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from projections.engine.rejections import Rejected
     from projections.engine.report import Outcome
     from projections.operations.audit import Audited
-    from projections.operations.worker import Work
 
 
 HASH = "key:"
@@ -179,11 +178,6 @@ class Redaction:
         healing = {self.text(what): (times, self.key(key)) for what, (times, key) in outcome.healing.items()}
         rejected = tuple(map(self.rejected, outcome.rejected))
         return replace(outcome, failed_reason=reason, rejected=rejected, healing=healing)
-
-    def work(self, work: Work) -> Work:
-        """Return the outcome of tasks as it may be logged."""
-        failed = {message: self.text(reason) for message, reason in work.failed.items()}
-        return replace(work, failed=failed, rejected=tuple(map(self.rejected, work.rejected)))
 
     def audited(self, audited: Audited) -> Audited:
         """Return the outcome of an audit as it may be logged: drift by kind, rule, attribute and keys."""

@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from projections.operations.tasks import BackfillTask, Task, Tasks
 
 if TYPE_CHECKING:
     from projections.operations.backfill.backfill import Backfill
+    from projections.operations.redaction import Redaction
 
 
 MARGIN_SECONDS = 10.0
@@ -56,6 +57,12 @@ class Work:
     failed: Mapping[str, str]
     rejected: tuple[Rejected, ...]
     counts: Mapping[str, int]
+
+
+def redacted(redaction: Redaction, work: Work) -> Work:
+    """Return the outcome of tasks as it may be logged."""
+    failed = {message: redaction.text(reason) for message, reason in work.failed.items()}
+    return replace(work, failed=failed, rejected=tuple(map(redaction.rejected, work.rejected)))
 
 
 class WorkerHandler:
@@ -316,7 +323,7 @@ class _Invocation:
         assert self._embedder is not None  # pages begin after the rules are admitted
         more, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
-            rejected = [of_child(push, key, reason) for key, reason in hopeless]
+            rejected = [of_child(push.rule, push.parent, key, reason) for key, reason in hopeless]
             self._handler._reject(rejected)
         following = self._embedder.following(push, more)
         if following is not None and following[1]:
