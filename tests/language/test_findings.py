@@ -119,6 +119,16 @@ def test_a_table_with_ttl_whose_entities_do_not_expire() -> None:
     assert expiry("", "", "") == []
 
 
+def test_what_expires_and_stays_counted_can_be_repeated_by_who_sets_the_ttl() -> None:
+    assert expiry(", ttl: gone", ", expires: true", ", expired: keep") == [
+        "1:24: table.ttl: note [kept-expiry]: expired items of Session stay counted (rule count): a user who sets gone can "
+        "let an item expire and create it again, and it counts each time → if users can set it, use `expired: retract`; "
+        "otherwise accept this: `# check: ignore kept-expiry`"
+    ]
+    rule = "  ttl: {from: Session, compute: {set: {gone: at + 3600}}}\n"
+    assert expiry(", ttl: gone", ", expires: true", ", expired: keep", rule) == []
+
+
 def test_items_that_expire_in_a_table_that_has_no_attribute_for_it() -> None:
     assert expiry("", ", expires: true", ", expired: keep") == [
         "3:52: entities.Session.expires: warning [no-ttl]: items of Session expire, and their table has no `ttl` "
@@ -181,6 +191,10 @@ def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> No
 # --- the rule files of this repository, each judged by hand ---
 
 JUDGED = {
+    "tests/simulation/rules/expiry.yaml": ["2 kept-expiry note"],
+    "tests/simulation/rules/sources.yaml": ["3 kept-expiry note"],
+    "tests/simulation/rules/rank.yaml": ["3 kept-expiry note"],
+    "tests/simulation/rules/counted_keep.yaml": ["2 kept-expiry note"],
     "tests/simulation/rules/braces.yaml": ["27 unpadded-number warning"],
     "projections/rules/commerce.yaml": ["82 several-requests note", "83 several-requests note"],
     "projections/rules/leaderboard.yaml": ["55 several-requests note", "56 several-requests note"],
@@ -197,6 +211,7 @@ JUDGED = {
         "102 several-requests note",
     ],
     "tests/language/rules/shop.yaml": [
+        "5 kept-expiry note",
         "67 long-key note",
     ],
     "tests/simulation/rules/independent.yaml": [

@@ -13,6 +13,7 @@ from projections.language.findings.kinds import (
     CHILDREN_NOT_INDEXED,
     EXPIRY_UNDECIDED,
     HALF_AN_INDEX_KEY,
+    KEPT_EXPIRY,
     MANY_INDEXES,
     NO_TTL,
     NOT_PROJECTED,
@@ -79,6 +80,24 @@ def expiry(facts: Facts) -> Iterator[Remark]:
                 f"retracted",
                 f"if items of {_some(sources_here)} have {table.ttl}, add `expires: true` to the entity, and "
                 f"`expired: keep` or `expired: retract` to its rules",
+                at_key=True,
+            )
+        kept = [
+            (rule, source)
+            for rule, one in facts.projections.items()
+            for source in one.sources
+            if one.expired == "keep"
+            and source in here
+            and not any(table.ttl in written(w) for _, w in facts.into(source))
+        ]
+        if table.ttl is not None and kept:
+            items = _some([*dict.fromkeys(source for _, source in kept)])
+            yield Remark(
+                KEPT_EXPIRY,
+                (*place, "ttl"),
+                f"expired items of {items} stay counted (rule {kept[0][0]}): "
+                f"a user who sets {table.ttl} can let an item expire and create it again, and it counts each time",
+                f"if users can set it, use `expired: retract`; otherwise accept this: `# check: ignore {KEPT_EXPIRY.code}`",
                 at_key=True,
             )
         if table.ttl is None:

@@ -82,6 +82,7 @@ MANY_INDEXES = Kind("many-indexes", ("error",))
 
 EXPIRY_UNDECIDED = Kind("expiry-undecided", ("note",))
 NO_TTL = Kind("no-ttl", ("warning",))
+KEPT_EXPIRY = Kind("kept-expiry", ("note",))
 
 # Queries
 
