@@ -1,22 +1,18 @@
-"""The graph: what is in it, where it stands, and that Mermaid reads what is written for it."""
+"""The graph: what is in it, its columns, and that Mermaid reads what is written for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
-from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from emulators import Unavailable, browser_script
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from projections.cli.main import main
-from projections.inspect.graph.layers import Edge, crossings, layered, order
-from projections.inspect.graph.layout import Box, Layout, layout_of
+from projections.inspect.graph.layout import columns_of
 from projections.inspect.graph.model import COLOURS, Graph, graph_of, mermaid
 from projections.inspect.graph.page import page, panels
 from projections.language.findings.kinds import Finding
@@ -68,7 +64,7 @@ def test_graph_has_every_entity_and_rule_with_details() -> None:
     assert list(shown.entities) == ["User", "Post", "Like", "Comment", "PostMeta"]
     assert [entity.role for entity in shown.entities.values()] == ["application"] * 4 + ["copy"]
     rule = shown.rules["discussion"]
-    assert (rule.source, rule.target, rule.inside) == ("Comment", "PostMeta", False)
+    assert (rule.sources, rule.target, rule.inside) == (("Comment",), "PostMeta", False)
     assert rule.key == (("PK", "POST#{postId}"), ("SK", "METADATA"))
     assert rule.where == "hidden is false or hidden is absent"
     assert rule.gist == "commentCount and 2 more"
@@ -91,9 +87,6 @@ def test_bound_variables_stand_in_the_key_of_the_target() -> None:
     assert rule.key == (("PK", "DAY#{orderedAt|date(%Y-%m-%d)}"), ("SK", "SHARD#{orderId|bucket(4)}"))
 
 
-# --- the layout ---
-
-
 WITHIN = """
 table: {key: [PK, SK]}
 entities:
@@ -112,115 +105,32 @@ def test_limits_of_the_freshness_are_shown_with_the_mode() -> None:
     assert "Within: 30 s" in page(graph)
 
 
-def apart(one: Box, other: Box) -> bool:
-    return one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
-
-
-def along(points: Any, down: bool) -> list[tuple[float, float]]:
-    """Points along a line, as it is drawn: straight and in curves, in turns."""
-    found: list[tuple[float, float]] = []
-    for index, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
-        for step in range(17):
-            t = step / 16
-            if index % 2 == 0:
-                found.append((x + (to_x - x) * t, y + (to_y - y) * t))
-                continue
-            eased = 3 * (1 - t) * t * t + t**3
-            level = (1 - t) ** 3 * 0 + 3 * (1 - t) ** 2 * t * 0.5 + 3 * (1 - t) * t * t * 0.5 + t**3
-            if down:
-                found.append((x + (to_x - x) * eased, y + (to_y - y) * level))
-            else:
-                found.append((x + (to_x - x) * level, y + (to_y - y) * eased))
-    return found
-
-
-def assert_clean(graph: Graph, layout: Layout) -> None:
-    """Everything is there, nothing overlaps, and no line passes through a box that it does not belong to."""
-    boxes = {("entity", name): box for name, box in layout.entities.items()}
-    boxes |= {("rule", name): box for name, box in layout.rules.items()}
-    assert set(layout.entities) == set(graph.entities)
-    assert set(layout.rules) == set(layout.routes) == {name for name, rule in graph.drawn.items() if not rule.inside}
-    for (one, box), (other, second) in combinations(boxes.items(), 2):
-        assert apart(box, second), (one, other)
-    for box in boxes.values():
-        assert box.x >= 0
-        assert box.y >= 0
-        assert box.right <= layout.width
-        assert box.bottom <= layout.height
-    for name, route in layout.routes.items():
-        rule = graph.drawn[name]
-        for points, ends in (
-            (route.into, (("entity", rule.source), ("rule", name))),
-            (route.out, (("rule", name), ("entity", rule.target))),
-        ):
-            for place, end in ((points[0], ends[0]), (points[-1], ends[1])):
-                assert on_edge(place, boxes[end]), (name, end)
-            for x, y in along(points, layout.down):
-                for key, box in boxes.items():
-                    inside = box.x + 0.5 < x < box.right - 0.5 and box.y + 0.5 < y < box.bottom - 0.5
-                    assert not inside, (name, key)
-
-
-def on_edge(place: tuple[float, float], box: Box) -> bool:
-    x, y = place
-    within = box.x - 0.01 <= x <= box.right + 0.01 and box.y - 0.01 <= y <= box.bottom + 0.01
-    sides = (abs(x - box.x), abs(x - box.right), abs(y - box.y), abs(y - box.bottom))
-    return within and min(sides) < 0.01
+# --- the columns ---
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_boxes_do_not_overlap_and_lines_pass_by_them(path: Path) -> None:
+def test_columns_have_every_box_once_with_rules_between_entities(path: Path) -> None:
     shown = graph(path)
-    assert_clean(shown, layout_of(shown))
+    columns = columns_of(shown)
+    boxes = [("entity", name) for name in shown.entities]
+    boxes += [("rule", name) for name, rule in shown.rules.items() if not rule.inside]
+    assert sorted(box for column in columns for box in column) == sorted(boxes)
+    assert all(len({kind for kind, _ in column}) == 1 for column in columns)
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """Any entities and rules between them; these are not checked to make sense, which a picture does not need."""
-    base = graph(FILES[0])
-    count = draw(st.integers(1, 14))
-    names = [f"E{number}" for number in range(count)]
-    card = base.entities["Post"]
-    entities = {}
-    for name in names:
-        template = "{variable}#" * draw(st.integers(0, 5)) + draw(st.text("ab#", max_size=40))
-        role = draw(st.sampled_from(["application", "copy"]))
-        entities[name] = type(card)(
-            name, role, "main", (("PK", template or "x"), ("SK", "s")), None, None, role == "copy", (), ()
-        )
-    sample = base.rules["engagement"]
-    rules = {}
-    for number in range(draw(st.integers(0, 24))):
-        ends = draw(st.sampled_from(names)), draw(st.sampled_from(names))
-        values = {field: getattr(sample, field) for field in sample.__slots__}
-        gist = draw(st.text("abc ", max_size=60))
-        given = {"name": f"r{number}", "sources": ends[:1], "target": ends[1], "gist": gist}
-        rules[f"r{number}"] = type(sample)(**values | given)
-    return Graph("any", entities, rules, ())
-
-
-@pytest.mark.deep
-@settings(max_examples=40)
-@given(graphs())
-def test_any_graph_is_laid_out_cleanly_cycles_and_all(graph: Graph) -> None:
-    layout = layout_of(graph)
-    assert_clean(graph, layout)
-    assert layout_of(graph) == layout
-
-
-def test_crossings_are_untangled() -> None:
-    edges = [Edge(f"r{number}", f"a{number}", f"b{5 - number}") for number in range(6)]
-    names = [f"{side}{number}" for side in "ab" for number in range(6)]
-    found = layered(names, edges)
-    found.layers[1].reverse()
-    assert crossings(found) > 0
-    order(found)
-    assert crossings(found) == 0
-
-
-def test_a_deep_file_goes_down_and_a_broad_one_to_the_right() -> None:
-    assert layout_of(graph(FILES[0])).down
-    assert not layout_of(graph(FILES[1])).down
+def test_columns_follow_the_depth_and_untangle_lines() -> None:
+    columns = [[name for _, name in column] for column in columns_of(graph(FILES[0]))]
+    assert [sorted(column) for column in columns] == [
+        ["Post"],
+        ["authorship"],
+        ["User"],
+        ["commentAuthor"],
+        ["Comment", "Like"],
+        ["discussion", "engagement", "newest", "postById"],
+        ["PostMeta"],
+    ]
+    rules = columns[5].index("engagement") < columns[5].index("discussion")
+    assert (columns[4].index("Like") < columns[4].index("Comment")) == rules
 
 
 # --- Mermaid ---

@@ -58,22 +58,15 @@ BOXES = """() => [...document.querySelectorAll("#stage .card, #stage .rule")].ma
   return [one.dataset.entity || one.dataset.rule, box.left, box.top, box.right, box.bottom];
 })"""
 
-LINES = """() => [...document.querySelectorAll(".edge")].flatMap((edge) => {
-  const own = [edge.dataset.rule, ...edge.dataset.ends.split(" ")];
-  const boxes = [...document.querySelectorAll("#stage .card, #stage .rule")]
-    .filter((one) => !own.includes(one.dataset.entity || one.dataset.rule))
-    .map((one) => [one.dataset.entity || one.dataset.rule, one.getBoundingClientRect()]);
-  return [...edge.querySelectorAll("path")].flatMap((path) => {
-    const length = path.getTotalLength(), matrix = path.getScreenCTM();
-    const crossed = [];
-    for (let at = 0; at <= length; at += 4) {
-      const point = path.getPointAtLength(at).matrixTransform(matrix);
-      for (const [name, box] of boxes) {
-        if (point.x > box.left && point.x < box.right && point.y > box.top && point.y < box.bottom)
-          crossed.push(own[0] + " through " + name);
-      }
-    }
-    return crossed;
+LINES = """() => [...document.querySelectorAll(".edge path")].flatMap((path) => {
+  const box = (id) => document.querySelector(`#stage :is(.card[data-entity="${id}"], .rule[data-rule="${id}"])`)
+    .getBoundingClientRect();
+  const matrix = path.getScreenCTM(), ends = [path.dataset.from, path.dataset.to];
+  return [0, path.getTotalLength()].flatMap((at, index) => {
+    const point = path.getPointAtLength(at).matrixTransform(matrix), end = box(ends[index]);
+    const met = Math.min(Math.abs(point.x - end.left), Math.abs(point.x - end.right)) < 2 &&
+      end.top < point.y && point.y < end.bottom;
+    return met ? [] : [ends.join(" to ") + " misses " + ends[index]];
   });
 })"""
 

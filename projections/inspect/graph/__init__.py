@@ -1,1 +1,1 @@
-"""Pictures of rules: `model` has the content and Mermaid's text, `layers` and `layout` the positions, `page` the HTML."""
+"""Pictures of rules: `model` has the content and Mermaid's text, `layout` the columns, `page` the HTML."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from projections.inspect.paths import Path, path_of
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
@@ -97,11 +97,6 @@ class Rule:
     findings: tuple[Finding, ...]
 
     @property
-    def source(self) -> str:
-        """Its first source."""
-        return self.sources[0]
-
-    @property
     def remark(self) -> str:
         """Its mode and its freshness limit, in parentheses after a space; empty if it is live and has no limit."""
         said = [self.mode] if self.mode != "live" else []
@@ -111,7 +106,7 @@ class Rule:
     @property
     def inside(self) -> bool:
         """Whether it writes to the items that it reads, so that it has no line."""
-        return self.source == self.target
+        return {*self.sources} == {self.target}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +121,6 @@ class Graph:
     @property
     def tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(entity.table for entity in self.entities.values()))
-
-    def inside(self, entity: str) -> tuple[Rule, ...]:
-        """Return the rules that write to the entity that they read."""
-        return tuple(rule for rule in self.drawn.values() if rule.inside and rule.source == entity)
-
-    @property
-    def drawn(self) -> Mapping[str, Rule]:
-        """The rules as they are drawn: once for each source, with the source after the name if it is not the first."""
-        return {
-            rule.name if number == 0 else f"{rule.name} ({source})": replace(rule, sources=(source,))
-            for rule in self.rules.values()
-            for number, source in enumerate(rule.sources)
-        }
 
 
 def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Graph:
@@ -282,7 +264,7 @@ def mermaid(graph: Graph) -> str:
     for number, rule in enumerate(graph.rules.values()):
         node = f'r{number}(["{_mermaid_rule(rule)}"])'
         after = "" if rule.inside else f" --> {ids[rule.target]}"
-        lines.append(f"  {ids[rule.source]} {'---' if rule.inside else '-->'} {node}{after}")
+        lines.append(f"  {ids[rule.sources[0]]} {'---' if rule.inside else '-->'} {node}{after}")
         lines += [f"  {ids[other]} --> r{number}" for other in rule.sources[1:]]
     kinds: dict[str, list[str]] = {}
     for number, rule in enumerate(graph.rules.values()):

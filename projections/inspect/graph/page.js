@@ -5,7 +5,6 @@
   const sheet = document.getElementById("sheet"), panel = document.getElementById("panel");
   const search = document.getElementById("search"), close = document.getElementById("close");
   const boxes = all("#stage [data-rule]:is(button)"), cards = all(".card"), edges = all(".edge");
-  const width = parseFloat(stage.style.width), height = parseFloat(stage.style.height);
   let chosen = null, kinds = new Set(), words = "";
 
   // What belongs together: a rule with its ends and the rules it comes after, an entity with its rules.
@@ -123,16 +122,30 @@
     }
   });
 
+  // Lines are straight, between facing sides of boxes, and level if the boxes are. Long ones pass over other boxes.
+  const level = (one, other) => {
+    const wanted = other.offsetTop + other.offsetHeight / 2;
+    return Math.min(Math.max(wanted, one.offsetTop + 20), one.offsetTop + one.offsetHeight - 20);
+  };
+  const draw = () => {
+    for (const path of all(".edge path")) {
+      const from = target(path.dataset.from), to = target(path.dataset.to), right = from.offsetLeft < to.offsetLeft;
+      const start = from.offsetLeft + (right ? from.offsetWidth : 0), end = to.offsetLeft + (right ? 0 : to.offsetWidth);
+      path.setAttribute("d", `M${start} ${level(from, to)}L${end} ${level(to, from)}`);
+    }
+  };
+  new ResizeObserver(draw).observe(stage);
+
   // Size.
   let scale = 1;
   const resize = (to) => {
     scale = Math.min(2, Math.max(0.3, to));
     stage.style.transform = `scale(${scale})`;
-    sheet.style.width = `${width * scale + 48}px`;
-    sheet.style.height = `${height * scale + 48}px`;
+    sheet.style.width = `${stage.offsetWidth * scale + 48}px`;
+    sheet.style.height = `${stage.offsetHeight * scale + 48}px`;
   };
-  const whole = () => Math.min((view.clientWidth - 50) / width, (view.clientHeight - 50) / height);
-  const readable = () => resize(Math.min(1.15, Math.max(whole(), Math.min((view.clientWidth - 50) / width, 0.8), 0.62)));
+  const whole = () => Math.min((view.clientWidth - 50) / stage.offsetWidth, (view.clientHeight - 50) / stage.offsetHeight);
+  const readable = () => resize(Math.min(1.15, Math.max(whole(), Math.min((view.clientWidth - 50) / stage.offsetWidth, 0.8), 0.62)));
   const fit = () => (Math.abs(scale - whole()) > 0.01 ? resize(whole()) : readable());
   document.getElementById("smaller").addEventListener("click", () => resize(scale / 1.15));
   document.getElementById("larger").addEventListener("click", () => resize(scale * 1.15));
