@@ -14,7 +14,7 @@ from projections.engine.budget import Budget, Refresh
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer
 from projections.engine.store import ItemKey, Update, Write, all_items
-from projections.errors import BadInput, Transient
+from projections.errors import BadInput
 from projections.local.functions import LocalQueue
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
@@ -219,19 +219,6 @@ def test_the_budget_returns_within_a_minute_and_each_rule_has_its_own() -> None:
 
 
 # Never wrong
-
-
-def test_a_record_whose_task_cannot_be_sent_is_delivered_again() -> None:
-    def refuse(task: object, seconds: float) -> None:
-        raise Transient("the queue does not answer")
-
-    scene = Scene(per_minute=1)
-    scene.put(1, tags("a"))
-    scene.world.settings["tasks"] = refuse
-    left = iter(range(20, -100, -1))
-    outcome = scene.world.worker().process(scene.world.records(), remaining=lambda: next(left))
-    assert outcome.failed == scene.world.records()[0]["dynamodb"]["SequenceNumber"]
-    assert "the queue does not answer" in str(outcome.failed_reason)
 
 
 def test_a_small_change_after_a_deferred_one_is_deferred_too_and_a_refresh_makes_both() -> None:

@@ -424,31 +424,6 @@ class Two:
         raise AssertionError("they do not come to rest")
 
 
-@pytest.mark.parametrize("posts", [1, 10, 200])
-def test_two_ledgers_on_one_table_come_to_rest(posts: int) -> None:
-    """The second does not know the likes of before, so that it would publish 1 where the first publishes 2."""
-    both = Two(posts)
-    for post in range(posts):
-        both.first.put("USER#2", f"LIKE#{post}")
-    assert both.rounds() <= posts * 3 + 2 * BUDGET
-    # each write of the application leads to one publish of each; no heals
-    for post in range(posts):
-        both.first.put("USER#3", f"LIKE#{post}")
-    assert both.rounds() <= posts * 3
-    for stack, other in ((both.first, both.second), (both.second, both.first)):
-        (rival,) = rivals(stack.store)
-        assert rival.ledger == other.registry().read_or_create().ledger
-    # the other is gone
-    both.now += QUIET + 1
-    for post in range(min(posts, BUDGET)):
-        both.first.put("USER#4", f"LIKE#{post}")
-    both.first.settle()
-    for post in range(min(posts, BUDGET)):
-        item = both.first.item(f"POST#{post}", "M")
-        assert item is not None
-        assert item["likes"] == 4
-
-
 def test_a_guard_that_a_former_stack_left_does_not_show_that_it_is_alive() -> None:
     """The application goes on writing to items with guards of a stack that is gone."""
     both = Two(BUDGET + 1)

@@ -11,10 +11,9 @@ import pytest
 
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import Target, group_key
-from projections.engine.rebuild import Claim, Note, close, forgotten, notes, reopen, sweep
+from projections.engine.rebuild import close, notes, reopen, sweep
 from projections.engine.refresh import Refresher
-from projections.engine.store import Check, Condition, Exists, ItemKey, Missing, Update
-from projections.errors import ConditionFailed
+from projections.engine.store import ItemKey, Update
 from projections.language.keys import decode_key
 from tests.engine.scene import Scene, Stopped, before, deadline, die, live
 from tests.engine.world import World
@@ -51,7 +50,6 @@ KEPT = """
 TARGET = "likes", "main|POST#1|METADATA"
 NEWEST = "newest", "main|POST#1|METADATA"
 SENSOR = "points", "main|SENSOR#s|S"
-NONE = Missing(("pk",))
 BOTH = pytest.mark.parametrize("rules", [PLAIN, SHARDED], ids=["plain", "sharded"])
 
 
@@ -314,39 +312,6 @@ def test_a_note_and_the_generation_it_names_are_written_together(rules: str) -> 
         noted = [(note.target, note.generation) for note in notes(w.store)]
         assert noted == ([(TARGET, begun.generation)] if begun.rebuilding else []), writes
     raise AssertionError("it never ends")
-
-
-def test_who_joins_a_rebuild_keeps_its_note_and_writes_one_that_is_missing() -> None:
-    w = liked(PLAIN)
-    first = close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 10.0, claim("a"))
-    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 20.0)
-    assert list(notes(w.store)) == [Note(TARGET, first, 10.0, frozenset("a"))]
-    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 30.0, claim("b"))
-    assert list(notes(w.store)) == [Note(TARGET, first, 10.0, frozenset("ab"))]
-    w.store.write(forgotten(Note(TARGET, first, 10.0)))
-    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 40.0)
-    assert list(notes(w.store)) == [Note(TARGET, first, 40.0)]
-    reopen(w.store, TARGET, first)
-    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 50.0)
-    assert list(notes(w.store)) == [Note(TARGET, first + 1, 50.0)]
-
-
-@BOTH
-def test_a_claim_that_is_void_closes_nothing(rules: str) -> None:
-    w = liked(rules)
-    ledger = w.store.items("ledger")
-    with pytest.raises(ConditionFailed):
-        close(w.store, w.program, TARGET, Generations(), deadline(), claim=claim("a", Exists(("pk",))))
-    assert w.store.items("ledger") == ledger
-    first = close(w.store, w.program, TARGET, Generations(), deadline())
-    with pytest.raises(ConditionFailed):
-        close(w.store, w.program, TARGET, Generations(), deadline(), claim=claim("a", Exists(("pk",))))
-    assert [(note.generation, note.before) for note in notes(w.store)] == [(first, frozenset())]
-
-
-def claim(newest: str, condition: Condition = NONE) -> Claim:
-    """Of a backfill that follows another one."""
-    return Claim(newest, Check(ItemKey("ledger", "R", "backfill"), condition))
 
 
 @pytest.mark.parametrize("call", range(2), ids=["before it notes the shards", "before it commits"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from projections.engine.guards import at_of
 from projections.engine.store import ItemKey
-from projections.errors import Transient
-from tests.engine.scene import COUNT, Scene, Stopped, before, changed, deadline, die, impatient, live, settled, work_off
+from tests.engine.scene import COUNT, Scene, Stopped, before, changed, deadline, die, live, settled, work_off
 
 POINTS = """
 table: {key: [PK, SK], ttl: expiresAt}
@@ -177,28 +174,6 @@ def test_a_publication_that_is_owed_is_made_and_then_forgotten(scan: bool) -> No
     assert "recent" not in (w.entry("USER#b|LIKE#1") or {})
 
 
-def test_what_could_not_be_published_is_still_owed() -> None:
-    w = settled()
-    w.remove("USER#b", "LIKE#1")
-    w.lose()
-    original = w.store.write
-
-    def failing(write: Any) -> None:
-        if write.key == ItemKey("main", "POST#1", "METADATA"):
-            raise Transient("throttled")
-        original(write)
-
-    w.store.write = failing  # type: ignore[method-assign]
-    key = ItemKey("main", "USER#b", "LIKE#1")
-    refresher = w.refresher()
-    refresher.keys([key], impatient())
-    assert refresher.failed == {"main|POST#1|METADATA": "throttled"}
-    assert (w.entry("USER#b|LIKE#1") or {})["recent"]
-    live(w)
-    again = w.refresh(key)
-    assert (again.failed, w.post()["likeCount"], "recent" in (w.entry("USER#b|LIKE#1") or {})) == ({}, 2, False)
-
-
 # What fails.
 
 
@@ -214,16 +189,6 @@ def test_what_can_never_be_written_is_told_and_the_rest_is_done() -> None:
     assert (told.rule, told.key, told.table) == ("likes", "main|USER#d|LIKE#1", "main")
     assert "postId" in told.reason
     assert w.post(2)["likeCount"] == 4
-
-
-def test_when_time_is_up_everything_is_told_to_be_left() -> None:
-    w = settled()
-    keys = [ItemKey("main", f"USER#{user}", "LIKE#1") for user in "abc"]
-    refresher = w.refresher()
-    stored = w.store.items("main")
-    assert refresher.keys(keys, deadline(0.0)) == []
-    assert {"main|USER#a|LIKE#1", "main|USER#b|LIKE#1", "main|USER#c|LIKE#1"} <= refresher.failed.keys()
-    assert w.store.items("main") == stored
 
 
 # Pushes that no record asked for.

@@ -15,7 +15,6 @@ from emulators import ROOT
 
 from projections.engine.guards import Guards, Identity
 from projections.engine.store import ItemKey, Update
-from projections.errors import Transient
 from projections.operations.audit import AUDIT, Audited, AuditHandler
 from projections.operations.status import ACT, FINE
 from projections.operations.status import audit as finding
@@ -181,28 +180,6 @@ def test_an_event_has_no_effect(event: Any) -> None:
     assert world.store.items("main") == before
 
 
-def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
-    world, other = filled(), filled(names=["likes"])
-    edit(world, "POST#1", "METADATA", likeCount=99)
-    audit = Scheduled(world)
-    audit.run()
-    assert audit.run().counts["drift"] == 1
-    found, place = audit.note, world.store.get(AUDIT)
-    replaced = Scheduled(other)
-    other.store = world.store
-    replaced.handler._store = world.store
-    replaced.time = NOON + timedelta(hours=1)
-    replaced.run()
-    skipped = {
-        "time": "2026-11-21T13:00:00+00:00",
-        "reason": "the active rules are not the rules of this function",
-    }
-    assert audit.note == {**found, "skipped": skipped}
-    assert (world.store.get(AUDIT) or {})["place"] == (place or {})["place"]
-    audit.run()
-    assert "skipped" not in audit.note
-
-
 def test_two_audits_at_once_do_not_undo_each_other() -> None:
     world = filled()
 
@@ -215,21 +192,3 @@ def test_two_audits_at_once_do_not_undo_each_other() -> None:
     assert world.store.get(AUDIT) is not None
     item = world.store.get(AUDIT) or {}
     assert item["place"] == {"S": "elsewhere"}
-
-
-def test_throttling_ends_a_run_early_and_the_next_one_continues() -> None:
-    world = filled()
-    audit = Scheduled(world)
-    scans = iter([None, Transient("throttled")])
-    scan = world.store.scan
-
-    def throttled(*arguments: Any, **options: Any) -> Any:
-        if (error := next(scans, None)) is not None:
-            raise error
-        return scan(*arguments, **options)
-
-    world.store.scan = throttled  # type: ignore[method-assign]
-    first = audit.run()
-    rest = audit.run()
-    assert 0 < first.items < len(world.store.items("main"))
-    assert first.items + rest.items == len(world.store.items("main"))

@@ -335,25 +335,6 @@ def test_a_failed_batch_returns_the_lowest_number_and_earlier_records_are_done()
     assert delivery.differences() == []
 
 
-@pytest.mark.parametrize(
-    "error", [Transient("throttled"), LOST, InvalidRequest("refused")], ids=["throttled", "answer lost", "refused"]
-)
-def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreError) -> None:
-    """It is not known whether these rules are active: the batch fails, and no record is rejected."""
-    delivery = Delivery()
-    before = delivery.store.items("main"), delivery.store.items("ledger")
-    delivery.store.fault = lambda number, name, keys: error if REGISTRY in keys else None
-    bad = {**delivery.batch[3], "dynamodb": {**delivery.batch[3]["dynamodb"], "NewImage": "none"}}
-    outcome = delivery.handle([*delivery.batch[:3], bad, *delivery.batch[4:]])
-    assert outcome.failed == delivery.batch[0]["dynamodb"]["SequenceNumber"]
-    assert "the registry could not be read or written" in (outcome.failed_reason or "")
-    assert (delivery.store.items("main"), delivery.store.items("ledger")) == before
-    assert not delivery.rejected
-    delivery.again(outcome)
-    assert delivery.differences() == []
-    assert not delivery.rejected
-
-
 def test_a_batch_that_means_nothing_to_the_rules_is_not_acknowledged_before_they_are_known_to_be_active() -> None:
     delivery = Delivery()
     delivery.store.fault = from_then_on(1, Transient("throttled"))

@@ -237,18 +237,3 @@ def test_a_run_continues_after_it_has_made_rules_live() -> None:
     assert again.begin(segments=2) == run
     assert stage.work(again, run).done
     stage.right()
-
-
-def test_a_run_that_died_between_making_rules_live_and_noting_it_continues() -> None:
-    stage = Stage(LIKES, new_rules="filling")
-    stage.fill()
-    backfill = stage.backfill()
-    run = backfill.begin(segments=2)
-    while run.phase != "live":
-        stage.phase(backfill, run)
-        run, _ = backfill.forward(run)
-    backfill.registry.complete(run.filled)
-    again = stage.backfill()
-    assert again.begin(segments=2) == run
-    assert stage.work(again, run).done
-    stage.right()

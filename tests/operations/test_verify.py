@@ -66,7 +66,6 @@ def claim(hashed: str) -> dict[str, Any]:
 NEWEST = [{"userId": "4", "stars": 41}, {"userId": "3", "stars": 31}]
 FENCE = "2025-01-01T00:00:00.000/0000000000000000000100000000000000000011"
 H31, H41, H91 = "a3f55a569083809d", "50e7e5536f3707e1", "af0ea0814ecc04aa"
-HELD = "0fad5349e36083aa"
 
 
 # Entries: what items contribute, where records were lost
@@ -94,24 +93,6 @@ def _(world: World) -> None:
 )
 def _(world: World) -> None:
     lost(world, lambda: world.remove("USER#3", "LIKE#1"))
-
-
-@plant(
-    "an edit without a stream record",
-    of("entry extra", "tags", "TAG#t1|STATS", None, {"contributions": 1}, None, POST),
-    of("entry missing", "tags", "TAG#new|STATS", None, None, {"contributions": 1}, POST),
-)
-def _(world: World) -> None:
-    edit(world, "POST#1", "METADATA", tags=["a", "new"])
-
-
-@plant(
-    "a claim that moved, unheard of",
-    of("entry extra", "names", "NAME#n0|USER", None, claim("af9dc5fb3b9ff206"), None, "USER#0|PROFILE"),
-    of("entry missing", "names", "NAME#else|USER", None, None, claim("af9dc5fb3b9ff206"), "USER#0|PROFILE"),
-)
-def _(world: World) -> None:
-    edit(world, "USER#0", "PROFILE", name="else")
 
 
 # The ledger itself
@@ -189,17 +170,6 @@ def _(world: World) -> None:
 
 
 @plant(
-    "the first part of a group in shards",
-    of("group", "sharded", POST, "contributions", 0, 3),
-    of("group", "sharded", POST, "starSum", 0, 93),
-    of("value", "sharded", POST, "starSum", 93, None),
-    of("guard", "sharded", POST, "~sharded", {"at": FIRST}, {"at": "0000.000000000000000"}),
-)
-def _(world: World) -> None:
-    ledger_lose(world, "G|sharded|main|POST#1", "0000|00")
-
-
-@plant(
     "a total beside what has settled",
     of("group", "visits", POST, "contributions", 3, 4),
     of("value", "visits", POST, "visits", 5, None),
@@ -250,11 +220,6 @@ def _(world: World) -> None:
     ledger_edit(world, "M|newest|main|POST#1", "0000|pick|n250241", a={"M": {"userId": {"S": "44"}}})
 
 
-@plant("a rebuild that was not ended", of("rebuilding", "likes", POST))
-def _(world: World) -> None:
-    close(world, "likes")
-
-
 @plant("a rebuild in shards that was not ended", of("rebuilding", "sharded", POST))
 def _(world: World) -> None:
     close(world, "sharded")
@@ -291,39 +256,9 @@ def _(world: World) -> None:
     edit(world, "POST#1", "METADATA", likeCount=99)
 
 
-@plant("a list", of("value", "newest", POST, "newest", None, NEWEST))
-def _(world: World) -> None:
-    edit(world, "POST#1", "METADATA", remove=["newest"])
-
-
-@plant(
-    "zeros that are missing",
-    of("value", "visits", "POST#2|METADATA", "visits", None, 0),
-)
-def _(world: World) -> None:
-    edit(world, "POST#2", "METADATA", remove=["visits", "~visits"])
-
-
 @plant("a guard from the future", of("guard", "likes", POST, "~likes", {"at": "0000.000000000000099"}, {"at": FIRST}))
 def _(world: World) -> None:
     edit_guard(world, "POST#1", "METADATA", "~likes", at="0000.000000000000099", n=3)
-
-
-@plant("a guard that is gone", of("guard", "likes", POST, "~likes", None, {"at": FIRST}))
-def _(world: World) -> None:
-    edit(world, "POST#1", "METADATA", remove=["~likes"])
-
-
-@plant("a guard that counts something else", of("guard", "likes", POST, "~likes", {"n": 8}, {"n": 3}))
-def _(world: World) -> None:
-    edit_guard(world, "POST#1", "METADATA", "~likes", at=FIRST, n=8)
-
-
-@plant("a guard of another item", of("guard", "likes", POST, "~likes", "invalid", {"at": FIRST}))
-def _(world: World) -> None:
-    other = world.store.get(ItemKey("main", "POST#2", "METADATA")) or {}
-    image = world.store.get(ItemKey("main", "POST#1", "METADATA")) or {}
-    world.store.seed("main", {**image, "~likes": other["~likes"]})
 
 
 @plant(
@@ -376,11 +311,6 @@ def _(world: World) -> None:
     lost(world, lambda: world.remove("SEEN#3#1", "X"))
 
 
-@plant("a copy with another value", of("copy stale", "seen", "SEEN#3#1|X", "stars", 5, 31, LIKE))
-def _(world: World) -> None:
-    edit(world, "SEEN#3#1", "X", stars=5)
-
-
 @plant("a copy of nothing", of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"))
 def _(world: World) -> None:
     edit(world, "SEEN#8#8", "X", stars=8)
@@ -426,17 +356,6 @@ def _(world: World) -> None:
     edit(world, "NAME#n1", "USER", userId="3", city="c3")
 
 
-@plant(
-    "a claimed copy without a claim",
-    of("value", "names", "NAME#zzz|USER", "userId", "7", None),
-    of("guard", "names", "NAME#zzz|USER", "~names", {"at": FIRST}, {"at": "0000.000000000000000"}),
-    of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}, None, "USER#7|PROFILE"),
-)
-def _(world: World) -> None:
-    edit(world, "NAME#zzz", "USER", userId="7")
-    edit_guard(world, "NAME#zzz", "USER", "~names", at=FIRST, by="main|USER#7|PROFILE", n=1, created=True)
-
-
 # Index attributes, children
 
 
@@ -468,14 +387,6 @@ def _(world: World) -> None:
 @plant("a child's guard from the future", of("guard", "author", LIKE, "~author", {"at": "2999/1"}, {"at": FENCE}, USER))
 def _(world: World) -> None:
     edit_guard(world, "USER#3", "LIKE#1", "~author", at="2999/1", by=f"main|{USER}")
-
-
-@plant(
-    "a child's guard of another parent",
-    of("guard", "author", LIKE, "~author", {"by": "main|USER#4|PROFILE"}, {"by": f"main|{USER}"}, USER),
-)
-def _(world: World) -> None:
-    edit_guard(world, "USER#3", "LIKE#1", "~author", at="2025/1", by="main|USER#4|PROFILE")
 
 
 def edit_guard(world: World, partition: str, sort: str, name: str, *, created: bool = False, **fields: Any) -> None:

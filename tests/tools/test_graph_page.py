@@ -27,7 +27,6 @@ FILES = {
     "shop": ROOT / "tests/language/rules/shop.yaml",
     "tables": ROOT / "tests/simulation/rules/tables.yaml",
 }
-SCHEMES = ("light", "dark")
 
 
 def graph(name: str) -> Graph:
@@ -124,22 +123,6 @@ def test_everything_is_there_and_nothing_overlaps(opened: Callable[..., Page], n
         assert [text.replace("\n", "") for text in key] == [template for _, template in entity.key]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", ["social", "shop"])
-def test_texts_have_enough_contrast(opened: Callable[..., Page], name: str, scheme: str) -> None:
-    tab = opened(name, scheme=scheme)
-    shot(tab, f"{name}-{scheme}")
-    assert tab.evaluate(CONTRAST) == {}
-    rule = "discussion" if name == "social" else "ordersByDay"
-    tab.click(f"button.rule[data-rule=rule-{rule}]")
-    tab.mouse.move(2, 890)
-    shot(tab, f"{name}-{scheme}-rule")
-    panel = tab.locator(f"#rule-{rule}")
-    assert panel.is_visible()
-    tab.evaluate("document.getElementById('stage').classList.remove('busy')")  # what is put back is meant to be pale
-    assert tab.evaluate(CONTRAST) == {}
-
-
 def test_a_click_shows_keys_conditions_cost_and_findings(opened: Callable[..., Page]) -> None:
     tab = opened("social")
     assert tab.locator("#overview").is_visible()
@@ -190,17 +173,6 @@ def hot(tab: Page) -> set[str]:
     return set(
         tab.evaluate("[...document.querySelectorAll('.hot')].map((one) => one.dataset.rule || one.dataset.entity)")
     )
-
-
-def test_pointing_at_a_rule_shows_its_way_and_the_rules_it_follows(opened: Callable[..., Page]) -> None:
-    tab = opened("shop")
-    tab.hover("button.rule[data-rule=rule-ordersByDay]")
-    assert hot(tab) == {"rule-ordersByDay", "entity-OrderById", "entity-Day"}
-    near = tab.evaluate("[...document.querySelectorAll('button.near')].map((one) => one.dataset.rule)")
-    assert near == ["rule-orderById"]
-    assert tab.locator("#overview").is_visible()
-    tab.mouse.move(2, 890)
-    assert hot(tab) == set()
 
 
 def test_one_gets_everywhere_by_keyboard(opened: Callable[..., Page]) -> None:

@@ -305,32 +305,6 @@ def test_a_dead_push_is_sent_back_or_made_here() -> None:
 # What stays, and what stops.
 
 
-def test_messages_that_name_nothing_stay_and_do_not_hinder_others() -> None:
-    w, queue = quarantined()
-    queue.send(['{"DDBStreamBatchInfo": {"shardId": "s"}}', "none", '{"reason": "r", "key": null}'])
-    w.like(1, 1, weight="heavy")
-    w.settle()
-    w.like(1, 1, weight=1)
-    outcome = empty(w, queue)
-    assert (outcome.sources["quarantine"].done, len(outcome.sources["quarantine"].left)) == (1, 3)
-    assert len(queue.messages) == 3
-
-
-def test_no_more_is_done_than_was_asked_for() -> None:
-    w, queue = quarantined()
-    for user in range(25):
-        w.like(user, 1, weight="heavy")
-    w.settle()
-    for user in range(25):
-        w.like(user, 1, weight=1)
-    w.lose()
-    first = empty(w, queue, most=7)
-    assert (first.sources["quarantine"].done, first.stopped, first.remains, len(queue.messages)) == (7, True, True, 18)
-    assert queue.hidden == set()
-    rest = empty(w, queue, most=100)
-    assert (rest.sources["quarantine"].done, rest.stopped, queue.messages) == (18, False, {})
-
-
 def test_a_ledger_without_rules_is_refused() -> None:
     w = Scene(COUNT)
     w.store.remove(ItemKey("ledger", "R", "."))
