@@ -117,9 +117,7 @@ def unrelated(seed: int) -> list[Item]:
     return items
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(12), pytest.param(range(12, 60), marks=pytest.mark.deep)], ids=["few", "many"]
-)
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 60), marks=pytest.mark.deep)], ids=["few", "many"])
 def test_attributes_without_a_relation_give_no_rules(seeds: range) -> None:
     """Each table has about 100 candidates: nearly all agree with some items by chance."""
     related = 0
