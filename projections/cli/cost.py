@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, note, rules_option
+from projections.cli.options import as_json, document_of, find_rules, rules_option
 from projections.errors import UsageError
 from projections.inspect.cost.estimate import MILLION, PRICES, SECONDS_PER_MONTH, Estimate, HotKey, dollars
 from projections.language.program import Program
@@ -83,7 +83,7 @@ def command(
         from projections.inspect.cost.recorded import estimate_events
         from projections.local.events import read
 
-        records = [one.record for one in read(events, program, note)]
+        records = [one.record for one in read(events, program)]
         found = estimate_events(program, records, batch, _total(rates))
     else:
         found = estimate(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.aws.tables import Live
-from projections.cli.options import Tables, as_json, batch_size_option, note, program_of, stack_options
+from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
 from projections.cli.stack import deployed
 from projections.cli.verify import difference
 from projections.engine.registry import LIVE
@@ -98,7 +98,7 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json:
     from projections.inspect.rehearsal.rehearse import rehearse
     from projections.local.events import read
 
-    recorded = read(events, program, note)
+    recorded = read(events, program)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
     explanation = explain(program, rehearsal, [one.place for one in recorded])
     if as_json:

@@ -25,7 +25,6 @@ __all__ = [
     *(
         "DISCARDED",
         "force_option",
-        "note",
         "note_missing",
         "note_written",
         "output_option",
@@ -171,19 +170,12 @@ def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
     return selected(program.typed, select)
 
 
-def note(sentence: str) -> None:
-    """Print a note to standard error."""
-    from projections.terminal import print_line
-
-    print_line(f"note: {sentence}.", err=True)
-
-
 def note_missing(program: Program, names: Iterable[str]) -> None:
     """Print a note for each selected rule that needs one that is not selected."""
     from projections.language.ruleset import missing
 
     for sentence in missing(program.typed, names):
-        note(sentence)
+        print_line(f"note: {sentence}.", err=True)
 
 
 # Options that a command takes as one argument

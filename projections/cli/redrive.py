@@ -137,7 +137,7 @@ def _quarantine(there: Deployed, option: str | None) -> Queue:
 
 
 def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
-    from projections.local.json_text import documents
+    from projections.local.events import documents
     from projections.operations.failed_messages import BucketSource, FileSource, QueueSource
 
     quarantine, dead_letters, bucket = sources.quarantine, sources.dead_letters, sources.bucket

@@ -15,7 +15,6 @@ from projections.cli.options import (
     as_json,
     batch_size_option,
     find_rules,
-    note,
     note_missing,
     note_written,
     parameters_from,
@@ -141,7 +140,7 @@ def command(
     loaded = whole.only(select)
     program = loaded.program
     asked = [_asked(loaded, text) for text in asks]
-    records = [recorded.record for recorded in read(events, program, note)]
+    records = [recorded.record for recorded in read(events, program)]
     if save is not None:
         names = real_names(tables, [*program.tables]) if tables else {}
         write_output(save, json_text({"Records": [_renamed(record, names) for record in records]}) + "\n")

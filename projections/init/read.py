@@ -34,7 +34,7 @@ from projections.init.model import (
 from projections.init.proposal import Table
 from projections.init.rows import pascal
 from projections.init.rule_file import rule_file
-from projections.local.json_text import text_of
+from projections.local.events import text_of
 
 __all__ = ["FORMATS", "model_file", "read_model"]
 

@@ -11,48 +11,46 @@
 A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed by gzip; it has at most 512 MiB, also after
 decompression. A directory is that of a full table export. The writes of all files run in order on one store in
 memory, so the second put of a key is an edit. An absent image may be `null` or `{}`; if the rules have one table, the
-table in `eventSourceARN` may be missing. The commands skip a file whose items all have other key attributes than the
-tables of the rules, and report this, if there are others.
+table in `eventSourceARN` may be missing.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import UsageError
-from projections.language.files import text_of_file
-from projections.language.mistakes import Location, Mistake
-from projections.local.json_text import Document, parsed, text_of
+from projections.language.files import at_most, text_of_file
 from projections.local.recording import Recorded, Write, flaw, records_of, table_in, table_of
 from projections.local.steps import STEPS, step_mistakes, suggest_step
 
 if TYPE_CHECKING:
     from projections.language.program import Program
-    from projections.language.source import Source
 
-__all__ = ["Recorded", "read"]
+__all__ = ["Recorded", "documents", "read", "text_of"]
 
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 _PLAIN = 'write an item as {"put": {"PK": …}}'
 _Found: TypeAlias = "Recorded | Write"
-_Path: TypeAlias = tuple[str, ...]
+_Placed: TypeAlias = tuple[str, Any]
 
 
-def read(paths: Sequence[str], program: Program, skipped: Callable[[str], None] | None = None) -> list[Recorded]:
+def read(paths: Sequence[str], program: Program) -> list[Recorded]:
     """Return the records of event files in order, as Lambda passes them; `-` is standard input.
 
     Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
     invalid record among valid ones.
-
-    With `skipped`, a file is left out if all its records have keys of other tables, unless all files are such. `skipped` is
-    called with a sentence for each.
     """
-    files: list[tuple[str, list[_Found]]] = []
+    found: list[_Found] = []
     for path, table in _files(paths):
         some = list(_file(path, program, table))
         flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
@@ -60,38 +58,10 @@ def read(paths: Sequence[str], program: Program, skipped: Callable[[str], None] 
             raise UsageError(f"{some[0].place}: {flaws[0]}")
         if not some and Path(path).parent.name != "data":  # an export has an empty file for each empty partition
             raise UsageError(f"{path}: no records in it; {_STREAM}; {_PLAIN}")
-        files.append((path, some))
-    if not any(some for _, some in files):
+        found += some
+    if not found:
         raise UsageError(f"{', '.join(paths)}: no items in the export")
-    if skipped is not None:
-        files = _of_tables(program, files, skipped)
-    return list(records_of(program, [one for _, some in files for one in some]))
-
-
-def _of_tables(
-    program: Program, files: list[tuple[str, list[_Found]]], skipped: Callable[[str], None]
-) -> list[tuple[str, list[_Found]]]:
-    """Return the files without those of other tables, if there are others."""
-    other = {path: keys for path, some in files if (keys := _other_keys(program, some))}
-    if len(other) == sum(bool(some) for _, some in files):
-        return files
-    own = " or ".join(", ".join(schema.key_attributes) for schema in program.tables.values())
-    for path, keys in other.items():
-        skipped(f"{path} is skipped: its items have the key {keys}, and the tables of the rules have {own}")
-    return [(path, some) for path, some in files if path not in other]
-
-
-def _other_keys(program: Program, some: Sequence[_Found]) -> str:
-    """Return the names of the key attributes of all records if no table of the rules has them; else the empty text."""
-    own = [set(schema.key_attributes) for schema in program.tables.values()]
-    found: dict[str, None] = {}
-    for one in some:
-        body = one.record.get("dynamodb") if isinstance(one, Recorded) and isinstance(one.record, dict) else None
-        keys = body.get("Keys") if isinstance(body, dict) else None
-        if not isinstance(keys, dict) or not keys or keys.keys() in own:
-            return ""
-        found[", ".join(sorted(map(str, keys)))] = None
-    return " or ".join(found)
+    return list(records_of(program, found))
 
 
 def _files(paths: Iterable[str]) -> Iterator[tuple[str, str | None]]:
@@ -120,82 +90,25 @@ def _table_of_export(path: str) -> str | None:
     return table_in(arn) if isinstance(arn, str) else None
 
 
-@dataclass(frozen=True)
-class _Element:
-    """A value in a file that is a record or a write. `exact` has all digits of its numbers; `within` places its mistakes."""
-
-    value: Any
-    place: str
-    exact: Callable[[], Any]
-    within: Callable[[Mistake], str]
-
-
-class _Json:
-    """A value in a file of JSON."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self.value = document.value
-
-    def place(self) -> str:
-        return self._document.place(self._document.start)
-
-    def elements(self, path: _Path | None) -> Iterator[_Element]:
-        """Yield the elements of a list in the value, or the value itself."""
-        document, value = self._document, self.value
-        for step in path or ():
-            value = value[step]
-        starts = [document.start] if path is None else document.starts(path)
-        for number, (one, start) in enumerate(zip([value] if path is None else value, starts, strict=True)):
-            place = document.place(start) + ("" if path is None else _numbered(path, number))
-            yield _Element(one, place, lambda start=start: document.exact(start), lambda _, place=place: place)  # type: ignore[misc]
-
-
-class _Yaml:
-    """The value of a YAML file."""
-
-    def __init__(self, file: str, source: Source) -> None:
-        self._file, self._source = file, source
-        self.value: Any = [] if source.data is None else source.data
-
-    def place(self) -> str:
-        return self._at(Mistake((), ""))
-
-    def _at(self, mistake: Mistake) -> str:
-        return ":".join([self._file, *map(str, self._source.position(mistake))])
-
-    def elements(self, path: _Path | None) -> Iterator[_Element]:
-        value = self.value
-        for step in path or ():
-            value = value[step]
-        for number, one in enumerate([value] if path is None else value):
-            location: Location = () if path is None else (*path, number)
-            shown = "" if path is None else _numbered(path, number)
-
-            def within(mistake: Mistake, location: Location = location, shown: str = shown) -> str:
-                return self._at(replace(mistake, path=(*location, *mistake.path))) + shown
-
-            yield _Element(one, within(Mistake((), "")), lambda one=one: one, within)  # type: ignore[misc]
-
-
-def _numbered(path: _Path, number: int) -> str:
-    return f": {'.'.join(path)}[{number}]"
-
-
 def _file(path: str, program: Program, table: str | None) -> Iterator[_Found]:
-    for one in _yaml(path) if path.endswith((".yaml", ".yml")) else map(_Json, parsed(path, text_of(path))):
-        inner = _payload(path, one)
-        steps = _list_in(program, inner)
-        for element in inner.elements(steps):
-            if _is_record(element.value):
-                yield Recorded(_floats(element.value), element.place)
-            elif isinstance(element.value, dict):
-                yield _write(program, element, table, within_items=steps == ("Items",))
+    for place, value in _yaml(path) if path.endswith((".yaml", ".yml")) else _values(path, text_of(path)):
+        if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
+            place, value = _payload(path, place, value)
+        inner = _list_in(program, place, value)
+        numbered = [(place, value)]
+        if inner is not None:
+            some = value[inner] if inner else value
+            numbered = [(f"{place}: {inner}[{number}]", one) for number, one in enumerate(some)]
+        for where, one in numbered:
+            if _is_record(one):
+                yield Recorded(_floats(one), where)
+            elif isinstance(one, dict):
+                yield _write(program, one, where, table, within_items=inner == "Items")
             else:
-                raise UsageError(f"{element.place}: {_strange(element.value)}; {_STREAM}; {_PLAIN}")
+                raise UsageError(f"{where}: {_strange(one)}; {_STREAM}; {_PLAIN}")
 
 
-def _yaml(path: str) -> Iterator[_Yaml]:
+def _yaml(path: str) -> Iterator[_Placed]:
     from projections.errors import Problem
     from projections.language.mistakes import dotted
     from projections.language.source import UnreadableError
@@ -211,34 +124,31 @@ def _yaml(path: str) -> Iterator[_Yaml]:
         )
     if isinstance(source.data, dict) and "cases" in source.data:
         raise UsageError(f"{path}: is a case file, not an event file; run its cases with pytest")
-    yield _Yaml(path, source)
+    yield path, [] if source.data is None else source.data
 
 
-def _payload(path: str, document: _Json | _Yaml) -> _Json | _Yaml:
-    """Return the payload of an object that Lambda wrote to S3 on failure; any other document as it is."""
-    value = document.value
-    if not isinstance(value, dict) or "DDBStreamBatchInfo" not in value:
-        return document
-    if not isinstance(value.get("payload"), str):
+def _payload(path: str, place: str, value: Mapping[str, Any]) -> _Placed:
+    """Return the payload of an object that Lambda wrote to S3 on failure."""
+    payload = value.get("payload")
+    if not isinstance(payload, str):
         raise UsageError(
-            f"{document.place()}: has the position of failed records in their stream, but not the records; "
+            f"{place}: has the position of failed records in their stream, but not the records; "
             "only the objects of an S3 destination have them (payload)"
         )
-    return next(map(_Json, parsed(f"{path}: payload", value["payload"])), document)
+    return next(_values(f"{path}: payload", payload), (place, []))
 
 
-def _list_in(program: Program, document: _Json | _Yaml) -> _Path | None:
-    """Return where a document has a list of records or items; None if it is itself one of these."""
-    value = document.value
+def _list_in(program: Program, place: str, value: Any) -> str | None:
+    """Return the field with the list of records or items, empty if a value is itself the list; None if it is one of them."""
     if isinstance(value, list):
-        return ()
+        return ""
     if not isinstance(value, dict) or _is_record(value) or ("Records" not in value and table_of(program, value)):
         return None
     for name in ("Records", "Items"):
         if isinstance(value.get(name), list):
-            return (name,)
+            return name
     if "Records" in value:
-        raise UsageError(f"{document.place()}: Records is not a list; {_STREAM}")
+        raise UsageError(f"{place}: Records is not a list; {_STREAM}")
     return None
 
 
@@ -255,9 +165,8 @@ def _is_record(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("dynamodb"), dict)
 
 
-def _write(program: Program, element: _Element, table: str | None, *, within_items: bool) -> Write:
-    """Return the write that an element which is not a record stands for. Raises UsageError if it is something else."""
-    value, place = element.exact(), element.place
+def _write(program: Program, value: Mapping[str, Any], place: str, table: str | None, *, within_items: bool) -> Write:
+    """Return the write that a mapping which is not a record stands for. Raises UsageError if it is something else."""
     if table_of(program, value) is not None:
         return Write({"put": value}, place, table)
     if isinstance(value.get("Item"), dict):
@@ -266,7 +175,7 @@ def _write(program: Program, element: _Element, table: str | None, *, within_ite
         return Write({"put": value}, place, table)
     if value.keys() & set(STEPS) or "remove" in value:
         if mistakes := list(step_mistakes(value, (), program)):
-            raise UsageError(*(": ".join([element.within(one), *map(str, one.path), one.message]) for one in mistakes))
+            raise UsageError(*(": ".join([place, *map(str, one.path), one.message]) for one in mistakes))
         return Write(value, place)
     near = next(filter(None, (suggest_step(name, STEPS) for name in value)), "")
     keys = " or ".join(" and ".join(schema.key_attributes) for schema in program.tables.values())
@@ -283,3 +192,79 @@ def _strange(element: Any) -> str:
             return f"a record of {source}, not of a DynamoDB stream"
         return "not a stream record: it has no dynamodb part"
     return f"expected a stream record, found {json.dumps(element, ensure_ascii=False, default=str)[:40]}"
+
+
+# Files of JSON
+
+_DEEPEST = 200
+"""Levels of nesting. DynamoDB has 32, which are 64 in JSON; later code uses recursion."""
+
+_MOST = 512 * 2**20
+"""Bytes of a file, after decompression. Its values take several times as much memory."""
+
+
+def documents(path: str) -> Iterator[_Placed]:
+    """Yield every JSON value of a file, `-` is standard input, with its place. Raises UsageError for anything else."""
+    for place, value in _values(path, text_of(path)):
+        yield place, _floats(value)
+
+
+def text_of(path: str) -> str:
+    """Return the text of a file, which may be compressed by gzip; `-` is standard input. Raises UsageError."""
+    try:
+        if path == "-":
+            data = at_most(sys.stdin.buffer, _MOST)
+        else:
+            with Path(path).open("rb") as file:
+                data = at_most(file, _MOST)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if data is not None and data.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
+                data = at_most(unpacked, _MOST)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
+    if data is None:
+        raise UsageError(f"{path}: has more than {_MOST // 2**20} MiB (of text, after decompression); split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8, or compress it by gzip") from None
+
+
+def _number(text: str) -> int | Decimal:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text[:20]} is not a number of JSON, or too large; DynamoDB has 38 digits")
+    return int(text) if text.lstrip("-").isdecimal() else Decimal(text)
+
+
+_DECODER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_number)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_TOO_DEEP = f"nested in more than {_DEEPEST} levels; {_STREAM}"
+
+
+def _values(file: str, text: str) -> Iterator[_Placed]:
+    """Yield the JSON values of a text with file and line. Raises UsageError with the place of what is not JSON."""
+    position, line, counted = 0, 1, 0
+    while (position := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr]
+        line, counted = line + text.count("\n", counted, position), position
+        place = f"{file}:{line}"
+        try:
+            value, position = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            reason = str(error) if isinstance(error, ValueError) else _TOO_DEEP
+            raise UsageError(f"{place}: {reason}") from None
+        if _deep(value, _DEEPEST):
+            raise UsageError(f"{place}: {_TOO_DEEP}")
+        yield place, value
+
+
+def _deep(value: Any, most: int) -> bool:
+    """Return whether a value is nested in more than so many levels."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most == 0 or any(_deep(one, most - 1) for one in inner if isinstance(one, dict | list))

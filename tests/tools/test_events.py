@@ -53,11 +53,10 @@ def test_files_are_read_in_the_order_given_with_duplicates(tmp_path: Path) -> No
     assert numbers({"Records": [r.record for r in read([path, path], ONE)]}) == [2, 1, 1, 2, 1, 1]
 
 
-def test_a_record_knows_its_line(tmp_path: Path) -> None:
-    text = json.dumps({"extra": [1, {"a": "}"}], "Records": [A, B]}, indent=1)
-    line = text[: text.rindex('"eventID"')].count("\n")  # its brace is on the line before
+def test_a_record_knows_its_line_or_number(tmp_path: Path) -> None:
+    text = json.dumps(A) + "\n" + json.dumps({"extra": [1, {"a": "}"}], "Records": [A, B]}, indent=1)
     places = [recorded.place for recorded in read([written(tmp_path, text)], ONE)]
-    assert places[1].endswith(f"events.json:{line}:3: Records[1]")
+    assert [place.partition("events.json:")[2] for place in places] == ["1", "2: Records[0]", "2: Records[1]"]
 
 
 def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
@@ -71,9 +70,9 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         (json.dumps(A) + "\n{oops", r"events.json:2:2: not JSON"),
         ("", "no records in it"),
         ('{"Records": []}', "no records in it"),
-        ('{"Records": {}}', "events.json:1:1: Records is not a list"),
-        ("[1]", r"events.json:1:2: \[0\]: expected a stream record, found 1"),
-        ('{"detail": {}}', "events.json:1:1: not a stream record: it has no dynamodb part"),
+        ('{"Records": {}}', "events.json:1: Records is not a list"),
+        ("[1]", r"events.json:1: \[0\]: expected a stream record, found 1"),
+        ('{"detail": {}}', "events.json:1: not a stream record: it has no dynamodb part"),
         (json.dumps({"Records": [A, {"eventSource": "aws:sqs"}]}), r"Records\[1\]: a record of aws:sqs"),
         (
             json.dumps([without(A, "NewImage")]),
@@ -191,9 +190,7 @@ def test_output_of_get_records_is_an_event_of_the_only_table(tmp_path: Path) -> 
     (one,) = read([path], ONE)
     assert ":table/main/stream/" in one.record["eventSourceARN"]
     assert one.record["userIdentity"] == {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-    with pytest.raises(
-        UsageError, match=r"records.json:1:\d+: Records\[0\]: has no eventSourceARN, and the rules have"
-    ):
+    with pytest.raises(UsageError, match=r"records.json:1: Records\[0\]: has no eventSourceARN, and the rules have"):
         read([path], TWO)
 
 
@@ -201,7 +198,7 @@ def test_output_of_get_records_is_an_event_of_the_only_table(tmp_path: Path) -> 
 def test_a_record_without_a_table_in_its_arn_is_named_with_its_place(tmp_path: Path, arn: Any) -> None:
     named = _recorded("1") | {"eventSourceARN": "orders"}  # the bare name of a table is enough
     path = file(tmp_path, "records.json", json.dumps([named, _recorded("2") | {"eventSourceARN": arn}]))
-    said = rf"records.json:1:\d+: \[1\]: has an eventSourceARN without a table, {re.escape(json.dumps(arn))}, and"
+    said = rf"records.json:1: \[1\]: has an eventSourceARN without a table, {re.escape(json.dumps(arn))}, and"
     with pytest.raises(UsageError, match=said):
         read([path], TWO)
     assert len(read([path], ONE)) == 2
@@ -218,7 +215,7 @@ def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_
     assert [one.record["dynamodb"]["Keys"] for one in found] == [{"id": {"S": "a"}}, {"id": {"S": "b"}}]
     assert {one.record["eventSourceARN"].split("/")[1] for one in found} == {"returns"}
     Path(summary).write_text('{"tableArn": "arn:aws:dynamodb:x:1:table/prod"}')
-    with pytest.raises(UsageError, match=r"0.json.gz:1:1: is of the table 'prod', the rules have orders"):
+    with pytest.raises(UsageError, match=r"0.json.gz:1: is of the table 'prod', the rules have orders"):
         read([str(tmp_path)], TWO)
     Path(summary).unlink()
     with pytest.raises(UsageError, match="the table may be orders or returns; name it"):
@@ -241,15 +238,13 @@ def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path)
         "customers",
         "customers",
     ]
-    with pytest.raises(UsageError, match=r"x.yaml:1:1: the table may be orders or returns; name it"):
+    with pytest.raises(UsageError, match=r"x.yaml: the table may be orders or returns; name it"):
         read([file(tmp_path, "x.yaml", "put: {id: o1}")], TWO)
 
 
 def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
     for name in ("delete", "expire"):
-        with pytest.raises(
-            UsageError, match=rf"bad.json:1:1: {name}: expected a key, as `{{id: …}}` or `{{number: …}}`"
-        ):
+        with pytest.raises(UsageError, match=rf"bad.json:1: {name}: expected a key, as `{{id: …}}` or `{{number: …}}`"):
             read([file(tmp_path, "bad.json", f'{{"{name}": "POST#1"}}')], TWO)
 
 
@@ -258,32 +253,32 @@ def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
     [
         (
             "- put: {PK: POST#1}",
-            r"bad.yaml:1:3: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK",
+            r"bad.yaml: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK",
         ),
         (
             "- {PK: a, SK: b}\n- remove: {PK: a, SK: b}",
-            r"bad.yaml:2:3: \[1\]: remove: `remove` lists .* write `delete`",
+            r"bad.yaml: \[1\]: remove: `remove` lists .* write `delete`",
         ),
-        ("- remove: POST#1", r"bad.yaml:1:3: \[0\]: remove: `remove` lists .* write `delete`"),
+        ("- remove: POST#1", r"bad.yaml: \[0\]: remove: `remove` lists .* write `delete`"),
         (
             "- update: {PK: a, SK: b}\n  remove: name",
-            r"bad.yaml:2:11: \[0\]: remove: expected a list of attributes, such as `\[draft\]`",
+            r"bad.yaml: \[0\]: remove: expected a list of attributes, such as `\[draft\]`",
         ),
-        ("- delete: POST#1", r"bad.yaml:1:11: \[0\]: delete: expected a key, as `{PK: …, SK: …}`"),
+        ("- delete: POST#1", r"bad.yaml: \[0\]: delete: expected a key, as `{PK: …, SK: …}`"),
         ("- INSERT: {PK: a, SK: b}", r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK'),
-        ("delete: [a, b]", "bad.yaml:1:1: delete a · b: there is no such item"),
+        ("delete: [a, b]", "bad.yaml: delete a · b: there is no such item"),
         (
             "putt: {PK: a, SK: b}",
             r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK; write an item as',
         ),
         ("{pk: a, SK: b}", r"not a stream record: .* not an item or a step: it lacks PK and SK"),
         ("put: {PK: {S: a}, SK: {N: 1}}", r"put: SK is \{'N': 1\}, not a value of DynamoDB"),
-        ("put: {PK: '', SK: b}", "bad.yaml:1:1: put: "),
-        ("delete: {SK: {L: [1]}}", r"bad.yaml:1:1: delete: SK is \{'L': \[1\]\}, not a value of DynamoDB"),
-        ("expire: [a, '']", "bad.yaml:1:1: expire: .*empty"),
-        ("put: {PK: a, SK: b, c: {$binary: '%'}}", "bad.yaml:1:1: put: c"),
+        ("put: {PK: '', SK: b}", "bad.yaml: put: "),
+        ("delete: {SK: {L: [1]}}", r"bad.yaml: delete: SK is \{'L': \[1\]\}, not a value of DynamoDB"),
+        ("expire: [a, '']", "bad.yaml: expire: .*empty"),
+        ("put: {PK: a, SK: b, c: {$binary: '%'}}", "bad.yaml: put: c"),
         ("cases: []", "is a case file, not an event file; run its cases with pytest"),
-        ("[1]", r"bad.yaml:1:2: \[0\]: expected a stream record, found 1"),
+        ("[1]", r"bad.yaml: \[0\]: expected a stream record, found 1"),
         ("a: [", r"bad.yaml:1:5: not YAML|bad.yaml:2:1: not YAML"),
         ("", "no records in it"),
     ],

@@ -22,7 +22,7 @@ from projections.engine.rejections import Rejected
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.local.json_text import documents
+from projections.local.events import documents
 from projections.local.tables import schemas
 from projections.operations.failed_messages import Reader
 from projections.printable import printable

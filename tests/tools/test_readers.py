@@ -16,7 +16,7 @@ from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
 from projections.errors import UsageError
 from projections.language.ruleset import RuleSet
-from projections.local import json_text
+from projections.local import events
 from projections.local.tables import MemoryTables, schemas
 
 RULES = """\
@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[Files, str]] = {
     "empty export": (export("01-a", {"x": [], "y": []}), "no items in the export"),
     "two exports": ({**FULL, **export("02-b", {"x": [{"Item": POST}]})}, "has the files of several exports; pass the"),
     "not an export": ({"AWSDynamoDB/f.json": "{}"}, r"is a directory without data/\*.json.gz, the files of a table export"),
-    "request": ({"f.json": [{"Put": {"Item": POST}}]}, r"f.json:1:2: \[0\]: not a stream record: it has no dynamodb part"),
+    "request": ({"f.json": [{"Put": {"Item": POST}}]}, r"f.json:1: \[0\]: not a stream record: it has no dynamodb part"),
     "SQS": ({"f.json": {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}}, r"Records\[0\]: a record of aws:sqs"),
     "no old image": (
         {"f.json": {"Records": [record(1, LIKE, {}, "MODIFY")]}},
@@ -212,7 +212,7 @@ def test_every_reader_refuses_with_the_same_message(
     run: Run, rules: Path, tmp_path: Path, name: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, message = REFUSED[name]
-    monkeypatch.setattr(json_text, "_MOST", 2**20)
+    monkeypatch.setattr(events, "_MOST", 2**20)
     with pytest.raises(UsageError, match=message):
         READERS[reader](run, rules, written(tmp_path, files))
 

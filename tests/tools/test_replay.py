@@ -191,22 +191,6 @@ def exit_code(*arguments: str) -> object:
     return ended.value.code
 
 
-@pytest.mark.parametrize("command", ["replay", "explain", "cost"])
-def test_files_of_other_tables_are_skipped_if_others_are_given(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [str(ROOT / "events" / f"{name}.json") for name in ("like", "migration", "guide-content")]
-    assert exit_code(command, "--rules", "social", *files) == 0
-    assert capsys.readouterr().err.splitlines() == [
-        f"note: {files[1]} is skipped: its items have the key user_id or order_id, sku or order_id, and the tables of the "
-        "rules have PK, SK.",
-        f"note: {files[2]} is skipped: its items have the key pk, sk, and the tables of the rules have PK, SK.",
-    ]
-    if command == "replay":
-        assert exit_code(command, "--rules", "social", *files[1:]) == 1
-        assert "50 records: the record's key is not that of table" in capsys.readouterr().out
-
-
 @pytest.mark.deep
 def test_the_sample_events_of_all_rule_files_are_replayed_together() -> None:
     files = sorted(str(path) for path in (ROOT / "events").glob("*.json"))
