@@ -60,7 +60,7 @@ def command(
     children: float,
     batch: int | None,
 ) -> int:
-    """Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.
+    """Estimate what rules cost on AWS, and find hot keys.
 
     From rates: --rate Like=500 sets the new items of an entity per second, and --rate Post:title=3 the edits of an
     attribute. --rate 100 is spread evenly over the entities that rules read. The estimate assumes items of up to 1 KB, and
@@ -152,10 +152,10 @@ WARM = 0.25
 
 
 def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Worst]) -> None:
-    """Print the whole beside a handler by hand, then rule by rule, the hottest keys, and the most of one write by rule."""
+    """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule."""
     out = console()
     _print_head(out, estimate)
-    _print_ways(out, estimate)
+    _print_spending(out, estimate)
     _print_rules(out, program, estimate)
     _print_hot(out, estimate)
     found = []
@@ -203,31 +203,35 @@ def _print_head(out: Console, estimate: Estimate) -> None:
         title = f"{rate} like a sample" if estimate.sampled else rate
     _line(out, styled("[bold]{}[/]: {}", title, changes))
     _line(out, styled("[dim]{} per invocation[/]", _counted(estimate.events, "event")))
-    if not estimate.ours.write_units:
+    if not estimate.spending.write_units:
         _line(out, styled("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
     out.print()
 
 
-def _print_ways(out: Console, estimate: Estimate) -> None:
-    month = "$ per month" if estimate.events_per_second is not None else ""
-    rows = [[(text, "dim") for text in ("per event", "write units", "read units", "calls", "$ per million", month)]]
-    for way in estimate.ways:
-        monthly = ""
-        if estimate.events_per_second is not None:
-            monthly = _money(way.per_event * estimate.events_per_second * SECONDS_PER_MONTH)
-        numbers = (_short(way.write_units), _short(way.read_units), _short(way.calls))
-        cells = (way.name, *numbers, _money(way.per_event * MILLION), monthly)
-        rows.append([(cell, "bold" if way is estimate.ours else "") for cell in cells])
-    print_grid(out, rows)
+def _print_spending(out: Console, estimate: Estimate) -> None:
+    spent = estimate.spending
+    titles = ["write units", "read units", "calls", "$ per million"]
+    cells = [
+        _short(spent.write_units),
+        _short(spent.read_units),
+        _short(spent.calls),
+        _money(spent.per_event * MILLION),
+    ]
+    if estimate.events_per_second is not None:
+        titles.append("$ per month")
+        cells.append(_money(spent.per_event * estimate.events_per_second * SECONDS_PER_MONTH))
+    print_grid(
+        out, [[(text, "dim") for text in ("", *titles)], [("per event", ""), *((cell, "bold") for cell in cells)]]
+    )
     names = ("write units", "read units", "Lambda requests", "Lambda time")
-    parts = zip(names, estimate.ours.dollars.values(), strict=True)
+    parts = zip(names, estimate.spending.dollars.values(), strict=True)
     told = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
     _line(out, styled("[dim]A million events: {}.[/]", told))
     out.print()
 
 
 def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
-    titles = ("rule", "", "write units", "read units", "calls", "$ per million", "by hand: write units")
+    titles = ("rule", "", "write units", "read units", "calls", "$ per million")
     rows = [[(text, "dim") for text in titles]]
     for name, one in estimate.rules.items():
         cells = (
@@ -237,7 +241,6 @@ def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
             _short(one.read_units),
             _short(one.calls),
             _money(dollars(one) * MILLION),
-            _short(estimate.by_hand.get(name, 0.0)),
         )
         rows.append([(cell, "cyan" if number == 0 else "") for number, cell in enumerate(cells)])
     print_grid(out, rows)

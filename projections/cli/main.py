@@ -28,7 +28,7 @@ GROUPS = {
         "queries": "Show which requests answer the queries of a rule file, run one, or read ranks.",
         "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
         "graph": "Draw entities and rules as Mermaid or an HTML page.",
-        "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
+        "cost": "Estimate what rules cost on AWS, and find hot keys.",
         "diff": "Show what a change of rules requires: backfills, deletions and redeployment.",
     },
     "Test": {

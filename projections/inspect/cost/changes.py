@@ -77,21 +77,17 @@ class Sum:
 class BatchCost:
     """The cost of one batch, by rule, with all that follows from it; under "" what no single rule causes.
 
-    `targets` is the number of different targets of a rule in the batch; None if each event has its own. `alone` leaves out
-    the ledger and all that changes have in common: the cost of a handler that updates each target for each record.
+    `targets` is the number of different targets of a rule in the batch; None if each event has its own.
     """
 
     document: Document
     targets: float | None = None
     children: float = CHILDREN
-    alone: bool = False
     rules: dict[str, Sum] = field(default_factory=dict)
     contributions: dict[str, float] = field(default_factory=dict)
     """Changes of contributions, by rule."""
     index_units: dict[tuple[str, str], float] = field(default_factory=dict)
     """Write units by entity and index."""
-    handled: float = 0.0
-    """Records that some rule concerns."""
     _actions: dict[str, float] = field(default_factory=dict)
     """Actions in transactions of the ledger, by rule."""
     _entries: float = 0.0
@@ -113,8 +109,7 @@ class BatchCost:
                 changed, self._changed = self._changed, {}
                 for (entity, count), (edited, path) in changed.items():
                     self._changes(entity, count, edited, path)
-        if not self.alone:
-            self._spend("", read_units=1, calls=1)  # the registry
+        self._spend("", read_units=1, calls=1)  # the registry
         total = sum(self._actions.values())
         transactions = ceil(total / MOST_ACTIONS) * min(1.0, self._entries)
         for rule, actions in self._actions.items():
@@ -142,11 +137,10 @@ class BatchCost:
             for name, rule in open_
             if isinstance(rule, Embed) and rule.into == entity and (edited is None or not edited.isdisjoint(rule.match))
         ]
-        self.handled += number * bool(item_rules or concerned or pulling)
         if item_rules:
             self._write_item(entity, number, edited, item_rules, path)
         self._entries += number * bool(recorded)
-        for name in recorded if not self.alone else ():
+        for name in recorded:
             shared = number / len(recorded)
             self._spend(name, write_units=TRANSACTIONAL * shared)
             self._actions[name] = self._actions.get(name, 0.0) + shared
@@ -162,10 +156,10 @@ class BatchCost:
                 self._follow(rule.into, copies, None if fresh else _changed(rule, edited), path | {name})
         for name, rule in pulling:
             parents = number * (ELEMENTS if rule.listed is not None else 1)
-            self._spend(name, parents if rule.listed is not None else 0, parents, parents if self.alone else number)
+            self._spend(name, parents if rule.listed is not None else 0, parents, number)
             self._publish(name, rule, number, frozenset(rule.written))
             self._follow(entity, number, frozenset(rule.written), path | {name})
-        for name, rule in open_ if edited is None and not self.alone else ():
+        for name, rule in open_ if edited is None else ():
             if rule.into == entity and rule.recorded and rule.written and rule.mode != "shadow":  # nothing counted yet
                 self._read_and_publish(name, rule, number, path)
 
@@ -189,12 +183,11 @@ class BatchCost:
         changes = number * (ELEMENTS if rule.each else 1)
         self.contributions[name] = self.contributions.get(name, 0.0) + changes
         known = [one for one in (self.targets, fixed_targets(self.document, rule)) if one is not None]
-        targets = changes if self.alone or isinstance(rule, Copy) else min([changes, *known])
-        if not self.alone:
-            groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
-            actions = groups + changes * ledger_actions(rule) * (1 + moved)
-            self._spend(name, TRANSACTIONAL * actions)
-            self._actions[name] = self._actions.get(name, 0.0) + actions
+        targets = changes if isinstance(rule, Copy) else min([changes, *known])
+        groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
+        actions = groups + changes * ledger_actions(rule) * (1 + moved)
+        self._spend(name, TRANSACTIONAL * actions)
+        self._actions[name] = self._actions.get(name, 0.0) + actions
         if isinstance(rule, Rank) or rule.mode == "shadow":
             return
         self._read_and_publish(name, rule, targets, path)
@@ -202,17 +195,15 @@ class BatchCost:
     def _read_and_publish(self, name: str, rule: Rule, targets: float, path: frozenset[str]) -> None:
         """Add a read of each group, the write of its target, and what follows from it."""
         written = frozenset(rule.written or (EVERY,))
-        if not self.alone:
-            queries = rule.queries if isinstance(rule, Aggregate) else int(isinstance(rule, Top | Latest))
-            self._spend(name, 0, targets * (1 + queries), _calls(targets, KEYS_PER_READ) + targets * queries)
+        queries = rule.queries if isinstance(rule, Aggregate) else int(isinstance(rule, Top | Latest))
+        self._spend(name, 0, targets * (1 + queries), _calls(targets, KEYS_PER_READ) + targets * queries)
         self._publish(name, rule, targets, written, fresh=isinstance(rule, Copy))
         self._follow(rule.into, targets, written, path | {name})
 
     def _publish(self, name: str, rule: Rule, targets: float, written: frozenset[str], *, fresh: bool = False) -> None:
         """Add a write of each target."""
         units = 1 + self._index_units(rule.into, written, targets, fresh=fresh)
-        together = rule.recorded and not self.alone
-        self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if together else targets)
+        self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if rule.recorded else targets)
 
     def _push(self, name: str, rule: Embed, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
         """Add a push to the children of each parent; a new parent has none yet."""
@@ -222,8 +213,8 @@ class BatchCost:
         reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
         if rule.listed is not None:
             reads += children * ELEMENTS
-        calls = 1 + children if self.alone else 2 + children / BATCH_STATEMENTS
-        self._spend(name, number * (children * units + (not self.alone)), number * reads, number * calls)
+        calls = 2 + children / BATCH_STATEMENTS
+        self._spend(name, number * (children * units + 1), number * reads, number * calls)
         if children:
             self._follow(rule.into, number * children, written, path | {name})
 

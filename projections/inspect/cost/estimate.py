@@ -1,4 +1,4 @@
-"""An estimate: the cost of batches as units, calls, Lambda time and dollars, beside that of a handler written by hand.
+"""An estimate: the cost of batches as units, calls, Lambda time and dollars.
 
 Prices are those of us-east-1, on demand (2026-11).
 """
@@ -30,11 +30,10 @@ __all__ = [
     "SECONDS_PER_MONTH",
     "Estimate",
     "HotKey",
-    "Way",
-    "by_hand",
+    "Spending",
     "dollars",
     "estimate",
-    "projections_way",
+    "spending",
 ]
 
 PRICES: Mapping[str, tuple[float, str]] = {
@@ -60,15 +59,14 @@ GROUP_WRITES = 500
 CALL_MS, INVOCATION_MS = 5.0, 2.0
 """A request to DynamoDB within a Region, and an invocation beside its work; assumed."""
 
-RECORD_CPU_MS, CALL_CPU_MS, CLAIM_CPU_MS = 0.05, 0.4, 0.15
-"""CPU of a record, of a call, and of what Powertools' idempotency adds to a record, as `make bench` measures it."""
+RECORD_CPU_MS, CALL_CPU_MS = 0.05, 0.4
+"""CPU of a record and of a call, as `make bench` measures it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to keep the derived values, per event of the application."""
+class Spending:
+    """What is used per event of the application."""
 
-    name: str
     write_units: float
     read_units: float
     calls: float
@@ -88,7 +86,6 @@ class Way:
 
     def document(self, events_per_second: float) -> dict[str, Any]:
         return {
-            "name": self.name,
             "perEvent": {
                 "writeUnits": self.write_units,
                 "readUnits": self.read_units,
@@ -137,21 +134,16 @@ class Estimate:
     """The cost per event of the application.
 
     `changes` are rates, or numbers of a sample; `events` come in one invocation; `events_per_second` is None if only a
-    sample is known. `by_hand` are the write units of a handler written by hand, by rule.
+    sample is known.
     """
 
     changes: Mapping[str, float]
     events_per_second: float | None
     events: float
-    ways: tuple[Way, ...]
+    spending: Spending
     rules: Mapping[str, Sum]
-    by_hand: Mapping[str, float]
     hot: Sequence[HotKey]
     sampled: bool = False
-
-    @property
-    def ours(self) -> Way:
-        return self.ways[0]
 
     def document(self) -> dict[str, Any]:
         """Return the JSON of `cost --json`."""
@@ -160,14 +152,13 @@ class Estimate:
             "changes": dict(self.changes),
             "eventsPerSecond": self.events_per_second,
             "eventsPerInvocation": self.events,
-            "ways": [way.document(self.events_per_second or 0.0) for way in self.ways],
+            **self.spending.document(self.events_per_second or 0.0),
             "rules": {
                 rule or "(of no single rule)": {
                     "writeUnits": one.write_units,
                     "readUnits": one.read_units,
                     "calls": one.calls,
                     "dollarsPerMillionEvents": dollars(one) * MILLION,
-                    "byHandWriteUnits": self.by_hand.get(rule, 0.0),
                 }
                 for rule, one in self.rules.items()
             },
@@ -181,34 +172,15 @@ def dollars(spent: Sum) -> float:
     return (spent.write_units * PRICES["write"][0] + spent.read_units * PRICES["read"][0]) / MILLION
 
 
-def projections_way(spent: Sum, events: float) -> Way:
-    """Return the cost per event of batches of so many events; the first requests of a batch follow one another."""
+def spending(spent: Sum, events: float) -> Spending:
+    """Return the cost per event of batches of so many events, with a function of 1 GB.
+
+    The first requests of a batch follow one another.
+    """
     waiting = max(min(spent.calls, 4.0), spent.calls / THREADS) * CALL_MS
     milliseconds = INVOCATION_MS + waiting + events * RECORD_CPU_MS + spent.calls * CALL_CPU_MS
-    return _way("projections", spent, events, milliseconds)
-
-
-def by_hand(spent: Sum, handled: float, events: float) -> tuple[Way, Way]:
-    """Return the cost of a handler that makes one call after the other, and of the same with Powertools' idempotency.
-
-    `handled` records concern a rule: each has a claim before, and its completion after. Neither counts right: the first
-    counts a retry twice, and neither sees what a stale write overwrote.
-    """
-    found = []
-    for name, claims in (
-        ("one UpdateItem per record and rule", 0.0),
-        ("the same behind Powertools' idempotency", 2 * handled),
-    ):
-        one = Sum(spent.write_units + claims, spent.read_units, spent.calls + claims)
-        milliseconds = INVOCATION_MS + one.calls * (CALL_MS + CALL_CPU_MS) + claims / 2 * CLAIM_CPU_MS
-        found.append(_way(name, one, events, milliseconds))
-    return found[0], found[1]
-
-
-def _way(name: str, spent: Sum, events: float, milliseconds: float) -> Way:
-    """Return the cost per event with a function of 1 GB."""
     units = (spent.write_units / events, spent.read_units / events, spent.calls / events)
-    return Way(name, *units, 1 / events, milliseconds / 1000 / events)
+    return Spending(*units, 1 / events, milliseconds / 1000 / events)
 
 
 # From rates
@@ -230,9 +202,8 @@ def estimate(
     per_second = math.fsum(rates.values())
     events = batch or min(BATCH_SIZE, 1 + per_second * WINDOW)
     flows = {flow: rate * events / per_second for flow, rate in rates.items()}
-    cost, hand = (BatchCost(document, targets, children, alone=alone) for alone in (False, True))
+    cost = BatchCost(document, targets, children)
     cost.add(flows)
-    hand.add(flows)
     hot = [*_hot_groups(document, cost, per_second / events), *_hot_indexes(document, cost, per_second / events)]
     rules = {name: Sum() for name in document.rules if name in cost.rules} | {name: Sum() for name in cost.rules}
     for name, one in cost.rules.items():
@@ -241,9 +212,8 @@ def estimate(
         changes={str(flow): rate for flow, rate in rates.items()},
         events_per_second=per_second,
         events=events,
-        ways=(projections_way(cost.total, events), *by_hand(hand.total, hand.handled, events)),
+        spending=spending(cost.total, events),
         rules=rules,
-        by_hand={name: one.write_units / events for name, one in hand.rules.items()},
         hot=sorted(hot, key=lambda key: -key.load),
     )
 
