@@ -18,7 +18,7 @@ from projections.engine.records import is_value
 from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import TransactionCancelled, Transient, UsageError
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, encode_key, key_text
-from projections.language.program import LEDGER_SCHEMA, Program, writing
+from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import python_item, wire
 from projections.language.values import size as size_of
 from projections.stores.wire import received, sent
@@ -76,7 +76,7 @@ class Waited:
     - `unknown`: the ledger does not show it. `reasons` has why.
 
     `not_covered` names rules of this item whose targets may not show it although the state is `reached`: those that embed it
-    in children that `wait` was not given, or copy it under a key that depends on its attributes, for example.
+    in children, or copy it under a key that depends on its attributes, for example.
     """
 
     state: WaitState
@@ -131,29 +131,27 @@ class ItemReader:
             raise UsageError(f"the item is {item!r}. Pass a mapping of its attributes; for several items, pass each")
         return {name: value for name, value in item.items() if not name.startswith(self._program.guard_prefix)}
 
-    def wait(self, source: Key, timeout: float = 5.0, *, children: Iterable[Key] = ()) -> Waited:
+    def wait(self, source: Key, timeout: float = 5.0) -> Waited:
         """Wait until the targets of a source item show it as it is, at most `timeout` seconds, and return how this ended.
 
-        Call it after a write. It covers the rules that read the item, and what it gets from its parents: not rules that read
-        what these write, and not the lag of indexes. Of the children that embed the item, it covers those in `children`.
-        Rules in `not_covered` of the answer are not covered. It looks at least once. Each look takes up to four requests. An
-        item that does not exist contributes nothing: a mistyped key is `reached` as a deleted item is. With a timeout of 0
-        it looks once; otherwise no request begins after the timeout. A failure that may pass is no end of the
-        wait. Raises UsageError and Misconfigured.
+        Call it after a write. It covers the rules that read the item, and what it gets from its parents: not rules that
+        read what these write, and not the lag of indexes. Rules in `not_covered` of the answer are not covered. It looks
+        at least once. Each look takes up to four requests. An item that does not exist contributes nothing: a mistyped
+        key is `reached` as a deleted item is. With a timeout of 0 it looks once; otherwise no request begins after the
+        timeout. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")
         _check_timeout(timeout)
         key = self._session.key(source)
         if not self._program.entities_at(key):
             raise UsageError(f"no entity of the rules has the key {encode_key(key)}")
-        named = self._children(key, children)
         began, pause = self._clock(), _FIRST_PAUSE
         end = began + timeout if timeout else math.inf
         look = Look(missing=(f"no look ended within {timeout:g} s",))
         while True:
             started = self._clock()
             try:
-                look = self._run(look_at(self._program, key, named), end)
+                look = self._run(look_at(self._program, key), end)
             except _TimeIsUp:
                 break
             except Transient as error:
@@ -168,22 +166,6 @@ class ItemReader:
             pause = min(_LONGEST_PAUSE, 2 * pause)
         state, reasons = _judged(look)
         return Waited(state, reasons, self._clock() - began, look.not_covered)
-
-    def _children(self, source: ItemKey, children: Iterable[Key]) -> list[ItemKey]:
-        """Return the keys of children. Raises UsageError if no rule embeds the source item in them."""
-        sources = self._program.entities_at(source)
-        rules = [rule for rule in writing(self._program.embeds.values()) if rule.source in sources]
-        found = []
-        for number, one in enumerate(_listed(children, "children")):
-            key = self._session.key(one, f"children[{number}]")
-            if not any(rule.into in self._program.entities_at(key) for rule in rules):
-                into = ", ".join(dict.fromkeys(rule.into.name for rule in rules))
-                hint = f"Pass keys of {into}" if into else "Leave out `children`"
-                raise UsageError(
-                    f"children[{number}]: no rule embeds {encode_key(source)} in {encode_key(key)}. {hint}"
-                )
-            found.append(key)
-        return list(dict.fromkeys(found))
 
     def _pause(self, end: float, seconds: float = 0.0) -> None:
         """Sleep before a request of a wait. Raises _TimeIsUp if it may not begin any more."""

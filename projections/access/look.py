@@ -1,5 +1,5 @@
-"""The reads of a look at items, as steps, and what one look at a source item finds: its copies, and attributes embedded on
-both sides, compared with the rules.
+"""The reads of a look at items, as steps, and what one look at a source item finds: its copies, and attributes of its
+parents, compared with the rules.
 
 A protocol yields which items it needs next, and a store or a boto3 object reads them.
 """
@@ -18,13 +18,13 @@ from projections.engine.ledger_items import CLOSED, SHARD_COUNT, Target, group_k
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput, Transient
-from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import LIST_BYTES, GuardedCopyRule, LedgerRule, Rule
+from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
 from projections.language.syntax import root
-from projections.language.values import same, size
+from projections.language.values import same
 
 __all__ = [
     "Copy",
@@ -32,9 +32,9 @@ __all__ = [
     "Look",
     "Traced",
     "application_items",
-    "compare_child",
     "compare_copy",
     "compare_list",
+    "compare_parent",
     "copies_of",
     "is_deployed",
     "parents_of",
@@ -272,48 +272,25 @@ def parents_of(
     return parents
 
 
-def compare_child(
-    program: Program,
-    guards: Guards,
-    rule: EmbedRule,
-    source: ItemKey,
-    parent: Item | None,
-    key: ItemKey,
-    image: Image | None,
-    found: Found,
+def compare_parent(
+    guards: Guards, rule: EmbedRule, source: ItemKey, parent: Item | None, child: Item, found: Found
 ) -> None:
-    """Compare what a child has with what its parent gives it."""
-    child = program.recognise(key, image) if image is not None else None
-    if child is None or child.entity is not rule.into:
-        found.missing[f"{rule.name}: there is no {rule.into.name} {encode_key(key)}"] = None
-        return
+    """Compare what a child has with what the parent that it references gives it."""
     if parent is None or parent.entity is not rule.source:
         if rule.on_delete == "keep":  # the ledger has what it gave last
             found.not_covered[rule.name] = None
             return
         parent = None
-    guard = guards.read(rule.name, key, image)
     try:
-        if isinstance(rule, ListEmbedRule):
-            references = rule.references(child) or []
-            refers = any(one.key == source for one in references)
-            shows = _lists(rule, child, references, source, parent)
-            if refers and not shows and _may_be_cut(rule, child, references, source, parent):
-                found.not_covered[rule.name] = None
-                return
-        else:
-            refers = rule.reference(child) == source
-            values, texts = rule.offered(parent)
-            given = values if values and rule.belongs(child, texts) else {}
-            shows = guard is not None and guard.by == encode_key(source)
-            shows = shows and all(same(child.image.get(name), given.get(name)) for name in rule.owned())
+        values, texts = rule.offered(parent)
+        given = values if values and rule.belongs(child, texts) else {}
     except BadInput as problem:
         found.quarantined[f"{rule.name}: {problem}"] = None
         return
-    if not refers:
-        found.unknown[f"{rule.name}: {encode_key(key)} does not reference the item"] = None
-    elif guard is None or not shows:
-        found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+    guard = guards.read(rule.name, child.key, child.image)
+    shows = guard is not None and guard.by == encode_key(source)
+    if not shows or any(not same(child.image.get(name), given.get(name)) for name in rule.owned()):
+        found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
 
 
 def compare_list(
@@ -326,35 +303,3 @@ def compare_list(
     guard = guards.read(rule.name, child.key, child.image)
     if guard is None or not same(child.image.get(rule.list_name), value):
         found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
-
-
-def _lists(
-    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
-) -> bool:
-    """Return whether the list of a child has what this parent gives it."""
-    value = child.image.get(rule.list_name)
-    if value is None or not value.keys() & {"L", "M"}:
-        return False
-    ((_, held),) = value.items()
-    for one in references:
-        if one.key != source:
-            continue
-        expected, _ = rule.listed([one], [rule.given(child, one, parent)])
-        ((_, elements),) = expected.items()
-        if not elements:  # a missing parent is left out
-            names = held if rule.as_map else [element.get("M", {}).get(rule.id_name) for element in held]
-            return (one.text if rule.as_map else one.value) not in names
-        if rule.as_map:
-            return one.text in held and same(held[one.text], elements[one.text])
-        return any(same(element, elements[0]) for element in held)
-    return False
-
-
-def _may_be_cut(
-    rule: ListEmbedRule, child: Item, references: Sequence[Reference], source: ItemKey, parent: Item | None
-) -> bool:
-    """Return whether the list of a child has no room for what this parent gives it."""
-    held = child.image.get(rule.list_name)
-    some = [one for one in references if one.key == source]
-    element, _ = rule.listed(some, [rule.given(child, one, parent) for one in some])
-    return held is not None and size(held) + size(element) > LIST_BYTES

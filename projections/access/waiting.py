@@ -3,16 +3,16 @@
 The reads are in the order in which a change travels: the source item, its entry, the groups, the targets. If the entry says
 what the item contributes, the groups that are read later include it. If the guard of a target, which is read last, is at
 least as new as its group, the target shows it. A group that is read before the entry may lack the contribution, and a guard
-that is as new as that group proves nothing. Children that the caller names are read with the targets: they show the item if
-they have its guard and the values that it gives them. In the same way the item is compared with its own parents, and a list
-with all of them. If a rule that publishes to the item has no guard on it, the rule has not seen the item yet; if it has one,
-nothing is concluded about its values.
+that is as new as that group proves nothing. The item is compared with its own parents, and a list with all of them. If a
+rule that publishes to the item has no guard on it, the rule has not seen the item yet; if it has one, nothing is concluded
+about its values.
 
 Rules of all entities whose items can have the key are compared, because the item may have been of another one before its
 last change. What cannot be compared is `not_covered`:
 
 - Copies that can have other keys than those that follow from the key of their source: a guarded copy leaves no trace of its
   former key in the item or in the ledger.
+- Children that embed the item.
 - Values on the item of an entity of which it is not. They may be the application's.
 - Rules that write to the item and are not active, and copies: the item does not show of what source it is one.
 
@@ -31,9 +31,9 @@ from projections.access.look import (
     Steps,
     again,
     application_items,
-    compare_child,
     compare_copy,
     compare_list,
+    compare_parent,
     copies_of,
     is_deployed,
     parents_of,
@@ -55,11 +55,8 @@ from projections.language.values import same
 __all__ = ["look_at"]
 
 
-def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) -> Steps[Look]:
-    """Read how far the rules have processed a source item, and whether these items have what embeds take from it.
-
-    Raises Transient.
-    """
+def look_at(program: Program, key: ItemKey) -> Steps[Look]:
+    """Read how far the rules have processed a source item. Raises Transient."""
     source = encode_key(key)
     image = (yield Needed([key])).get(key)
     at = entry_key(source)
@@ -76,7 +73,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
     for rule in rules:
         if not is_deployed(registry, rule):
             found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
-        if isinstance(rule, EmbedRule) and not any(rule.into in program.entities_at(child) for child in children):
+        if isinstance(rule, EmbedRule):
             found.not_covered[rule.name] = None
     if found.unknown:
         return found.look()
@@ -104,7 +101,7 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
         reads = GroupReads(program, targets)
         groups = reads.groups((yield from again(reads, [], together=False)))
     places = [decode_key(target) for _, target in targets]
-    wanted = dict.fromkeys([*places, *(copy.key for copy in copies), *children])
+    wanted = dict.fromkeys([*places, *(copy.key for copy in copies)])
     wanted |= dict.fromkeys(parent for _, keys in parents for parent in keys)
     shown = (yield Needed(list(wanted))) if wanted else {}
     for name, target in targets:
@@ -115,18 +112,14 @@ def look_at(program: Program, key: ItemKey, children: Sequence[ItemKey] = ()) ->
             found.missing[f"{name}: the group of {target} is being rebuilt"] = None
         else:
             _compare_target(program, guards, rule, place, shown.get(place), group.at, found)
-    for place in children:
-        for rule in rules:
-            if isinstance(rule, EmbedRule) and rule.into in program.entities_at(place):
-                compare_child(program, guards, rule, key, item, place, shown.get(place), found)
     for rule, keys in parents:
+        assert item is not None
         known = {place: program.recognise(place, shown[place]) for place in keys if place in shown}
         if isinstance(rule, ListEmbedRule):
-            assert item is not None
             compare_list(guards, rule, item, known, found)
             continue
         for place in keys:
-            compare_child(program, guards, rule, place, known.get(place), key, image, found)
+            compare_parent(guards, rule, place, known.get(place), item, found)
     for copy in copies:
         compare_copy(program, guards, copy, key, shown.get(copy.key), found)
     return found.look()

@@ -36,7 +36,6 @@ entities:
   Product: {key: {PK: "PRODUCT#{sku}", SK: STATS}, derived: true}
   Order: {key: {PK: "SHOP#{shopId}", SK: "ORDER#{orderId}"}}
   Review: {key: {PK: "PRODUCT#{sku}", SK: "REVIEW#{userId}"}}
-  Parcel: {key: {PK: "ORDER#{orderId}", SK: "PARCEL#{parcelId}"}}
 projections:
   orders: {from: Order, aggregate: {into: Shop, set: {orders: count, paid: {sum: total, where: {status: [paid]}}}}}
   ratings:
@@ -52,25 +51,16 @@ projections:
 """  # fmt: skip
 MORE = """
   reviews: {from: Review, aggregate: {into: Product, set: {reviews: count}}}
-  parcels:
-    from: Order
-    embed:
-      into: Parcel
-      match: {shopId: "{shopId}", orderId: "{orderId}"}
-      attributes: {orderStatus: status, orderTotal: total}
-      on_delete: remove
 """
 DOCUMENT, WITH_MORE = loads(RULES).canonical(), loads(RULES + MORE).canonical()
 PROGRAM = Program.from_document(DOCUMENT)
 FORMER_ORDERS = RULES.replace("orders: count, paid", "orders: count, most: max(number(total)), paid")
-FORMER_PARCELS = RULES + MORE.replace(", orderTotal: total", "")
-"""Rules of which another version is deployed: one that publishes nothing before its backfill, and an embed, which does."""
+"""Rules of which another version is deployed, which publishes nothing before its backfill."""
 SHOP = ItemKey("main", "SHOP#1", "META")
 OWN = (ItemKey("main", "SHOP#1", "ORDER#1"), ItemKey("main", "SHOP#1", "ORDER#2"))
 TARGETS = (SHOP, *(ItemKey("main", f"PRODUCT#{sku}", "STATS") for sku in "ab"))
-PARCELS = {key: ItemKey("main", str(key.sort), "PARCEL#1") for key in OWN}
 CORRECTED = ("orders", "paid", "rating", "sold", "paidOrders")
-NAMES = (*CORRECTED, "best", "orderStatus", "orderTotal")
+NAMES = (*CORRECTED, "best")
 
 _MOST_STEPS = 400
 
@@ -108,7 +98,7 @@ for _name in ("get", "get_many", "query", "write", "transact", "write_each"):
 class ReadHistory:
     """One history. `problems` has each answer that is wrong, `reads` the number of answers by kind.
 
-    With `more`, another rule creates items that are read, and waits are for children, too. With `fresh`, the functions have
+    With `more`, another rule creates items that are read. With `fresh`, the functions have
     processed nothing yet, so there is no registry. `former` are the rules that are active: those of the functions and the
     reader are deployed, and no backfill has activated them.
     """
@@ -129,6 +119,7 @@ class ReadHistory:
         self._more = more
         self._fresh = fresh
         self._rng = Random(seed)
+        self._chance = Random(f"shards {seed}").random
         self._defect = defect
         self._apart = apart
         self.problems: list[str] = []
@@ -150,8 +141,6 @@ class ReadHistory:
         """Put the first items."""
         rng, store = self._rng, self._store
         store.put("main", {"PK": {"S": "SHOP#1"}, "SK": {"S": "META"}, "name": {"S": "Corner"}})
-        for parcel in PARCELS.values() if self._more else ():
-            store.put("main", {**self._program.tables["main"].wire(parcel), "shopId": {"S": "1"}})
         if self._fresh:
             return
         for order in range(3, 3 + rng.randrange(3)):  # of others, which stand still
@@ -217,8 +206,7 @@ class ReadHistory:
     def _remember(self) -> None:
         """Keep what the oracle derives from the items as they are."""
         found = Oracle(self._document).expected({"main": self._store.items("main")})
-        some = (*TARGETS, *PARCELS.values())
-        self._states.append({key: found.items[key] for key in some if key in found.items})
+        self._states.append({key: found.items[key] for key in TARGETS if key in found.items})
 
     # The functions
 
@@ -236,7 +224,7 @@ class ReadHistory:
         processor = Processor(
             self._program if self._states else self._former, self._store,
             tables={"main": "main"}, quarantine=lambda rejected: None,
-            clock=lambda: 1_700_000_000.0, sleep=lambda seconds: None,
+            clock=lambda: 1_700_000_000.0, sleep=lambda seconds: None, chance=self._chance,
         )  # fmt: skip
         self._depth += 1
         self._store.between = self._between if self._states else None
@@ -323,7 +311,6 @@ class ReadHistory:
 
     def _look(self) -> Iterator[None]:
         source = self._rng.choice(OWN)
-        children = [PARCELS[source]] if self._more else []
         began: list[int] = []
         shown: dict[ItemKey, tuple[int, Image | None]] = {}
         done = self._position
@@ -332,14 +319,14 @@ class ReadHistory:
             if source in needed.keys:
                 began.append(len(self._states) - 1)
 
-        look: Look = yield from self._drive(look_at(self._program, source, children), seen)
+        look: Look = yield from self._drive(look_at(self._program, source), seen)
         if any((look.missing, look.filling, look.quarantined, look.unknown)):
             self.reads["late"] += 1
             return
         if self._is_ambiguous(source, began[0], done):
             return
         self.reads["reached"] += 1
-        for target in (*TARGETS, *children):
+        for target in TARGETS:
             shown[target] = len(self._states) - 1, MemoryStore.get(self._store, target)
         for target, (end, image) in shown.items():
             for name in NAMES:

@@ -475,50 +475,6 @@ def test_a_wrong_timeout_is_a_usage_error(scene: ReadScene, timeout: Any) -> Non
         scene.reader.wait(BOB, timeout=timeout)
 
 
-# Children
-
-
-def children_of_user(scene: ReadScene) -> list[dict[str, str]]:
-    scene.world.put("POST#p1", "LIKE#ann", stars=2, GSI1PK="USER#ann", GSI1SK="x")
-    scene.world.put("POST#p2", "LIKE#ann", stars=2, GSI1PK="USER#ann", GSI1SK="x")
-    scene.world.settle()
-    return [{"PK": post, "SK": "LIKE#ann"} for post in ("POST#p1", "POST#p2")]
-
-
-def test_a_wait_covers_the_children_that_it_is_given(scene: ReadScene) -> None:
-    children, ann = children_of_user(scene), {"PK": "USER#ann", "SK": "PROFILE"}
-    scene.put(ann, name="Ann")
-    assert scene.reader.wait(ann, 0).not_covered == ("author",)
-    ended = scene.reader.wait(ann, 0, children=children)
-    assert (ended.state, ended.not_covered) == ("late", ())
-    assert ended.reasons == tuple(f"author: main|{one['PK']}|LIKE#ann does not show it yet" for one in children)
-    scene.world.settle()
-    assert scene.reader.wait(ann, 0, children=children).reached
-    scene.put(children[0], stars=2, userName="Ann", GSI1PK="USER#ann", GSI1SK="x")  # as if the application had set it
-    assert not scene.reader.wait(ann, 0, children=children).reached
-    scene.world.settle()
-    scene.world.remove("USER#ann", "PROFILE")
-    assert scene.reader.wait(ann, 0, children=children).not_covered == ("author",)  # it keeps the last values
-
-
-def test_a_child_that_is_none_of_the_item_is_named(scene: ReadScene) -> None:
-    ann = {"PK": "USER#ann", "SK": "PROFILE"}
-    scene.put(ann, name="Ann")
-    scene.world.settle()
-    assert scene.reader.wait(ann, 0, children=[BOB]).reasons == ("author: there is no Like main|POST#p1|LIKE#bob",)
-    scene.put(BOB)
-    ended = scene.reader.wait(ann, 0, children=[BOB])
-    assert (ended.state, ended.reasons) == ("unknown", ("author: main|POST#p1|LIKE#bob does not reference the item",))
-    for children, message in [
-        ([POST], r"children\[0\]: no rule embeds main\|USER#ann\|PROFILE in main\|POST#p1\|META. Pass keys of Like"),
-        (BOB, r"children is {.*}. Pass a list of keys: children=\[…\]"),
-    ]:
-        with pytest.raises(projections.UsageError, match=message):
-            scene.reader.wait(ann, 0, children=children)
-    with pytest.raises(projections.UsageError, match="Leave out `children`"):
-        scene.reader.wait(BOB, 0, children=[BOB])
-
-
 # Items that do not exist yet
 
 TAG = {"PK": "TAG#aws", "SK": "STATS"}
