@@ -18,7 +18,7 @@ from projections.errors import UsageError
 from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.console.values import ExplainedItem, Reads, Result
+    from projections.console.values import ExplainedItem, Reads
     from projections.operations.status import Finding
 
 __all__ = ["LiveSource", "command"]
@@ -49,8 +49,7 @@ def command(
 
     The page draws the rules as `projections graph` does, and shows the findings of `projections status` beside them. While
     it is visible, it reads the ledger every 5 seconds, and CloudWatch, the queues and the bucket every minute. It also
-    explains an item, as `explain --item` does, and runs the queries of the rule file. Each answer shows its requests to
-    DynamoDB.
+    explains an item, as `explain --item` does, and shows how many requests to DynamoDB that took.
 
     Listens on 127.0.0.1 only, and reads with the credentials of this process. There is no password: other users of this
     machine can open the page. Press Ctrl-C to stop.
@@ -80,7 +79,6 @@ class LiveSource:
     """Reads live tables for the pages, one page at a time, so that the reads of each are counted."""
 
     def __init__(self, given: Tables, function: str | None, sources: Sources) -> None:
-        from projections.api import load
         from projections.inspect.graph.model import graph_of
         from projections.language import loader
         from projections.language.review import review
@@ -100,7 +98,6 @@ class LiveSource:
         self._status: tuple[float, dict[str, Any]] | None = None
         self.graph = graph_of(loader.load(path), path.name, review(path, path.name).findings)
         self.program = self._live.program
-        self.queries = load(path).queries
         self.place = self._place(given)
 
     def _place(self, given: Tables) -> str:
@@ -165,7 +162,7 @@ class LiveSource:
             "reads": {"requests": self._meter.calls.total(), "units": self._meter.read_units},
         }
 
-    # Items and queries
+    # Items
 
     def item(self, key: str, *, search: bool) -> ExplainedItem:
         from projections.console.values import ExplainedItem
@@ -180,34 +177,6 @@ class LiveSource:
             found = key_of(program, store, key) if hashed else read_key(program, key)
             report = item_explanation(program, store, found)
         return ExplainedItem(report, reads[0], self._ages)
-
-    def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
-        from projections.access.answers import ClientReader, answer_to
-        from projections.cli.queries import PAGE, columns_of
-        from projections.console.values import Result
-        from projections.language.access.planner import plan
-        from projections.language.values import plain_items
-
-        query = self.queries[name]
-        requests: list[Mapping[str, Any]] = []
-        with self._counted() as reads:
-            planned = plan(self.program.typed, query)
-            answer = answer_to(self.program, planned, given, ClientReader(self._live.store, requests.append))
-            page = answer.page(query.limit or PAGE, token)
-            page.items = plain_items(page.items)
-        table = self.program.entities[query.entities[0]].table
-        names = self.program.tables[table].key_attributes
-        keys = [_encoded(table, [item.get(name) for name in names]) for item in page.items]
-        return Result(page, requests, columns_of(self.program, query), reads[0], keys)
-
-
-def _encoded(table: str, parts: Sequence[Any]) -> str:
-    """Return the encoded key; nothing if a part is missing or binary."""
-    from projections.engine.store import ItemKey
-    from projections.language.keys import encode_key
-
-    texts = [str(part) for part in parts if isinstance(part, str | int | float) and not isinstance(part, bool)]
-    return encode_key(ItemKey(table, *texts)) if len(texts) == len(parts) else ""
 
 
 def _rule(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from projections.access.placeholders import condition_words
 from projections.console.server import Answer, Route, json_answer
-from projections.console.values import Reads, Result, Source
+from projections.console.values import Reads, Source
 from projections.engine.registry import LIVE
-from projections.errors import UsageError
-from projections.inspect.access_patterns import WORDS, AccessPattern, access_patterns
 from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.facts import Source as Contributions
 from projections.inspect.explain.words import difference_words, encoded_words, json_words, key_words, version_words
 from projections.inspect.graph.page import ICONS, Frame, escape, icon, page, prose
-from projections.language.access.plan import Query
 from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -30,10 +25,8 @@ __all__ = ["failed", "routes"]
 
 _HERE = Path(__file__).parent
 _GRAPH = _HERE.parent / "inspect" / "graph"
-_INPUT = "in."
-"""Before the name of a query's parameter, which can be any name, in addresses."""
-_LONG, _CELL = 400, 60
-"""Characters of a value that are shown: in a line of its own, and in a table of items."""
+_LONG = 400
+"""Characters of a value that are shown."""
 
 
 def routes(source: Source) -> Mapping[str, Route]:
@@ -42,7 +35,6 @@ def routes(source: Source) -> Mapping[str, Route]:
         "/": lambda given, nonce: Answer(_rules(source, nonce)),
         "/api/status": lambda given, nonce: json_answer(source.status()),
         "/item": lambda given, nonce: Answer(_item(source, given)),
-        "/query": lambda given, nonce: Answer(_query(source, given)),
     }
 
 
@@ -58,7 +50,7 @@ def failed(path: str, message: str, status: int) -> Answer:
 
 
 def _links(path: str) -> str:
-    names = (("/", "Rules"), ("/item", "Item"), ("/query", "Queries"))
+    names = (("/", "Rules"), ("/item", "Item"))
     links = "".join(f'<a href="{to}"{" aria-current=page" if to == path else ""}>{name}</a>' for to, name in names)
     return f'<nav class="pages">{links}</nav>\n'
 
@@ -281,117 +273,20 @@ def _shown(attribute: Attribute) -> str:
     return f'<del>{value}</del> <b class="wrong">expected {_value(attribute.expected)}</b>'
 
 
-def _value(value: Any, most: int = _LONG) -> str:
-    return f"<code>{escape(json_words(value, most))}</code>"
+def _value(value: Any) -> str:
+    return f"<code>{escape(json_words(value, _LONG))}</code>"
 
 
 def _section(title: str, content: str) -> str:
     return f'<section class="box"><h2>{escape(title)}</h2>{content}</section>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = False) -> str:
-    """Return a table. With `wide`, lines do not wrap. The first cell of a row is text, the others are HTML."""
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table. The first cell of a row is text, the others are HTML."""
     titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
         for first, *cells in rows
     )
     content = f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table class="grid{" wide" if wide else ""}">{content}</table></div>'
-
-
-# Queries
-
-
-def _query(source: Source, given: Mapping[str, str]) -> str:
-    if not source.queries:
-        text = '<p class="quiet">The rule file has no queries. Add <code>queries:</code> to it.</p>'
-        return _document("Queries", "/query", text, source.place)
-    name = given.get("name")
-    if name and name not in source.queries:
-        raise UsageError(f'there is no query "{name}"; there are {", ".join(source.queries)}')
-    patterns = {one.query.name: one for one in access_patterns(source.program.typed, source.queries, name or None)}
-    if not name:
-        rows = [(one.query.name, *_pattern(one)) for one in patterns.values()]
-        table = _table(("Query", "Question", "Answered by", ""), rows)
-        return _document("Queries", "/query", f'<section class="box">{table}</section>', source.place)
-    pattern = patterns[name]
-    query = pattern.query
-    values = {field: given.get(_INPUT + field, "") for field in _fields(query)}
-    parts = [f'<p class="lead">{escape(query.about)}</p>' if query.about else "", _query_form(query, values)]
-    parts.append(f'<p class="quiet">{escape(WORDS[pattern.plan.verdict])}: {_path(pattern)}</p>')
-    if "run" in given:
-        filled = {field: text for field, text in values.items() if text}
-        try:
-            result = source.query(name, filled, given.get("token") or None)
-        except UsageError as error:
-            parts.append(_message("error", str(error)))
-        else:
-            parts += _result(query, values, result)
-    return _document(f"Query {query.name}", "/query", "\n".join(parts), source.place)
-
-
-def _pattern(one: AccessPattern) -> Sequence[str]:
-    address = escape(urlencode({"name": one.query.name}))
-    form = f'<a href="/query?{address}">Run</a>' if one.answered else ""
-    return escape(one.query.about or ""), f"{escape(WORDS[one.plan.verdict])}: {_path(one)}", form
-
-
-def _path(one: AccessPattern) -> str:
-    if not one.reads:
-        return escape(one.plan.reason)
-    return "; ".join(
-        f"{escape(read.index or 'table')} <code>{escape(condition_words(read))}</code>" for read in one.reads
-    )
-
-
-def _fields(query: Query) -> Sequence[str]:
-    bounds = [f"{query.range}.{bound}" for bound in ("from", "to", "prefix")] if query.range else []
-    return [*query.parameters, *bounds]
-
-
-def _query_form(query: Query, values: Mapping[str, str]) -> str:
-    inputs = "".join(
-        f'<label>{escape(field)}<input name="{escape(_INPUT + field)}" value="{escape(value)}" autocomplete="off" '
-        f'spellcheck="false"{" required" if field in query.parameters else ""}></label>'
-        for field, value in values.items()
-    )
-    return (
-        f'<form action="/query" class="ask"><input type="hidden" name="name" value="{escape(query.name)}">'
-        f'<input type="hidden" name="run" value="1">{inputs}<button>Run</button></form>'
-    )
-
-
-def _result(query: Query, values: Mapping[str, str], result: Result) -> Iterator[str]:
-    shown = result.page
-    found = {name for item in shown.items for name in item}
-    names = [*(name for name in result.columns if name in found), *sorted(found.difference(result.columns))]
-    keys = result.keys or [""] * len(shown.items)
-    if len(shown.items) == 1:
-        (item,) = shown.items
-        table = _table(("Attribute", "Value"), [(name, _value(item[name])) for name in names])
-        table += f"<p>{_explain_link(keys[0])}</p>" if keys[0] else ""
-    else:
-        rows = [
-            [str(number), _explain_link(key), *(_value(item[name], _CELL) if name in item else "" for name in names)]
-            for number, (item, key) in enumerate(zip(shown.items, keys, strict=True), 1)
-        ]
-        table = _table(["", "", *names], rows, wide=True) if rows else "<p>No items.</p>"
-    more = ""
-    if shown.token is not None:
-        inputs = {_INPUT + field: text for field, text in values.items()}
-        address = escape(urlencode({"name": query.name, "run": "1", **inputs, "token": shown.token}))
-        more = f'<p><a class="next" href="/query?{address}">Next page</a></p>'
-    yield _section(f"{_count(len(shown.items), 'item')} of {_count(shown.scanned, 'item')} read", table + more)
-    lines = "".join(map(_request, result.requests))
-    yield f"<details><summary>{_count(len(result.requests), 'request')}</summary>{lines}</details>"
-    yield _reads(result.reads)
-
-
-def _explain_link(key: str) -> str:
-    return f'<a href="/item?{escape(urlencode({"key": key}))}">Explain</a>' if key else ""
-
-
-def _request(request: Mapping[str, Any]) -> str:
-    text = json.dumps(request, indent=2, ensure_ascii=False)
-    return f"<pre>{'GetItem' if 'Key' in request else 'Query'} " + "\n".join(map(escape, text.split("\n"))) + "</pre>"
+    return f'<div class="scroll"><table class="grid">{content}</table></div>'

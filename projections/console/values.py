@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from projections.access.answers import AnswerPage
 from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.graph.model import Graph
-from projections.language.access.plan import Query
 from projections.language.program import Program
 
-__all__ = ["ExplainedItem", "Reads", "Result", "Source"]
+__all__ = ["ExplainedItem", "Reads", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,11 @@ class ExplainedItem:
     ages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One page of a query. `keys` has the encoded key of each item; empty for items without their key attributes."""
-
-    page: AnswerPage
-    requests: Sequence[Mapping[str, Any]]
-    columns: Sequence[str]
-    reads: Reads
-    keys: Sequence[str] = field(default=())
-
-
 class Source(Protocol):
     """Reads what the pages show. Methods raise ProjectionsError."""
 
     graph: Graph
     program: Program
-    queries: Mapping[str, Query]
     place: str
     """The tables or the stack, for people."""
 
@@ -57,6 +43,3 @@ class Source(Protocol):
 
     def item(self, key: str, *, search: bool) -> ExplainedItem:
         """Explain an item. The key of a hash is searched for in all tables, with `search` only."""
-
-    def query(self, name: str, given: Mapping[str, str], token: str | None) -> Result:
-        """Run a query."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "PICTURES"]
 
 PICTURES = ROOT / "docs" / "pictures"
-NAMES = ("console-rules", "console-item", "console-query", "console-phone", "site")
+NAMES = ("console-rules", "console-item", "console-phone", "site")
 RULES = Path(__file__).with_name("buses.yaml")
 WIDE, PHONE = (1280, 680), (390, 844)
 LINES = {12: "Harbour", 31: "Old town – Airport", 44: "Night bus"}
@@ -128,23 +128,17 @@ def main(directory: Path | None = None) -> None:
     with sync_playwright() as playwright, running(dynamodb_local) as url, console(url) as shown, site() as pages:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         item = f"{shown}/item?key=PK%3DTRIP%23t9%2CSK%3DINFO"
-        query = f"{shown}/query?name=roster&in.driverId=d0&in.departsAt.from=2026-03-05&run=1"
         taken(browser, "console-rules", shown + "/", WIDE)
         taken(browser, "console-item", item, WIDE)
-        taken(browser, "console-query", query, WIDE, "dark")
         taken(browser, "console-phone", item, PHONE)
         taken(browser, "site", pages, WIDE)
         if directory:  # not in docs/: other sizes and colours, to look at
             taken(browser, "x-rules-dark", shown + "/", WIDE, "dark", click="button.rule[data-rule=rule-sold]")
             taken(browser, "x-rules-phone", shown + "/", PHONE)
-            taken(browser, "x-query-phone", query, PHONE)
             taken(browser, "x-item-dark", item, WIDE, "dark")
             taken(browser, "x-item-empty", f"{shown}/item", WIDE)
             taken(browser, "x-item-missing", f"{shown}/item?key=PK%3DTRIP%23nope%2CSK%3DINFO", WIDE)
             taken(browser, "x-item-wrong", f"{shown}/item?key=nope", WIDE)
-            taken(browser, "x-query-empty", f"{shown}/query", WIDE)
-            taken(browser, "x-query-light", query, WIDE)
-            taken(browser, "x-query-nothing", f"{shown}/query?name=roster&in.driverId=nobody&run=1", PHONE, "dark")
             taken(browser, "x-site-dark", pages, WIDE, "dark")
             taken(browser, "x-site-phone", pages, PHONE)
         browser.close()

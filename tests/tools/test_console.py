@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,6 @@ from endpoint_tables import EndpointTables
 from place import Place
 from test_graph_page import CONTRAST, shot
 
-from projections.api import load
 from projections.cli.console import LiveSource
 from projections.cli.options import Sources
 from projections.cli.options import Tables as Options
@@ -210,50 +208,11 @@ def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
         assert (status, "&lt;b&gt;&#x27; is not a key" in text) == (400, True)
 
 
-def test_a_query_is_run_from_its_form_by_pages(sample: Sample, watched: Callable[..., Page], tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    text = (ROOT / "projections/rules/social.yaml").read_text()
-    rules.write_text(text.replace("order: createdAt desc, limit: 50", "order: createdAt desc, limit: 1"))
-    with served(dict(routes(sample.source(rules)))) as server:
-        tab = watched(server.url + "query")
-        shot(tab, "console-queries")
-        tab.click("a[href='/query?name=comments']")
-        tab.fill("input[name='in.postId']", "p1")
-        tab.click("button:has-text('Run')")
-        first = tab.locator("main").inner_text()
-        assert "1 item of" in first
-        assert "1 request to DynamoDB" in first
-        shot(tab, "console-query")
-        assert tab.evaluate(CONTRAST) == {}
-        tab.click("text=Next page")
-        second = tab.locator("tbody").inner_text()
-        assert second not in first
-        tab.click("text=Explain")
-        assert "Comment" in tab.locator(".lead").inner_text()
-        tab.goto(server.url + "query?name=feed&run=1&in.publishedAt.from=%3Cb%3E")
-        assert tab.locator("main b").count() == 0
-
-
-def test_an_unknown_query_is_a_bad_request_and_named() -> None:
-    rules = load(ROOT / "projections/rules/social.yaml")
-    source: Any = SimpleNamespace(queries=rules.queries, program=rules.program, place="table app")
-    with served(dict(routes(source))) as server:
-        assert asked(server, "/query?name=likers")[0] == 200
-        for path in ("/query?name=%3Cb%3E&run=1", "/query?name=%3Cb%3E"):
-            status, text, _ = asked(server, path)
-            assert (status, "there is no query &quot;&lt;b&gt;&quot;; there are profile, " in text) == (400, True)
-
-
 @pytest.mark.deep
 def test_nothing_is_written_and_tables_are_not_scanned_unless_asked(sample: Sample) -> None:
     source = sample.source()
     with served(dict(routes(source))) as server:
-        for path in (
-            "/",
-            "/api/status",
-            "/item?key=PK%3DPOST%23p1,SK%3DMETADATA",
-            "/query?name=postsOf&run=1&in.userId=ada",
-        ):
+        for path in ("/", "/api/status", "/item?key=PK%3DPOST%23p1,SK%3DMETADATA"):
             assert asked(server, path)[0] == 200, path
         assert "search=1" in asked(server, "/item?key=key:" + "0" * 24)[1]
         with pytest.raises(UsageError, match="all tables are read"):
