@@ -69,11 +69,6 @@ __all__ = ["command"]
     help="With --save, the name of this table in the records; repeat it for each of `tables:`.",
 )
 @batch_size_option
-@click.option(
-    "--settle",
-    is_flag=True,
-    help="Write the items of each batch, and let the functions finish, before those of the next; with `once`, this decides.",
-)
 def command(
     events: tuple[str, ...],
     rules: str | None,
@@ -84,7 +79,6 @@ def command(
     save: str | None,
     tables: tuple[str, ...],
     batch_size: int,
-    settle: bool,
 ) -> int:
     """Run recorded stream events through the real handler, and print the derived items.
 
@@ -104,8 +98,7 @@ def command(
 
     First, puts the newest version of each recorded item of the application into temporary tables in memory. Then delivers
     the recorded events, and then the stream records of the temporary tables, until nothing changes. So a rule with `once`
-    reads the newest values. With --settle, it reads those at the time: the items of each batch are written as they are
-    recorded, and the functions finish before the next batch (--batch-size 1: before the next record).
+    reads the newest values; a case file with `settle` shows what it reads at the time.
 
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
@@ -146,7 +139,7 @@ def command(
         write_output(save, json_text({"Records": [_renamed(record, names) for record in records]}) + "\n")
         note_written(save, count(len(records), "record"))
     temporary = MemoryTables(schemas(program), records)
-    result = replay(program, records, temporary, batch_size=batch_size, settle=settle)
+    result = replay(program, records, temporary, batch_size=batch_size)
     answers = [
         Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
         for query, parameters in asked

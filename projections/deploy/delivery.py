@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from projections.deploy.cloudformation import Document, judged, mapping_at, value_at
+from projections.deploy.cloudformation import Document, judged, value_at
 from projections.deploy.comparison import Comparison, StreamMapping, mappings_of
 from projections.deploy.finding import DELIVERY, FILTERS, NOT_JUDGED, Finding, found
 from projections.deploy.needs import TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
-from projections.local.filters import Filter, FilterError
+from projections.local.filters import Filter, FilterError, NotJudgedError
 
 __all__ = ["delivery_findings", "filter_findings", "setting_findings"]
 
@@ -103,9 +103,6 @@ def filter_findings(
         yield from unusable
         if not filters and not unusable:
             return
-        for attribute in _numeric(filters):
-            reason = f"`numeric` never matches the key attribute {attribute}: events have numbers as text"
-            yield found(document, FILTERS, path, reason, "remove this condition")
         if len(filters) > ALLOWED:
             reason = f"{len(filters)} filters: Lambda accepts {ALLOWED} for a mapping, unless the quota was raised"
             yield found(document, FILTERS, path, reason, rated="note")
@@ -153,20 +150,14 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
             continue
         try:
             built.append(Filter(json.loads(str(text))))
+        except NotJudgedError as error:
+            unusable.append(found(document, NOT_JUDGED, place, str(error)))
         except FilterError as error:
             unusable.append(found(document, FILTERS, place, f"Lambda rejects this filter: {error}"))
         except (ValueError, TypeError, RecursionError) as error:
             reason = f"Lambda rejects this filter, which is not a JSON object: {error}"
             unusable.append(found(document, FILTERS, place, reason))
     return built, unusable
-
-
-def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield the key attributes that filters compare as numbers."""
-    for one in filters:
-        for attribute, kinds in mapping_at(one.pattern, "dynamodb", "Keys").items():
-            if '"numeric"' in json.dumps(kinds):
-                yield str(attribute)
 
 
 # Records that have only what the rules determine: do filters match every record that the rules need?

@@ -1,32 +1,27 @@
 """Lambda's event filters, as Lambda evaluates them on a stream record.
 
-A pattern names leaves: only values that are not objects are compared. This has two consequences, which are the same here:
-`exists` does not match `NewImage.status`, only `NewImage.status.S`; and `numeric` compares JSON numbers only, so it never
-matches an attribute of type N, which is text in the event.
+A pattern names leaves: only values that are not objects are compared. So `exists` does not match `NewImage.status`, only
+`NewImage.status.S`. Of the comparisons, those with equality, `prefix` and `exists` are judged, which filters on keys need.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Filter", "FilterError"]
+__all__ = ["Filter", "FilterError", "NotJudgedError"]
 
 LONGEST = 4096
 """The maximum number of characters of a pattern."""
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "=": lambda a, b: a == b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-}
-
 
 class FilterError(ValueError):
     """Lambda would refuse to create a mapping with this pattern."""
+
+
+class NotJudgedError(ValueError):
+    """A pattern with a comparison that is not judged here."""
 
 
 class Filter:
@@ -48,11 +43,8 @@ def _check(pattern: Any, path: str) -> None:
     for name, part in pattern.items():
         place = f"{path}.{name}" if path else str(name)
         if name == "$or" and isinstance(part, list):
-            if len(part) < 2:
-                raise FilterError(f"{place}: expected at least two alternatives")
-            for alternative in part:
-                _check(alternative, place)
-        elif isinstance(part, Mapping):
+            raise NotJudgedError(f"{place}: alternatives are not judged")
+        if isinstance(part, Mapping):
             _check(part, place)
         elif not isinstance(part, list) or not part:
             raise FilterError(f"{place}: expected an object, or a list of values to match")
@@ -70,24 +62,14 @@ def _check_rule(rule: Any, place: str) -> None:
         raise FilterError(f"{place}: one comparison per object")
     ((name, operand),) = rule.items()
     match name:
-        case "prefix" | "suffix" | "equals-ignore-case":
+        case "prefix":
             fits = isinstance(operand, str)
         case "exists":
             fits = isinstance(operand, bool)
-        case "numeric":
-            fits = isinstance(operand, list) and len(operand) in (2, 4)
-            fits = fits and all(str(sign) in _COMPARE and _is_number(bound) for sign, bound in _steps(operand))
-        case "anything-but":
-            values = operand if isinstance(operand, list) else [operand]
-            fits = bool(values) and all(isinstance(v, str) or _is_number(v) for v in values)
         case _:
-            raise FilterError(f"{place}: unknown comparison {name!r}")
+            raise NotJudgedError(f"{place}: the comparison {name!r} is not judged")
     if not fits:
         raise FilterError(f"{place}: {name} does not take {json.dumps(operand)}")
-
-
-def _steps(operand: Sequence[Any]) -> list[tuple[Any, Any]]:
-    return list(zip(operand[::2], operand[1::2], strict=True))
 
 
 def _is_number(value: Any) -> bool:
@@ -100,10 +82,7 @@ def _object(pattern: Mapping[str, Any], event: Any) -> bool:
         return any(_object(pattern, element) for element in event if isinstance(element, Mapping | list))
     fields = event if isinstance(event, Mapping) else {}
     for name, part in pattern.items():
-        if name == "$or" and isinstance(part, list):
-            if not any(_object(alternative, event) for alternative in part):
-                return False
-        elif isinstance(part, Mapping):
+        if isinstance(part, Mapping):
             if not _object(part, fields.get(name)):
                 return False
         elif not _leaf(part, list(_leaves(fields[name])) if name in fields else []):
@@ -130,19 +109,7 @@ def _compare(rule: Any, leaf: Any) -> bool:
     if not isinstance(rule, Mapping):
         return _equal(rule, leaf)
     ((name, operand),) = rule.items()
-    match name:
-        case "exists":
-            return bool(operand)
-        case "prefix":
-            return isinstance(leaf, str) and leaf.startswith(operand)
-        case "suffix":
-            return isinstance(leaf, str) and leaf.endswith(operand)
-        case "equals-ignore-case":
-            return isinstance(leaf, str) and leaf.casefold() == operand.casefold()
-        case "numeric":
-            return _is_number(leaf) and all(_COMPARE[sign](leaf, bound) for sign, bound in _steps(operand))
-        case _:  # anything-but; its prefix and suffix forms exist on event buses only
-            return not any(_equal(value, leaf) for value in (operand if isinstance(operand, list) else [operand]))
+    return bool(operand) if name == "exists" else isinstance(leaf, str) and leaf.startswith(operand)
 
 
 def _equal(expected: Any, leaf: Any) -> bool:

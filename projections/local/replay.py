@@ -23,7 +23,7 @@ from projections.local.tables import LEDGER, MemoryTables, Tables
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = ["Failure", "Replay", "logical_names", "own_attributes", "replay", "seeds"]
+__all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
 
 ROUNDS = 40
 """The maximum of rounds of a replay. A round takes a change from one rule to a rule that reads its result."""
@@ -66,16 +66,14 @@ def replay(
     batch_size: int = 100,
     rounds: int = ROUNDS,
     engine: Callable[..., Processing] = Processor,
-    settle: bool = False,
 ) -> Replay:
     """Seed `tables` with the recorded source items, deliver the records, then those of the tables' own streams.
 
-    With `settle`, the items are written as they are recorded: the items of each batch, then what follows from them, before
-    those of the next batch. Only tables in memory can do this. Raises ProjectionsError if the items do not converge.
+    Raises ProjectionsError if the items do not converge.
     """
     logical = logical_names(program, records)
     images = seeds(program, records, logical)
-    images = [(table, image) for table, image in images if settle or tables.seed(table, image)]
+    images = [(table, image) for table, image in images if tables.seed(table, image)]
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
     result.recorded = len(records)
     result.repeated = len(records) - len({(source_arn(record), sequence_number(record)) for record in records})
@@ -83,46 +81,23 @@ def replay(
     tables.drain(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
     deliver = _delivery(program, tables, batch_size, result, engine, newest)
-    for start in range(0, len(records), batch_size if settle else len(records) or 1):
-        waiting = records[start : start + batch_size] if settle else list(records)
-        if settle:
-            assert isinstance(tables, MemoryTables)
-            waiting = _written(program, tables, waiting, logical)
-        until = result.rounds + rounds
-        while waiting:
-            if result.rounds == until:
-                raise ProjectionsError(
-                    f"the items do not converge: after {rounds} rounds these still change: {_names(waiting)}. Check for two "
-                    "writers of one attribute, and for a rule that reads a value which depends on its own result."
-                )
-            result.rounds += 1
-            result.records += waiting
-            deliver(waiting)
-            waiting = tables.records()
+    waiting = list(records)
+    while waiting:
+        if result.rounds == rounds:
+            raise ProjectionsError(
+                f"the items do not converge: after {rounds} rounds these still change: {_names(waiting)}. Check for two "
+                "writers of one attribute, and for a rule that reads a value which depends on its own result."
+            )
+        result.rounds += 1
+        result.records += waiting
+        deliver(waiting)
+        waiting = tables.records()
     for table, schema in program.tables.items():
         if table != LEDGER:
             result.after |= {schema.key(table, image): image for image in tables.items(table)}
     shown = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
     result.ledger = sorted(shown, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
     return result
-
-
-def _written(
-    program: Program, tables: MemoryTables, records: Sequence[Record], logical: Mapping[str, str]
-) -> Sequence[Record]:
-    """Write what the application wrote according to some records. Return the records of these writes, and unusable ones."""
-    unusable = []
-    for record in records:
-        try:
-            one = decode(record, logical, program.tables)
-        except BadInput:
-            unusable.append(record)
-            continue
-        if one.new is None:
-            tables.remove(one.key, by_ttl=one.expired)
-        elif (own := own_attributes(program, one.key, one.new)) is not None:
-            tables.overwrite(one.key, own, program)
-    return [*unusable, *tables.records()]
 
 
 def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str]) -> list[tuple[str, Image]]:
@@ -140,13 +115,13 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
             newest[one.key] = one
     found = []
     for key, one in newest.items():
-        own = None if one.new is None else own_attributes(program, key, one.new)
+        own = None if one.new is None else _own_attributes(program, key, one.new)
         if own is not None:
             found.append((key.table, own))
     return found
 
 
-def own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:
+def _own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:
     """Return the attributes of an item that the application wrote; None if there are none.
 
     A recorded value of a rule with `once` stays: today's values cannot give it again.

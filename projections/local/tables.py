@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from projections.engine.store import Image, ItemKey, Schema, Store
+from projections.engine.store import Image, Schema, Store
 from projections.errors import InvalidRequest
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Record, sequence_number, source_arn
@@ -80,18 +80,6 @@ class MemoryTables:
         except InvalidRequest:
             return False
         return True
-
-    def overwrite(self, key: ItemKey, own: Image, program: Program) -> None:
-        """Write the application's attributes of an item, and keep those that rules wrote."""
-        kept = self._memory.get(key) or {}
-        recognised = program.recognise(key, own)
-        derived = program.derived_attributes(recognised.entity.name) if recognised is not None else frozenset()
-        kept = {n: value for n, value in kept.items() if n in derived or n.startswith(program.guard_prefix)}
-        self._memory.put(key.table, {**kept, **own})
-
-    def remove(self, key: ItemKey, *, by_ttl: bool) -> None:
-        """Delete an item as the application does, or as DynamoDB's TTL does."""
-        self._memory.remove(key, by_ttl)
 
     def drain(self, seeds: int) -> None:
         pass  # seeds have no stream records

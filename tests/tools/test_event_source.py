@@ -237,33 +237,20 @@ IMAGE = {
         ({"eventName": ["INSERT", "MODIFY"]}, True),
         ({"eventName": ["REMOVE"]}, False),
         ({"dynamodb": {"Keys": {"PK": {"S": [{"prefix": "USER#"}]}}}}, True),
-        ({"dynamodb": {"Keys": {"PK": {"S": [{"suffix": "#1"}]}}}}, True),
-        ({"dynamodb": {"Keys": {"PK": {"S": [{"suffix": "#2"}]}}}}, False),
-        ({"dynamodb": {"NewImage": {"status": {"S": [{"equals-ignore-case": "published"}]}}}}, True),
         ({"dynamodb": {"NewImage": {"status": {"S": ["published"]}}}}, False),
-        ({"dynamodb": {"NewImage": {"status": {"S": [{"anything-but": ["draft"]}]}}}}, True),
-        ({"dynamodb": {"NewImage": {"status": {"S": [{"anything-but": "Published"}]}}}}, False),
-        # A field that is absent is nothing to compare with, so anything-but does not match it.
-        ({"dynamodb": {"NewImage": {"ghost": {"S": [{"anything-but": ["x"]}]}}}}, False),
         # exists sees leaves only: an attribute is an object, its type is the leaf.
         ({"dynamodb": {"NewImage": {"status": [{"exists": True}]}}}, False),
         ({"dynamodb": {"NewImage": {"status": {"S": [{"exists": True}]}}}}, True),
         ({"dynamodb": {"NewImage": {"status": {"S": [{"exists": False}]}}}}, False),
         ({"dynamodb": {"NewImage": {"ghost": {"S": [{"exists": False}]}}}}, True),
         ({"dynamodb": {"OldImage": {"any": {"S": [{"exists": False}]}}}}, True),
-        # N values are text in the event: numeric never matches them, equality with the text does.
-        ({"dynamodb": {"NewImage": {"score": {"N": [{"numeric": [">", 100]}]}}}}, False),
+        # N values are text in the event.
         ({"dynamodb": {"NewImage": {"score": {"N": [150]}}}}, False),
         ({"dynamodb": {"NewImage": {"score": {"N": ["150"]}}}}, True),
-        ({"dynamodb": {"SizeBytes": [{"numeric": [">=", 300, "<", 301]}]}}, True),
-        ({"dynamodb": {"SizeBytes": [{"numeric": ["=", 299]}]}}, False),
         ({"dynamodb": {"NewImage": {"tags": {"L": {"S": ["red"]}}}}}, True),
         ({"dynamodb": {"NewImage": {"tags": {"L": {"S": ["blue"]}}}}}, False),
         ({"dynamodb": {"NewImage": {"none": {"NULL": [True]}}}}, True),
         ({"dynamodb": {"NewImage": {"none": {"NULL": [1]}}}}, False),
-        ({"$or": [{"eventName": ["INSERT"]}, {"dynamodb": {"SizeBytes": [300]}}]}, True),
-        ({"$or": [{"eventName": ["INSERT"]}, {"dynamodb": {"SizeBytes": [1]}}]}, False),
-        ({"eventName": ["REMOVE"], "$or": [{"eventName": ["MODIFY"]}, {"eventName": ["INSERT"]}]}, False),
     ],
 )
 def test_filters_match_as_lambdas_do(pattern: dict[str, Any], expected: bool) -> None:
@@ -276,11 +263,7 @@ def test_filters_match_as_lambdas_do(pattern: dict[str, Any], expected: bool) ->
         ({}, "at least one field"),
         ({"eventName": "INSERT"}, "list of values"),
         ({"eventName": []}, "list of values"),
-        ({"eventName": [{"wildcard": "*"}]}, "unknown comparison 'wildcard'"),
-        ({"eventName": [{"numeric": [">", "1"]}]}, "numeric does not take"),
-        ({"eventName": [{"anything-but": {"prefix": "x"}}]}, "anything-but does not take"),
         ({"eventName": [{"exists": "yes"}]}, "exists does not take"),
-        ({"$or": [{"eventName": ["INSERT"]}]}, "two alternatives"),
         ({"eventName": ["x" * 4100]}, "4096"),
     ],
 )

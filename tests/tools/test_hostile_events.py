@@ -226,7 +226,7 @@ def _image(entry: Any) -> Any:
     return entry["dynamodb"].get("NewImage") or entry["dynamodb"].get("OldImage")
 
 
-COMMANDS = ["replay", "explain", "cost", "replay --json", "replay --settle", "explain --json", "cost --json"]
+COMMANDS = ["replay", "explain", "cost", "replay --json", "explain --json", "cost --json"]
 
 
 def read_hostile_file(folder: Path, seed: int) -> None:

@@ -14,13 +14,6 @@ from pathlib import Path
 import pytest
 
 from projections.errors import RulesError, UsageError
-from projections.language.keys import ItemKey
-from projections.language.loader import loads
-from projections.language.program import Program
-from projections.language.values import plain_item
-from projections.local.events import read
-from projections.local.replay import replay
-from projections.local.tables import MemoryTables, schemas
 from projections.testing.cases import read_cases
 from projections.testing.plugin import rules_of
 from projections.testing.scenario import Scenario
@@ -212,20 +205,6 @@ def test_functions_run_after_the_last_step_and_where_a_case_settles(run: Run, py
         for about, steps, paid in (("settled", STEPS, 400), ("together", together, 500))
     )
     run(suite_cases=text).assert_outcomes(passed=2)
-
-
-def test_replay_writes_batch_by_batch_if_asked(tmp_path: Path) -> None:
-    program = Program.from_document(loads(ONCE).canonical())
-    (tmp_path / "steps.yaml").write_text(STEPS.replace("- settle\n", ""))
-    records = [one.record for one in read([str(tmp_path / "steps.yaml")], program)]
-
-    def paid(size: int, settle: bool) -> object:
-        tables = MemoryTables(schemas(program), records)
-        result = replay(program, records, tables, batch_size=size, settle=settle)
-        assert result.failures == result.quarantined == []
-        return plain_item(result.after[ItemKey("main", "SHOP#1", "SALE#1")])["paid"]
-
-    assert [paid(1, settle=True), paid(3, settle=True), paid(1, settle=False)] == [400, 500, 500]
 
 
 def test_mistakes_in_case_files_are_told_with_their_places(run: Run) -> None:
