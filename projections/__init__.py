@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         lint,
         load,
         loads,
-        plan,
         ranking,
         reader,
         redrive,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
-    from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.ruleset import RuleSet
@@ -68,7 +66,6 @@ __all__ = [
     "Answer",
     "BackfillResult",
     "Drift",
-    "Effect",
     "Finding",
     "ItemExplanation",
     "ItemReader",
@@ -98,7 +95,6 @@ __all__ = [
     "lint",
     "load",
     "loads",
-    "plan",
     "ranking",
     "reader",
     "redrive",
@@ -110,7 +106,6 @@ __all__ = [
 _ELSEWHERE = {
     "Answer": "access.answers",
     "Drift": "operations.verify.drift",
-    "Effect": "inspect.effects",
     "Finding": "language.findings.kinds",
     "ItemExplanation": "inspect.explain.facts",
     "LedgerStatus": "operations.status",

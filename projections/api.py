@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from projections.access.ranks import Ranking
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
-    from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.program import Program
@@ -40,7 +39,6 @@ __all__ = [
     "lint",
     "load",
     "loads",
-    "plan",
     "ranking",
     "reader",
     "redrive",
@@ -111,13 +109,6 @@ def lint(rules: RuleSet) -> tuple[Finding, ...]:
 
     findings = reviewed(rules.text, rules.file, rules.path).findings
     return findings if rules.lines else tuple(replace(one, line=0, column=0) for one in findings)
-
-
-def plan(rules: RuleSet, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, ...]:
-    """Return what the engine would write for a batch of stream records, which are as in a Lambda event. Reads no store."""
-    from projections.inspect.effects import effects
-
-    return effects(rules.program, records)
 
 
 # Queries

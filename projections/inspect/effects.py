@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from projections.engine.changes import Change
-from projections.engine.plan import Plan, plan
-from projections.engine.records import decode, decode_all
+from projections.engine.plan import Plan
 from projections.engine.registry import SHADOW
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
@@ -20,9 +19,8 @@ from projections.language.program import Program
 from projections.language.ranks import RankRule
 from projections.language.rules import AggregateRule, LedgerRule, PickRule
 from projections.language.values import number_text, plain, plain_item
-from projections.local.replay import logical_names
 
-__all__ = ["Effect", "EffectKind", "effects", "effects_of"]
+__all__ = ["Effect", "EffectKind", "effects_of"]
 
 EffectKind: TypeAlias = Literal[
     "contribution", "retain", "copy", "index", "compute", "push", "pull", "refresh", "release", "quarantine"
@@ -57,14 +55,6 @@ class Effect:
     source: str | None
     values: Mapping[str, Any] | None = field(default=None, hash=False)
     reason: str = ""
-
-
-def effects(program: Program, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, ...]:
-    """Return the effects of a batch of stream records, as Lambda passes them. Raises UsageError for unknown tables."""
-    tables = logical_names(program, records)
-    decoded = decode_all(records, lambda record: decode(record, tables, program.tables))
-    made = plan(program, decoded.records)
-    return tuple(effects_of(program, replace(made, rejected=[*decoded.rejected, *made.rejected])))
 
 
 def effects_of(program: Program, made: Plan) -> Iterator[Effect]:

@@ -78,7 +78,6 @@ from projections.testing import Scenario
 
 rules: projections.RuleSet = projections.load("rules.yaml")
 places: list[tuple[str, int]] = [(finding.file, finding.line) for finding in projections.lint(rules)]
-kinds = {effect.kind for effect in projections.plan(rules, [])}
 store: projections.Store = projections.aws.store(rules, {"main": "posts"}, "ledger")
 drift: projections.Drift
 for drift in projections.verify(store, rules, sample=0.01).drifts:
