@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from projections.engine.groups import Generations, Group, read_groups, summed
@@ -86,10 +86,10 @@ class Ranking:
 
     def rank(self, score: _Score) -> Ranked:
         """Return the rank of a score, which no item needs to have. One request. Raises UsageError for an invalid score."""
-        value = self._score(score)
+        value = _number(score)
         parts = self._parts(value)
         groups = self._read(self._names(parts))
-        better, equal = self._better(parts, groups)
+        better, equal = self._beyond(parts, groups, greater=self._rule.descending)
         return Ranked(value, 1 + better, equal, groups[0].totals.n, self._whole(groups))
 
     def at(self, position: int) -> Ranked | None:
@@ -99,22 +99,12 @@ class Ranking:
         """
         if position < 1:
             raise UsageError(f"the position is {position}. The best score has position 1")
-        return self._at(lambda total: position)
-
-    def at_percentile(self, percentile: _Score) -> Ranked | None:
-        """Return the worst score of which at least this percentage of the scores are equal or worse; None without scores.
-
-        Requests as in `at`. Raises UsageError for a percentile that is not above 0 and at most 100.
-        """
-        share = _number(percentile, "percentile")
-        if not 0 < share <= 100:
-            raise UsageError(f"the percentile is {share}. It is above 0, and at most 100")
-
-        def position(total: int) -> int:
-            least = int((share * total / 100).to_integral_value(ROUND_CEILING))
-            return total - max(1, least) + 1
-
-        return self._at(position)
+        found: Ranked | None = None
+        for _ in range(_MOST_TRIES):
+            found, whole = self._walk(position)
+            if whole:
+                break
+        return found
 
     def between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreCount:
         """Return the number of scores from `low` to `high`, both included; None is no bound. One request.
@@ -125,7 +115,7 @@ class Ranking:
         none = False
         for place, bound in enumerate((low, high)):
             if bound is not None:
-                within = self._rule.scale.bound(self._score(bound), low=place == 0)
+                within = self._rule.scale.bound(_number(bound), low=place == 0)
                 bounds[place] = self._parts(within) if within is not None else None
                 none = none or within is None
         names = [name for parts in bounds if parts is not None for name in self._names(parts)]
@@ -140,9 +130,6 @@ class Ranking:
         return ScoreCount(max(0, count), total, self._whole([first, *found.values()]))
 
     # Scores
-
-    def _score(self, score: _Score) -> Decimal:
-        return _number(score, "score")
 
     def _parts(self, score: Decimal) -> tuple[str, ...]:
         try:
@@ -180,9 +167,6 @@ class Ranking:
     def _whole(self, groups: Iterable[Group]) -> bool:
         return self.complete and not any(group.withheld for group in groups)
 
-    def _better(self, parts: Sequence[str], groups: Sequence[Group]) -> tuple[int, int]:
-        return self._beyond(parts, groups, greater=self._rule.descending)
-
     def _beyond(self, parts: Sequence[str], groups: Sequence[Group], *, greater: bool) -> tuple[int, int]:
         """Return the number of scores that are greater, or less, than a score, and of those that are equal."""
         beyond = equal = 0
@@ -192,15 +176,7 @@ class Ranking:
             equal = counts.get(part, 0)
         return beyond, equal
 
-    def _at(self, position: Any) -> Ranked | None:
-        found: Ranked | None = None
-        for _ in range(_MOST_TRIES):
-            found, whole = self._walk(position)
-            if whole:
-                break
-        return found
-
-    def _walk(self, position: Any) -> tuple[Ranked | None, bool]:
+    def _walk(self, position: int) -> tuple[Ranked | None, bool]:
         """Return the score at a position, and whether the groups agree: a score may change while they are read."""
         parts: list[str] = []
         better = total = 0
@@ -210,7 +186,7 @@ class Ranking:
             whole = whole and self._whole([group])
             if level == 0:
                 total = group.totals.n
-                left = position(total)
+                left = position
                 if left > total:
                     return None, True
             counts = sorted(_counts(group).items(), reverse=self._rule.descending)
@@ -235,13 +211,13 @@ def _counts(group: Group) -> Mapping[str, int]:
     return {slot[1:]: int(amount) for slot, amount in group.totals.amounts.items()}
 
 
-def _number(value: _Score, what: str) -> Decimal:
+def _number(value: _Score) -> Decimal:
     try:
         number = Decimal(value)
     except (InvalidOperation, ValueError, TypeError):
         number = Decimal("NaN")
     if not number.is_finite() or isinstance(value, bool | float):
-        raise UsageError(f"the {what} is {value!r}. It is a number, such as 1250 or -3.5")
+        raise UsageError(f"the score is {value!r}. It is a number, such as 1250 or -3.5")
     return number
 
 

@@ -53,7 +53,6 @@ NO_BOUND = "any"
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
 @click.option("--score", metavar="N", help="Print the rank of this score. No item needs to have it.")
 @click.option("--at", type=click.IntRange(1), metavar="N", help="Print the score at this position; 1 is the best.")
-@click.option("--percentile", metavar="P", help="Print the worst score whose percentile is P or more.")
 @click.option(
     "--between",
     nargs=2,
@@ -71,7 +70,6 @@ def command(
     token: str | None,
     score: str | None,
     at: int | None,
-    percentile: str | None,
     between: tuple[str, str] | None,
     markdown: bool,
     output: str | None,
@@ -88,7 +86,7 @@ def command(
     that is a date, or the beginning of one, includes all that begins with it: x.to=2026-04 includes April.
 
     NAME can be a rule of the kind `rank`, and the parameters are the variables of the key of a board. Prints the rank of
-    --score, the score --at a position or --percentile, the number of scores --between two, or else of all. Equal scores
+    --score, the score --at a position, the number of scores --between two, or else of all. Equal scores
     share a rank. The percentile of a score is the percentage of scores that are equal or worse.
 
     With --markdown, writes the table-design page: entities with their keys, indexes, the access pattern
@@ -122,7 +120,7 @@ def command(
         return _show(rules, None, as_json)
     if Path(names[0]).suffix in (".yaml", ".yml", ".json"):
         raise UsageError(f"{names[0]} names no query. Pass the rule file with --rules {names[0]}")
-    question = Question(score, at, percentile, between)
+    question = Question(score, at, between)
     kinds = {name: rule.kind for name, rule in rules.program.typed.rules.items()}
     if names[0] not in rules.queries and kinds.get(names[0]) == "rank":
         if limit or token:
@@ -215,7 +213,6 @@ class Question:
 
     score: str | None
     at: int | None
-    percentile: str | None
     between: tuple[str, str] | None
 
     def options(self) -> list[str]:
@@ -243,15 +240,12 @@ def _rank(rule: str, board: dict[str, str], question: Question, given: Tables, a
         found = ranking.rank(question.score)
     elif question.at is not None:
         found = ranking.at(question.at)
-    elif question.percentile is not None:
-        found = ranking.at_percentile(question.percentile)
     else:
         found = ranking.between(low, high)
     if as_json:
         print_text(json_text({"rule": rule, "board": board, "found": None if found is None else found.document()}))
     elif found is None:
-        asked_at = f"position {question.at}" if question.at is not None else f"percentile {question.percentile}"
-        print_line(f"{rule}: this board has no score at {asked_at}")
+        print_line(f"{rule}: this board has no score at position {question.at}")
     else:
         counts = question.between is not None
         print_line(_line(found, counts=counts) if found.total else f"{rule}: this board has no scores")

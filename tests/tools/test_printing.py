@@ -217,7 +217,6 @@ LIVE: dict[str, Scene] = {
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--score", "5"],
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--at", "1", "--json"],
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--score", EVIL],
-        ["ranks", "--rules", ranked(path), "board=" + EVIL, "--percentile", EVIL],
         ["ranks", "--rules", ranked(path), "board=" + EVIL, "--between", EVIL, EVIL],
         ["ranks", "--rules", ranked(path), f"{EVIL}={EVIL}"],
         ["ranks", "--rules", ranked(path), EVIL],

@@ -39,7 +39,6 @@ def test_each_question_has_its_answer(game: Place) -> None:
     assert said("--score", "1000") == (0, "score 1000: rank 1 of 4 scores, percentile 100.00, 0 equal scores\n")
     assert said("--at", "4") == (0, "score -12.5: rank 4 of 4 scores, percentile 25.00\n")
     assert said("--at", "5") == (1, "ranks: this board has no score at position 5\n")
-    assert said("--percentile", "76") == (0, "score 500: rank 1 of 4 scores, percentile 100.00\n")
     assert said("--between", "0", "300") == (0, "2 of 4 scores\n")
     assert said("--between", "any", "-12.5") == (0, "1 of 4 scores\n")
     code, out = said("--score", "300", "--json")
@@ -77,7 +76,6 @@ def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
         (["ranks", "board=w", "--score", "1", "--at", "2"], "--score and --at cannot be combined"),
         (["ranks", "board=w", "--score", "many"], "the score is 'many'. It is a number"),
         (["ranks", "board=w", "--score", "100000"], "the score 100000 has more than 5 digits"),
-        (["ranks", "board=w", "--percentile", "0"], "the percentile is 0"),
         (
             ["ranks", "board=w", "--between", "30", "-10"],
             "--between 30 -10: 30 is greater than -10. Pass --between",
