@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from projections.language import canonical
@@ -16,67 +15,53 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import Template
 
-__all__ = ["Reads", "read_attributes", "reads_of"]
+__all__ = ["is_changed", "read_attributes", "reads_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """Dotted paths: `where` decides whether a rule applies, `target` where to, `values` what it writes."""
-
-    where: frozenset[str]
-    target: frozenset[str]
-    values: frozenset[str]
-
-    @property
-    def names(self) -> frozenset[str]:
-        return self.where | self.target | self.values
-
-    def changed_by(self, edited: frozenset[str]) -> bool:
-        """Whether an edit of these attributes may change what the rule makes of an item."""
-        return EVERY in edited or EVERY in self.values or any(root(path) in edited for path in self.names)
-
-
-def reads_of(document: Document, rule: canonical.Rule) -> Reads:
-    """Return what a rule reads of its first source."""
-    where = {*_names(rule.where)}
-    target: set[str] = set()
-    values: set[str] = set()
+def reads_of(document: Document, rule: canonical.Rule) -> frozenset[str]:
+    """Return the dotted paths that a rule reads of its first source; `EVERY` if it reads all attributes."""
+    found = {*_names(rule.where)}
     match rule:
         case canonical.Index():
             for case in rule.cases:
-                where.update(_names(case.where))
-                values.update(_templates(case.set.values()))
+                found.update(_names(case.where))
+                found.update(_templates(case.set.values()))
         case canonical.Aggregate():
             for measure in rule.set.values():
-                values.update(_names(measure.where))
+                found.update(_names(measure.where))
                 if measure.by is not None:  # of `first` and `last`, which take any value
-                    values.update([str(measure.expression), measure.by])
+                    found.update([str(measure.expression), measure.by])
                 elif measure.expression:
-                    values.update(_factors(measure.expression))
+                    found.update(_factors(measure.expression))
         case canonical.Rank():
-            values.update(_factors(rule.by))
+            found.update(_factors(rule.by))
         case canonical.Top() | canonical.Latest():
-            values.update([rule.by, *_sources(rule.attributes)])
+            found.update([rule.by, *_sources(rule.attributes)])
         case canonical.Copy():
-            values.update([EVERY] if rule.attributes is None else _sources(rule.attributes))
-            values.update(_templates(value for value in rule.values.values() if isinstance(value, str)))
+            found.update([EVERY] if rule.attributes is None else _sources(rule.attributes))
+            found.update(_templates(value for value in rule.values.values() if isinstance(value, str)))
         case canonical.Compute():
             for one in (case for cases in rule.set.values() for case in cases):
-                where.update(_names(one.where))
+                found.update(_names(one.where))
                 if one.kind != "constant":
                     template = one.kind == "template"
-                    values.update(
+                    found.update(
                         (Template.parse(one.value) if template else Expression.parse(one.value, "value")).names
                     )
         case canonical.Embed():
-            values.update(_sources(rule.attributes))
-            target.update(_templates(rule.match.values()))
+            found.update(_sources(rule.attributes))
+            found.update(_templates(rule.match.values()))
     if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
-        target.update(_templates(rule.bind.values()))
-        target.update(name for name in key_variables(document, rule.into) if name not in rule.bind)
+        found.update(_templates(rule.bind.values()))
+        found.update(name for name in key_variables(document, rule.into) if name not in rule.bind)
     if rule.each:
-        target.add(rule.each.path)
-    return Reads(frozenset(where), frozenset(target), frozenset(values))
+        found.add(rule.each.path)
+    return frozenset(found)
+
+
+def is_changed(reads: frozenset[str], edited: frozenset[str]) -> bool:
+    """Whether an edit of these attributes may change what a rule with these reads makes of an item."""
+    return EVERY in edited or EVERY in reads or any(root(path) in edited for path in reads)
 
 
 def read_attributes(document: Document, entity: str) -> list[str]:
@@ -85,7 +70,7 @@ def read_attributes(document: Document, entity: str) -> list[str]:
     for _, rule in document.variants():
         if rule.source == entity:
             element = rule.each.variable if rule.each else None
-            found |= {path for path in reads_of(document, rule).names if root(path) != element}
+            found |= {path for path in reads_of(document, rule) if root(path) != element}
         if isinstance(rule, canonical.Embed) and rule.into == entity:
             found.update(rule.match)
     return sorted(found - {EVERY})

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from projections.engine.attempts import MOST_ACTIONS
-from projections.inspect.reads import reads_of
+from projections.inspect.reads import is_changed, reads_of
 from projections.language.access.paths import key_variables
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Rule, Top
@@ -125,7 +125,7 @@ class BatchCost:
         open_ = [(name, rule) for name, rule in open_ if rule.mode != "shadow" or rule.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.document, own, edited)
-        concerned = [one for one in own if edited is None or reads_of(self.document, one[1]).changed_by(edited)]
+        concerned = [one for one in own if edited is None or is_changed(reads_of(self.document, one[1]), edited)]
         recorded = [name for name, rule in concerned if rule.recorded]
         pulling = [
             (name, rule)
@@ -230,7 +230,7 @@ def _item_rules(
     if edited is None:
         return left
     found: dict[str, Rule] = {}
-    while more := {name: rule for name, rule in left.items() if reads_of(document, rule).changed_by(edited)}:
+    while more := {name: rule for name, rule in left.items() if is_changed(reads_of(document, rule), edited)}:
         found |= more
         edited = edited.union(*(rule.written for rule in more.values()))
         left = {name: rule for name, rule in left.items() if name not in more}

@@ -67,8 +67,8 @@ class Rule:
     """A rule with its description.
 
     `gist` describes what it writes in a few words, `sentence` in a sentence; `where` and `each` are text. `key` is that of
-    its target as templates over its source, except for an embed, whose `match` selects the children; `indexes` are those
-    whose keys an index rule sets, `cases` the keys with their conditions.
+    its target as templates over its source, except for an embed, whose `match` selects the children; `cases` are the
+    keys that an index rule sets, with their conditions.
     """
 
     name: str
@@ -81,7 +81,6 @@ class Rule:
     match: Key
     where: str | None
     each: str | None
-    indexes: tuple[str, ...]
     cases: tuple[tuple[str | None, Key], ...]
     writes: tuple[tuple[str, str], ...]
     mode: str
@@ -143,7 +142,6 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 match=tuple(rule.match.items()) if isinstance(rule, Embed) else (),
                 where=where_text(rule),
                 each=_each(rule),
-                indexes=indexes_fed(document, rule),
                 cases=_cases(rule),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
                 mode=document.mode(name),
