@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -40,13 +38,6 @@ _LONGEST = 10**9
 
 _MOST_CONFLICTS = 8
 """Transactions with which a read may conflict before it fails."""
-
-_KEYS_AT_ONCE = 100
-"""Keys that one request of a wait reads."""
-
-
-class _TimeIsUp(Exception):
-    """A wait may send no further request."""
 
 
 class ReadItem(dict[str, Any]):
@@ -137,8 +128,8 @@ class ItemReader:
         Call it after a write. It covers the rules that read the item, and what it gets from its parents: not rules that
         read what these write, and not the lag of indexes. Rules in `not_covered` of the answer are not covered. It looks
         at least once. Each look takes up to four requests. An item that does not exist contributes nothing: a mistyped
-        key is `reached` as a deleted item is. With a timeout of 0 it looks once; otherwise no request begins after the
-        timeout. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
+        key is `reached` as a deleted item is. No look begins after the timeout; one that
+        has begun ends. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")
         _check_timeout(timeout)
@@ -146,14 +137,10 @@ class ItemReader:
         if not self._program.entities_at(key):
             raise UsageError(f"no entity of the rules has the key {encode_key(key)}")
         began, pause = self._clock(), _FIRST_PAUSE
-        end = began + timeout if timeout else math.inf
-        look = Look(missing=(f"no look ended within {timeout:g} s",))
         while True:
             started = self._clock()
             try:
-                look = self._run(look_at(self._program, key), end)
-            except _TimeIsUp:
-                break
+                look = self._run(look_at(self._program, key))
             except Transient as error:
                 look = Look(missing=(str(error),))
             took, passed = self._clock() - started, self._clock() - began
@@ -167,38 +154,21 @@ class ItemReader:
         state, reasons = _judged(look)
         return Waited(state, reasons, self._clock() - began, look.not_covered)
 
-    def _pause(self, end: float, seconds: float = 0.0) -> None:
-        """Sleep before a request of a wait. Raises _TimeIsUp if it may not begin any more."""
-        left = end - self._clock()
-        if left < 0:
-            raise _TimeIsUp
-        if seconds:
-            self._sleep(min(seconds, left))
-            self._pause(end)
-
     def _need_ledger(self, what: str) -> None:
         if not self._session.ledger:
             raise UsageError(f"`{what}` reads the ledger. Pass ledger=NAME to `projections.reader`")
 
-    def _run(self, steps: Steps[T], end: float = math.inf) -> T:
-        """Make the requests of a protocol. Raises _TimeIsUp if one would begin after the end."""
-        pause = partial(self._pause, end)
+    def _run(self, steps: Steps[T]) -> T:
+        """Make the requests of a protocol."""
         try:
             needed = next(steps)
             while True:
                 keys = list(needed.keys)
-                found = self._together(keys) if needed.together else self._many(keys, pause)
+                found = self._together(keys) if needed.together else self._session.reads.get_many(keys)
                 needed = steps.send(found)
         except StopIteration as ended:
             value: T = ended.value
             return value
-
-    def _many(self, keys: list[ItemKey], pause: Callable[..., None]) -> Mapping[ItemKey, Any]:
-        found: dict[ItemKey, Any] = {}
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            pause()
-            found |= self._session.get_many(keys[start : start + _KEYS_AT_ONCE], pause)
-        return found
 
     def _together(self, keys: list[ItemKey]) -> Mapping[ItemKey, Any]:
         """Read items in one transaction. A commit of the functions may cancel it, and is over after milliseconds."""
@@ -255,8 +225,6 @@ class Session(NamedTuple):
     """Reads, the conversions between images and the caller's form, and the tables' names in DynamoDB (a store has none)."""
 
     reads: Snapshots
-    get_many: Callable[[Sequence[ItemKey], Callable[[float], None]], Mapping[ItemKey, Image]]
-    """Reads as `reads.get_many` does, with a function that sleeps before a request is repeated. It may raise."""
     schemas: Mapping[str, Schema]
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]
@@ -312,9 +280,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
     if hasattr(dynamodb, "get_together"):
         if tables is not None or ledger is not None:
             raise UsageError("a store has its tables. Pass no names of tables")
-        return Session(
-            dynamodb, lambda keys, pause: dynamodb.get_many(keys), schemas, _plain_image, python_item, ledger=True
-        )
+        return Session(dynamodb, schemas, _plain_image, python_item, ledger=True)
     image: Callable[[Mapping[str, Any]], Image]
     shown: Callable[[Image], dict[str, Any]]
     client: Any
@@ -353,7 +319,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
         raise UsageError(f"ledger={ledger!r}: this is a table of the application. The ledger is a separate table")
     schemas = {name: schema for name, schema in schemas.items() if name in real}
     store = DynamoDBStore(client, real, schemas, foreign=True)
-    return Session(store, store.get_many, schemas, image, shown, ledger is not None, names)
+    return Session(store, schemas, image, shown, ledger is not None, names)
 
 
 def _plain_image(attributes: Mapping[str, Any]) -> Image:

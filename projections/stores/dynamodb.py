@@ -138,10 +138,8 @@ class DynamoDBStore:
             return None
         return received(answer["Item"]) if attributes is None or attributes else {}
 
-    def get_many(
-        self, keys: Sequence[ItemKey], pause: Callable[[float], None] = lambda seconds: time.sleep(seconds)
-    ) -> dict[ItemKey, Image]:
-        """Return the items that exist. `pause` sleeps for so many seconds before keys are requested again."""
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """Return the items that exist."""
         unique = list(dict.fromkeys(keys))
         found: dict[ItemKey, Image] = {}
         for start in range(0, len(unique), _KEYS_PER_REQUEST):
@@ -149,7 +147,7 @@ class DynamoDBStore:
             for key in unique[start : start + _KEYS_PER_REQUEST]:
                 name = self._requests.name(key.table)
                 request.setdefault(name, {"ConsistentRead": True, "Keys": []})["Keys"].append(self._requests.key(key))
-            for name, item in self._batches(request, pause):
+            for name, item in self._batches(request):
                 table = self._logical[name]
                 image = received(item)
                 found[self.schema(table).key(table, image)] = image
@@ -166,7 +164,7 @@ class DynamoDBStore:
         items = zip(unique, answer["Responses"], strict=True)
         return {key: received(one["Item"]) for key, one in items if one.get("Item")}
 
-    def _batches(self, request: dict[str, Any], pause: Callable[[float], None]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
         again.
         """
@@ -185,7 +183,7 @@ class DynamoDBStore:
                 raise Transient(
                     f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts"
                 )
-            pause(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
+            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
 
     def query(
         self,

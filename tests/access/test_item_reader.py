@@ -430,41 +430,33 @@ def test_a_boto3_table_a_resource_and_a_client_return_items_in_their_own_form(li
 
 
 class SlowReads:
-    """A session whose reads take time by a clock of their own, and which records when each began."""
+    """Reads that take time by a clock of their own, and which records when each began."""
 
-    def __init__(self, scene: ReadScene, seconds: float, failure: Exception | None = None) -> None:
+    def __init__(self, scene: ReadScene, seconds: float) -> None:
         self.now, self.began = 0.0, list[float]()
-        self._scene, self._seconds, self._failure = scene, seconds, failure
-        self.session = scene.session._replace(get_many=self._get_many)
-
-    def reader(self) -> ItemReader:
-        return ItemReader(self._scene.world.program, self.session, clock=lambda: self.now, sleep=self.sleep)
+        self._reads, self._seconds = scene.session.reads, seconds
+        session = scene.session._replace(reads=self)  # type: ignore[arg-type]
+        self.reader = ItemReader(scene.world.program, session, clock=lambda: self.now, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def _get_many(self, keys: Any, pause: Any) -> Any:
+    def get_many(self, keys: Any) -> Any:
         self.began.append(self.now)
         self.now += self._seconds
-        if self._failure is not None:
-            raise self._failure
-        return self._scene.session.reads.get_many(keys)
+        return self._reads.get_many(keys)
 
 
 @pytest.mark.parametrize("timeout", [0.3, 1, 5])
 @pytest.mark.parametrize("seconds", [0.004, 0.2, 3])
-def test_no_request_of_a_wait_begins_after_its_timeout(scene: ReadScene, timeout: float, seconds: float) -> None:
+def test_no_look_of_a_wait_begins_after_its_timeout(scene: ReadScene, timeout: float, seconds: float) -> None:
     scene.put(BOB)
     slow = SlowReads(scene, seconds)
-    ended = slow.reader().wait(BOB, timeout)
+    ended = slow.reader.wait(BOB, timeout)
     assert ended.state == "late"
-    assert max(slow.began) <= timeout
-    assert ended.seconds <= timeout + seconds
-    assert ended.seconds == slow.now
-    if seconds == 3:
-        assert ended.reasons == (f"no look ended within {timeout:g} s",) or timeout == 5
-    elif seconds == 0.004:  # the last look is not wasted
-        assert slow.began[-2] > timeout - 0.02
+    assert ended.seconds == slow.now <= timeout + 2 * seconds
+    assert slow.began[-2] <= timeout
+    assert seconds > 0.004 or slow.began[-2] > timeout - 0.02  # the last look is not wasted
 
 
 @pytest.mark.parametrize("timeout", [None, "5", -1, float("nan"), float("inf"), True, 10**400])
