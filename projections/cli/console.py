@@ -164,18 +164,18 @@ class LiveSource:
 
     # Items
 
-    def item(self, key: str, *, search: bool) -> ExplainedItem:
+    def item(self, key: str) -> ExplainedItem:
         from projections.console.values import ExplainedItem
         from projections.inspect.explain.item import item_explanation, read_key
-        from projections.operations.redaction import is_hash, key_of
+        from projections.operations.redaction import is_hash
 
-        hashed = is_hash(key)
-        if hashed and not search:
-            raise UsageError("this is the hash of a key. To find its key, all tables are read")
+        if is_hash(key):
+            raise UsageError(
+                "this is the hash of a key: `projections explain --item` reads all tables to find its item"
+            )
         with self._counted() as reads:
-            program, store = self._live.program, self._live.store
-            found = key_of(program, store, key) if hashed else read_key(program, key)
-            report = item_explanation(program, store, found)
+            program = self._live.program
+            report = item_explanation(program, self._live.store, read_key(program, key))
         return ExplainedItem(report, reads[0], self._ages)
 
 

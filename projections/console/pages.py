@@ -18,7 +18,6 @@ from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.values import plain
-from projections.operations.redaction import is_hash
 from projections.operations.verify.drift import KINDS
 
 __all__ = ["failed", "routes"]
@@ -124,12 +123,7 @@ def _item(source: Source, given: Mapping[str, str]) -> str:
     if not key:
         hint = '<p class="quiet">Shows where each attribute of an item comes from, and how current it is.</p>'
         return _document("Item", "/item", _key_form("") + hint, source.place)
-    if is_hash(key) and "search" not in given:
-        address = escape(urlencode({"key": key, "search": "1"}))
-        text = "This is the hash of a key. To find the item, the console has to scan all tables."
-        link = f'<p><a href="/item?{address}">Read all tables</a></p>'
-        return _document("Item", "/item", _key_form(key) + _message("warning", text) + link, source.place)
-    found = source.item(key, search="search" in given)
+    found = source.item(key)
     report = found.report
     parts = [_key_form(encode_key(report.key)), *_explained(source.program, report, found.ages), _reads(found.reads)]
     return _document(key_words(report.key), "/item", "\n".join(parts), source.place)

@@ -41,5 +41,5 @@ class Source(Protocol):
     def status(self) -> dict[str, Any]:
         """Return the state of rules, backfills and queues as JSON."""
 
-    def item(self, key: str, *, search: bool) -> ExplainedItem:
-        """Explain an item. The key of a hash is searched for in all tables, with `search` only."""
+    def item(self, key: str) -> ExplainedItem:
+        """Explain an item."""

@@ -209,14 +209,13 @@ def test_an_item_shows_each_attribute_with_its_rule_sources_and_differences(
 
 
 @pytest.mark.deep
-def test_nothing_is_written_and_tables_are_not_scanned_unless_asked(sample: Sample) -> None:
+def test_nothing_is_written_and_tables_are_not_scanned(sample: Sample) -> None:
     source = sample.source()
     with served(dict(routes(source))) as server:
         for path in ("/", "/api/status", "/item?key=PK%3DPOST%23p1,SK%3DMETADATA"):
             assert asked(server, path)[0] == 200, path
-        assert "search=1" in asked(server, "/item?key=key:" + "0" * 24)[1]
-        with pytest.raises(UsageError, match="all tables are read"):
-            source.item("key:" + "0" * 24, search=False)
+        status, text, _ = asked(server, "/item?key=key:" + "0" * 24)
+        assert (status, "<code>projections explain --item</code> reads all tables" in text) == (400, True)
     assert {*source._meter.calls} <= {"GetItem", "BatchGetItem", "Query"}
     assert source._meter.write_units == 0
 
