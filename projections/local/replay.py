@@ -177,7 +177,7 @@ def _delivery(
         tables=result.names,
         quarantine=quarantine,
         clock=lambda: newest,
-        sleep=_no_wait if isinstance(tables, MemoryTables) else time.sleep,  # an index in memory does not lag
+        sleep=(lambda _: None) if isinstance(tables, MemoryTables) else time.sleep,  # an index in memory does not lag
         chance=lambda: 0.5,
     )
     handler = StreamHandler(processor, quarantine=quarantine, observe=observe)
@@ -190,10 +190,6 @@ def _delivery(
         mapping.run_until_idle(lambda event: handler.handle(event, lambda: 60.0))
 
     return deliver
-
-
-def _no_wait(seconds: float) -> None:
-    pass
 
 
 def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]:

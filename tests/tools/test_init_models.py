@@ -285,7 +285,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_model(tmp_path / "no.json")
     (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
-    with pytest.raises(UsageError, match=r"latin.json:1: not UTF-8 at byte 2"):
+    with pytest.raises(UsageError, match=r"latin.json: not UTF-8 at byte 2"):
         read_model(tmp_path / "latin.json")
 
 

@@ -40,14 +40,11 @@ class _Owned:
                 continue
             if rule.copies_all:
                 self.everything.append(guard)
-            self._add(rule.owned(), guard)
+            for name in rule.owned():
+                self.guards.setdefault(name, []).append(guard)
         self.constants = entity.constants if entity.owned_by_rules else {}
         if entity.owned_by_rules:
             self.guards[program.guard_prefix] = [program.guard_prefix]  # the mark of created items
-
-    def _add(self, names: Collection[str], guard: str) -> None:
-        for name in names:
-            self.guards.setdefault(name, []).append(guard)
 
     def __contains__(self, name: str) -> bool:
         return name in self.guards
@@ -404,12 +401,8 @@ class Harm:
         if name in shadow.wrote:
             what = "removed it" if after is None else f"changed it to {after}"
             yield f"{HARM}{encode_key(key)}: the application wrote {name} = {before}, and the engine {what}"
-        elif after is not None and not self._constant(key, name, before, after):
+        elif after is not None and not (before is None and after in self._constants(key, name)):
             yield f"{HARM}{encode_key(key)}: no rule owns {name} on this item, and the engine set it to {after}"
-
-    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value | None) -> bool:
-        """Whether an attribute by which items of a created entity are recognised is put back."""
-        return before is None and after is not None and after in self._constants(key, name)
 
     def _constants(self, key: ItemKey, name: str) -> list[Value]:
         """Return the values of an attribute by which items that rules create are recognised."""
