@@ -37,7 +37,7 @@ def test_what_a_page_shows_is_what_the_command_prints(
 @pytest.mark.parametrize("path", sorted((DIRECTORY / "refused").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_questions_without_a_request_have_none(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["queries", str(path)])
+        main(["queries", "--rules", str(path)])
     assert ended.value.code == 1
     assert "no request" in capsys.readouterr().out
 
