@@ -84,7 +84,10 @@ def test_drift_is_reported_and_repaired(call: Any) -> None:
     assert call("backfill", "--wait", "0")[0] == 0
     code, out, said = call("verify", "--patience", "0")
     assert (code, out.split(".")[0]) == (0, "✓ No drift")
-    assert {line.partition(":")[0] for line in said.splitlines() if "reading" in line} == {"reading main", "reading ledger"}
+    assert {line.partition(":")[0] for line in said.splitlines() if "reading" in line} == {
+        "reading main",
+        "reading ledger",
+    }
     assert said.splitlines()[-3:] == ["comparing …", "examining …", "comparing groups …"]
     call.dynamodb.update_item(
         TableName="verify-app",
