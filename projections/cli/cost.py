@@ -15,9 +15,11 @@ from projections.language.syntax import suggest
 from projections.terminal import console, json_text, print_grid, print_text, styled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-    from projections.inspect.cost.changes import Flow
+    from projections.inspect.cost.changes import Flow, Worst
     from projections.language.canonical import Document
 
 __all__ = ["command", "read_rates"]
@@ -73,6 +75,7 @@ def command(
       projections cost --rules social --rate Like=500 --rate Post:title=3
       projections cost --rules social events/social.json
     """
+    from projections.inspect.cost.changes import worst_writes
     from projections.inspect.cost.estimate import estimate
 
     program = Program.from_document(document_of(find_rules(rules)))
@@ -86,10 +89,12 @@ def command(
         found = estimate(
             program.typed, read_rates(program.typed, rates), targets=targets, children=children, batch=batch
         )
+    worst = worst_writes(program)
     if as_json:
-        print_text(json_text(found.document()))
+        document = {**found.document(), "worstWrite": {rule: one.document for rule, one in worst.items()}}
+        print_text(json_text(document))
     else:
-        _print_estimate(program, found)
+        _print_estimate(program, found, worst)
     return 0
 
 
@@ -146,15 +151,21 @@ WARM = 0.25
 """The part of a partition's capacity from which a key is worth telling of."""
 
 
-def _print_estimate(program: Program, estimate: Estimate) -> None:
-    """Print the whole, then rule by rule, and the hottest keys."""
+def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Worst]) -> None:
+    """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule."""
     out = console()
     _print_head(out, estimate)
     _print_spending(out, estimate)
     _print_rules(out, program, estimate)
     _print_hot(out, estimate)
+    found = []
+    for rule, one in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):
+        parts = [f"{one.units:,}"] if one.units else []
+        parts += [f"{one.per_child:,} × children"] if one.per_child else []
+        found.append(f"{rule} {' + '.join(parts)}")
     prices = ", ".join(f"{_price(price)} per {unit}" for price, unit in PRICES.values())
     _line(out, styled("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
+    _line(out, styled("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(found)))
 
 
 def _line(out: Console, text: str) -> None:

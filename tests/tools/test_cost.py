@@ -14,11 +14,12 @@ from workloads import WORKLOADS, Workload
 from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.cli.cost import read_rates
 from projections.errors import UsageError
-from projections.inspect.cost.changes import BatchCost, Flow
+from projections.inspect.cost.changes import BatchCost, Flow, worst_writes
 from projections.inspect.cost.estimate import MILLION, Estimate, HotKey, estimate
 from projections.inspect.cost.recorded import estimate_events
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.language.loader import loads
+from projections.language.program import Program
 
 ROOT = Path(__file__).parents[2]
 RULES = [*(ROOT / "tests/simulation/rules").glob("*.yaml"), *(ROOT / "projections/rules").glob("*.yaml")]
@@ -254,3 +255,15 @@ def test_every_kind_of_rule_has_a_cost(run: Run, path: Path) -> None:
     assert ours["writeUnits"] > 0
     for unit in ("writeUnits", "readUnits", "calls"):
         assert sum(rule[unit] for rule in document["rules"].values()) == pytest.approx(ours[unit])
+
+
+def test_the_most_that_one_write_can_cause_follows_from_most() -> None:
+    """Replacing 100 elements costs 707 units with short keys (`tests/engine/test_budget.py`): the entry is the rest."""
+    doc, tag = '{key: {PK: "D#{doc}", SK: D}}', '{key: {PK: "T#{tag}", SK: T}, derived: true}'
+    head = f"table: {{key: [PK, SK]}}\nentities:\n  Doc: {doc}\n  Tag: {tag}\n"
+    for most, units in ((1, 752), (100, 3032), (10_000, 229_544)):
+        rule = (
+            f"  tags: {{from: Doc, each: {{tag: tags, most: {most}}}, aggregate: {{into: Tag, set: {{n: count}}}}}}\n"
+        )
+        program = Program.from_document(loads(f"{head}projections:\n{rule}").canonical())
+        assert worst_writes(program)["tags"].units == units
