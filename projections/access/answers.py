@@ -38,8 +38,6 @@ from projections.stores.wire import received
 if TYPE_CHECKING:
     from projections.stores.dynamodb import DynamoDBStore
 
-__all__ = ["Answer", "AnswerPage", "ClientReader", "ReadPage", "Reader", "StoreReader", "answer_to", "reader_of"]
-
 
 class ReadPage(NamedTuple):
     """One page: its items, the key to continue after, and the read units that it took, if known."""

@@ -21,8 +21,6 @@ from projections.language.values import python_item, wire
 from projections.language.values import size as size_of
 from projections.stores.wire import received, sent
 
-__all__ = ["ItemReader", "Key", "ReadItem", "WaitState", "Waited", "session_of"]
-
 T = TypeVar("T")
 
 Key: TypeAlias = "Mapping[str, Any] | tuple[str, Mapping[str, Any]]"

@@ -26,21 +26,6 @@ from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
 from projections.language.syntax import root
 from projections.language.values import same
 
-__all__ = [
-    "Copy",
-    "Found",
-    "Look",
-    "Traced",
-    "application_items",
-    "compare_copy",
-    "compare_list",
-    "compare_parent",
-    "copies_of",
-    "is_deployed",
-    "parents_of",
-]
-
-
 T = TypeVar("T")
 
 MOST_TOGETHER = 100

@@ -48,8 +48,6 @@ from projections.language.program import Program, writing
 from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
 from projections.language.syntax import an
 
-__all__ = ["CORRECTED", "OwnRead", "own_read", "without_guards"]
-
 CORRECTED = ("count", "sum", "avg")
 """The functions of measures that follow from totals."""
 

@@ -17,8 +17,6 @@ from projections.language.canonical import Document
 from projections.language.templates import Field
 from projections.language.values import Value
 
-__all__ = ["condition_words", "count_words", "partition_words", "placeholder_reads", "request_count", "sort_expression"]
-
 
 def placeholder_reads(document: Document, plan: Plan) -> list[Read]:
     """Return one read for each request of a plan, with placeholders in its keys."""

@@ -27,8 +27,6 @@ from projections.language.ranks import RankRule
 from projections.language.syntax import suggest
 from projections.language.values import number_text, plain, wire
 
-__all__ = ["Ranked", "Ranking", "ScoreCount", "check_board", "ranking_of"]
-
 _MOST_TRIES = 3
 
 _Score = Decimal | int | str

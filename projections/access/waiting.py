@@ -52,8 +52,6 @@ from projections.language.program import Program, writing
 from projections.language.rules import GuardedCopyRule, LedgerRule
 from projections.language.values import same
 
-__all__ = ["look_at"]
-
 
 def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     """Read how far the rules have processed a source item. Raises Transient."""

@@ -19,9 +19,6 @@ from botocore.loaders import JSONFileLoader, Loader
 
 from projections.errors import Misconfigured, MissingExtra
 
-__all__ = ["Models", "client", "endpoint", "is_emulated", "reason_of", "session"]
-
-
 _LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
 """If one of these is set, localstack-client is used, which reads them itself."""
 

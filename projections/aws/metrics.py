@@ -11,8 +11,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Transient
 
-__all__ = ["LIMITS", "alarms", "freshness", "iterator_age", "stream_counts", "throttle_events"]
-
 _WINDOW = timedelta(minutes=15)
 
 _MOST_QUERIES = 500

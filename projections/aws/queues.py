@@ -22,8 +22,6 @@ from projections.language.files import at_most
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
 
-__all__ = ["MARKS", "MAX_BYTES", "Bucket", "Depth", "Message", "Queue"]
-
 
 MAX_BYTES = 262_144
 """The maximum size of a message, and of all messages of a request. SQS allows 1 MiB, but a queue may be limited to this."""

@@ -22,15 +22,6 @@ from projections.aws.clients import reason_of
 from projections.errors import Misconfigured, Transient
 from projections.language.files import at_most
 
-__all__ = [
-    "Maintainer",
-    "Stack",
-    "described_stack",
-    "event_source_mappings",
-    "other_maintainers",
-    "packaged_file",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stack:

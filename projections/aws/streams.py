@@ -13,8 +13,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.stores.refusals import translated
 
-__all__ = ["FoundShard", "StreamGone", "StreamReader", "Stretch", "as_lambda_has_it", "describe"]
-
 MOST_RECORDS = 1000
 """The maximum of one GetRecords."""
 

@@ -19,24 +19,6 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.stores.dynamodb import DynamoDBStore, Meter
 
-__all__ = [
-    "GLOBAL",
-    "LOCAL",
-    "Live",
-    "connect",
-    "connect_to",
-    "create_index",
-    "create_table",
-    "delete_table",
-    "described_indexes",
-    "differences",
-    "listed_attributes",
-    "projection",
-    "projection_text",
-    "real_names",
-    "time_to_live",
-]
-
 
 LEDGER = "ledger"
 

@@ -34,19 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = [
-    "MAIN",
-    "THREADS",
-    "VARIABLES",
-    "Settings",
-    "StreamHandler",
-    "Tally",
-    "agree",
-    "audit_from_environment",
-    "collect_seldom",
-    "stream_from_environment",
-    "worker_from_environment",
-]
 
 VARIABLES: Mapping[str, str] = {
     "TABLE_NAME": "the name of the application's table, for rules that set `table:`",

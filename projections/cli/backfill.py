@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from projections.operations.backfill.progress import Run
     from projections.operations.backfill.runner import Runner
 
-__all__ = ["Reporter", "command", "report", "report_dry"]
-
 
 STOPPED = 130
 _ENVIRONMENT = "$TASK_QUEUE_URL"

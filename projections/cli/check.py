@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from projections.language.findings.kinds import Finding
     from projections.language.review import Review
 
-__all__ = ["command"]
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 

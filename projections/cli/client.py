@@ -15,8 +15,6 @@ from projections.cli.options import (
 )
 from projections.terminal import count, json_text, print_line, print_text
 
-__all__ = ["command"]
-
 
 @click.command("client")
 @rules_argument

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from projections.console.values import ExplainedItem, Reads
     from projections.operations.status import Finding
 
-__all__ = ["LiveSource", "command"]
 
 _LEDGER_SECONDS = 2.0
 _SERVICES_SECONDS = 60.0

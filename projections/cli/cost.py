@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from projections.inspect.cost.changes import Flow, Worst
     from projections.language.canonical import Document
 
-__all__ = ["command", "read_rates"]
-
 
 @click.command("cost")
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")

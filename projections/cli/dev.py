@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from projections.inspect.explain.records import RecordReport
     from projections.language.findings.kinds import Finding
 
-__all__ = ["command"]
-
 
 @click.command("dev")
 @table_options

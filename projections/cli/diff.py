@@ -23,8 +23,6 @@ from projections.terminal import console, json_text, print_text, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["as_data", "as_markdown", "command", "print_difference"]
-
 
 @click.command("diff")
 @click.argument("old", metavar="OLD")

@@ -38,8 +38,6 @@ from projections.terminal import Styled, console, count, json_text, print_line, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["command"]
-
 
 @click.command("explain")
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")

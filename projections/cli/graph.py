@@ -17,8 +17,6 @@ from projections.cli.options import (
 from projections.errors import UsageError
 from projections.terminal import count, print_text
 
-__all__ = ["command"]
-
 ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".html": "html", ".htm": "html"}
 
 COMMENTS = {"mermaid": "%% {}", "html": "<!-- {} -->"}

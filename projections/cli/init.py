@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from projections.init.proposal import Proposal
     from projections.init.reading import Reading
 
-__all__ = ["command"]
-
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))

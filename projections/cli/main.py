@@ -15,8 +15,6 @@ from projections import __version__
 from projections.errors import ProjectionsError, RulesError, UsageError
 from projections.printable import printable
 
-__all__ = ["cli", "main"]
-
 WRONG = 2
 BUG = 70
 """The exit code of sysexits.h for an internal software error."""

@@ -20,21 +20,6 @@ from projections.terminal import count, interactive, print_line, print_text
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = [
-    *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *(
-        "DISCARDED",
-        "force_option",
-        "note_missing",
-        "note_written",
-        "output_option",
-        "parameters_from",
-        "program_of",
-    ),
-    *("rules_argument", "rules_option", "select_option", "selected_rules", "source_options", "stack_options"),
-    *("table_options", "write_generated", "write_output"),
-]
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.language.ruleset import RuleSet
 
-__all__ = ["columns_of", "command", "page_document", "print_items", "print_page", "print_patterns"]
-
 
 PAGE = 100
 """The most items that are read if neither the query nor --limit sets a limit."""

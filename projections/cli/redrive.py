@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from projections.operations.failed_messages import Reader
     from projections.operations.redrive import Answer, MessageSource, Outcome, Redrive
 
-__all__ = ["command"]
-
 
 THREADS = 10
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from projections.language.ruleset import RuleSet
     from projections.local.replay import Replay
 
-__all__ = ["command"]
-
 
 @click.command("replay")
 @click.argument("events", nargs=-1, required=True, metavar="EVENTS…")

@@ -22,8 +22,6 @@ from projections.terminal import Bar, json_text, print_line, print_text
 if TYPE_CHECKING:
     from projections.testing.simulation.campaign import Report
 
-__all__ = ["command"]
-
 
 @click.command("simulate")
 @rules_option

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from projections.deploy.finding import Finding
     from projections.stores.dynamodb import Meter
 
-__all__ = ["Chosen", "Deployed", "deployed"]
 
 _TABLE = "TableName"
 _LEDGER = "LedgerTableName"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.operations.status import Finding, LedgerStatus
 
-__all__ = ["command", "ledger_status", "limits", "plain_finding", "rule_ages", "service_findings"]
 
 _PEEK_SECONDS = 1
 """How long messages that are read here stay invisible to other consumers."""

@@ -24,8 +24,6 @@ from projections.terminal import json_text, print_line, print_text
 if TYPE_CHECKING:
     from projections.deploy.needs import Deployment
 
-__all__ = ["command"]
-
 
 @click.command("template")
 @rules_argument

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification
 
-__all__ = ["Progress", "command", "difference", "print_json", "print_table"]
-
 
 @click.command("verify")
 @stack_options

@@ -20,8 +20,6 @@ from projections.language.program import Program
 from projections.language.values import plain
 from projections.operations.verify.drift import KINDS
 
-__all__ = ["failed", "routes"]
-
 _HERE = Path(__file__).parent
 _GRAPH = _HERE.parent / "inspect" / "graph"
 _LONG = 400

@@ -19,8 +19,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from projections.errors import ProjectionsError, UsageError
 
-__all__ = ["Answer", "Route", "Server", "json_answer"]
-
 ADDRESS = "127.0.0.1"
 
 _LOCAL = re.compile(r"(?i)(localhost|127\.0\.0\.1)(:\d{1,5})?")

@@ -10,8 +10,6 @@ from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.graph.model import Graph
 from projections.language.program import Program
 
-__all__ = ["ExplainedItem", "Reads", "Source"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reads:

@@ -29,8 +29,6 @@ from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA
 
-__all__ = ["disagreements"]
-
 _HOW = ("POWERTOOLS_", "PUSH_", "AUDIT_")
 """Prefixes of variables that a template may set or omit."""
 

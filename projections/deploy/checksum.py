@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["UNSIGNED", "is_as_written", "is_generated", "signed", "with_checksum"]
-
 _MARK = "Checksum of this file, as it was written: "
 _ZEROS = "0" * 16
 UNSIGNED = _MARK + _ZEROS

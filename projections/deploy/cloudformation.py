@@ -27,28 +27,6 @@ from projections.language.files import text_of_file
 from projections.language.mistakes import Location, dotted
 from projections.language.source import UnreadableError, compose
 
-__all__ = [
-    "FUNCTION",
-    "QUEUE",
-    "TABLE",
-    "VARIABLES",
-    "Document",
-    "Naming",
-    "Resolution",
-    "Resource",
-    "TemplateError",
-    "covers",
-    "glob",
-    "judged",
-    "mapping_at",
-    "placeholders",
-    "read_template",
-    "template_of",
-    "text_at",
-    "value_at",
-]
-
-
 _MOST_NODES = 100_000
 _DEEPEST = 100
 _TAG = "tag:yaml.org,2002:"

@@ -27,8 +27,6 @@ from projections.deploy.template import sam_template
 from projections.language.findings.kinds import Kind
 from projections.language.mistakes import Location
 
-__all__ = ["STREAM", "Comparison", "Pair", "StreamMapping", "mappings_of", "variables"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamMapping:

@@ -16,9 +16,6 @@ from projections.language.keys import Schema
 from projections.language.program import Program
 from projections.local.filters import Filter, FilterError, NotJudgedError
 
-__all__ = ["delivery_findings", "filter_findings", "setting_findings"]
-
-
 ALLOWED = 5
 """Maximum filters of a mapping without a higher quota."""
 

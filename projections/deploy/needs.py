@@ -19,22 +19,6 @@ from projections.language.program import Program
 from projections.language.templates import KeyPattern
 from projections.local.filters import LONGEST
 
-__all__ = [
-    "IN_POLICIES",
-    "MAIN",
-    "MOST",
-    "NOTHING",
-    "Deployment",
-    "Filters",
-    "Prefix",
-    "TableNeeds",
-    "entities_of",
-    "filters",
-    "key_prefixes",
-    "leading_keys",
-]
-
-
 NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
 """A filter that matches no record."""
 

@@ -22,9 +22,6 @@ import projections
 from projections.errors import Misconfigured, ProjectionsError, UsageError
 from projections.language.loader import load
 
-__all__ = ["HANDLERS", "MAKEFILE", "package", "wheel", "write_archive"]
-
-
 MAKEFILE = Path(__file__).with_name("build.mk")
 """The makefile whose targets `sam build` calls."""
 

@@ -13,8 +13,6 @@ from projections.deploy.finding import NOT_JUDGED, PERMISSIONS, Finding
 from projections.deploy.needs import IN_POLICIES
 from projections.language.mistakes import Location
 
-__all__ = ["permission_findings"]
-
 _STREAMS = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
 _MANAGED: Mapping[str, tuple[str, ...]] = {
     "AWSLambdaBasicExecutionRole": ("logs:*",),

@@ -32,9 +32,6 @@ from projections.language.loader import load
 from projections.language.program import Program
 from projections.language.syntax import suggest
 
-__all__ = ["CODE", "NOTES", "TYPESCRIPT", "cdk_template", "cloudformation_template", "with_values"]
-
-
 Template = dict[str, Any]
 
 NOTES = "DynamoDBProjections"

@@ -17,9 +17,6 @@ from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA, Program
 
-__all__ = ["LiveTable", "live_findings", "table_findings"]
-
-
 Key = list[tuple[str, str, str]]
 """Attributes with type and role."""
 

@@ -16,8 +16,6 @@ from projections.errors import UsageError
 from projections.language.yaml_text import scalar
 from projections.printable import printable
 
-__all__ = ["BASE", "sam_template"]
-
 BASE = Path(__file__).with_name("base.yaml")
 
 _GRADUAL_TABLES = 4

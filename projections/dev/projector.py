@@ -26,8 +26,6 @@ from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.terminal import count
 
-__all__ = ["Delivery", "Projector", "Reporter", "Totals", "WatchedStore", "Written", "is_own"]
-
 MOST_WRITES = 100
 """Writes that are recorded one by one. A backfill makes millions."""
 

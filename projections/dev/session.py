@@ -29,8 +29,6 @@ from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.terminal import count, styled, units
 
-__all__ = ["ActiveRules", "RulesFile", "Session"]
-
 
 class RulesFile:
     """The rule file and the files that it includes, checked for changes by their times and sizes.

@@ -26,9 +26,6 @@ from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Batch, EventSourceMapping, Record, Shard, Stream
 
-__all__ = ["Followed", "Target", "prepare", "stream_of"]
-
-
 VIEW = "NEW_AND_OLD_IMAGES"
 
 

@@ -30,9 +30,6 @@ from projections.init.rows import Row
 from projections.language.keys import key_text
 from projections.language.values import Value
 
-__all__ = ["Case", "Verdict", "contradiction", "identity", "judged"]
-
-
 _MOSTLY = 0.75
 _NAMED = 0.5
 _BY_CHANCE = 1e-4

@@ -19,9 +19,6 @@ from projections.init.proposal import Attribute, Entity, Pairs, Table
 from projections.init.rows import lower_camel
 from projections.language.syntax import LanguageError
 
-__all__ = ["is_schema", "read"]
-
-
 _CASINGS = {"default": "lower", "lower": "lower", "upper": "upper", "none": "none"}
 _PLACEHOLDER = re.compile(r"\$\{([^{}]+)\}")
 _SCALARS = ("string", "number", "boolean")

@@ -31,9 +31,6 @@ from projections.init.shapes import Shape, shapes_of
 from projections.language.syntax import PATH, LanguageError
 from projections.language.templates import KeyPattern
 
-__all__ = ["entity_names", "group_of", "named_after_values", "snake_case", "understand", "variable_names"]
-
-
 _NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "partitionkey", "sortkey", "key"})
 _INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorted(_NO_NAME)) + r")\d*")
 """Names as GSI1SK, made comparable: the attribute may show other values in each entity, and rules may write it."""

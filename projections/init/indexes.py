@@ -15,9 +15,6 @@ from projections.init.rows import Group, Row, cut, is_marker, lower_camel, pasca
 from projections.language.syntax import PATH
 from projections.language.values import Value
 
-__all__ = ["index_keys", "index_rules"]
-
-
 _INDEXED = 0.95
 _MOSTLY = 0.75
 _LEAST = 3

@@ -17,8 +17,6 @@ from projections.language.findings.kinds import Finding
 from projections.language.review import reviewed
 from projections.language.values import Value, valued
 
-__all__ = ["infer", "proven"]
-
 
 def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposal:
     """Return the rules that fit the items of a sample and their keys. Equal samples give equal proposals.

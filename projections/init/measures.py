@@ -15,9 +15,6 @@ from projections.language.one_form import path_text
 from projections.language.syntax import PATH, an
 from projections.language.values import CONTEXT, Image, Value, number_text
 
-__all__ = ["Family", "contradicted_rules", "count_rules", "measured"]
-
-
 _LEAST_PARENTS = 3
 _MOST_NUMBERS = 6
 _DIFFERING = 0.2

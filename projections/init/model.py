@@ -16,11 +16,6 @@ from projections.language.mistakes import Location, dotted
 from projections.language.shapes import shown
 from projections.language.templates import KeyPattern
 
-__all__ = [
-    *("KEY_TYPES", "Model", "Part", "Unread", "WrongPart", "distinguished", "entity_name", "key_variables", "parsed"),
-    *("projection", "proposal_of", "table_names", "table_of"),
-]
-
 
 class WrongPart(UsageError):
     """A part of a document that cannot be used: its place, and the reason."""

@@ -20,8 +20,6 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.schema import json_schema
 
-__all__ = ["PROPOSED", "File", "example", "modelled", "proposed", "refuse_existing", "write"]
-
 RULES = "rules.yaml"
 SCHEMA = "rules.schema.json"
 

@@ -10,12 +10,6 @@ from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, overlap
 from projections.language.values import Image
 
-__all__ = [
-    *("Attribute", "Contradiction", "Entity", "Pairs", "Proposal", "Relation", "Rule", "Sample", "Table"),
-    *("Unknown", "overlapping"),
-]
-
-
 Pairs = tuple[tuple[str, str], ...]
 """Attributes with their types, as (("PK", "S"),)."""
 

@@ -36,8 +36,6 @@ from projections.init.rows import pascal
 from projections.init.rule_file import rule_file
 from projections.local.events import text_of
 
-__all__ = ["FORMATS", "model_file", "read_model"]
-
 FORMATS = "a NoSQL Workbench data model, a CloudFormation or SAM template, or ElectroDB schemas as JSON"
 
 

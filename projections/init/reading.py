@@ -12,8 +12,6 @@ from projections.errors import UsageError
 from projections.init.model import Part, table_of
 from projections.init.proposal import Sample, Table
 
-__all__ = ["Reading", "describe", "estimated_units", "read_sample", "stream_arn"]
-
 _SEGMENTS = 16
 _UNIT = 4096
 _PER_UNIT = 2

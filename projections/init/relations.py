@@ -13,9 +13,6 @@ from projections.init.proposal import Relation, Rule, Table
 from projections.init.rows import Group, Row, lower_camel, normal, pascal, small_numbers, words
 from projections.language.syntax import PATH
 
-__all__ = ["Link", "copy_rules", "embed_rules", "links", "named_by", "related_twice", "rule_body"]
-
-
 _LEAST_SEEN = 3
 _SHARE = 0.5
 _MOST_CHOICES = 4

@@ -13,38 +13,6 @@ from projections.init.proposal import Entity, Table
 from projections.language.keys import key_text
 from projections.language.values import Image
 
-__all__ = [
-    "GENERIC",
-    "ORDERED",
-    "SEPARATORS",
-    "TIME",
-    "Group",
-    "Position",
-    "Row",
-    "attributes_of",
-    "common_separator",
-    "cut",
-    "form_of",
-    "grouped",
-    "is_marker",
-    "is_shouting",
-    "jaccard",
-    "kinds_of",
-    "lower_camel",
-    "masked",
-    "normal",
-    "pascal",
-    "plural",
-    "rows_of",
-    "scalar",
-    "set_kinds",
-    "singular",
-    "small_numbers",
-    "type_attribute",
-    "words",
-]
-
-
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 _MARKER = re.compile(r"[$@_]?[A-Za-z]+(?:[_-][A-Za-z]+)*(?:_?\d)?")

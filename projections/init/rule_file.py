@@ -10,8 +10,6 @@ from projections.language.syntax import an
 from projections.language.yaml_text import flow, name, text
 from projections.printable import printable
 
-__all__ = ["rule_file"]
-
 _WIDTH = 118
 
 

@@ -22,9 +22,6 @@ from projections.init.rows import (
     kinds_of,
 )
 
-__all__ = ["Shape", "shapes_of"]
-
-
 _MOST_CONSTANTS = 40
 """A part with more different values is a variable."""
 _ALIKE_AROUND = 0.5

@@ -33,9 +33,6 @@ from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern
 from projections.language.values import Image
 
-__all__ = ["SERVICE", "Facet", "FacetTable", "is_workbench", "read"]
-
-
 _PLACEHOLDER = re.compile(r"\$?\{\{?([^{}]+)\}?\}|<([^<>]+)>")
 
 

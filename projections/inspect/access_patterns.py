@@ -21,8 +21,6 @@ from projections.language.facts import entity_key
 from projections.language.syntax import an
 from projections.language.templates import Template
 
-__all__ = ["WORDS", "AccessPattern", "Offer", "RankPattern", "access_patterns", "offer", "rank_patterns"]
-
 WORDS: Mapping[Verdict, str] = {
     "one": "one request",
     "several": "several requests",

@@ -20,8 +20,6 @@ from projections.language.ranks import RankRule
 from projections.language.rules import AggregateRule, LedgerRule, PickRule
 from projections.language.values import number_text, plain, plain_item
 
-__all__ = ["Effect", "EffectKind", "effects_of"]
-
 EffectKind: TypeAlias = Literal[
     "contribution", "retain", "copy", "index", "compute", "push", "pull", "refresh", "release", "quarantine"
 ]

@@ -10,8 +10,6 @@ from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
 from projections.language.ranks import RANK_LEVELS_IN_SHARDS
 
-__all__ = ["Path", "items_of_rank", "path_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Path:

@@ -15,8 +15,6 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import Template
 
-__all__ = ["is_changed", "read_attributes", "reads_of"]
-
 
 def reads_of(document: Document, rule: canonical.Rule) -> frozenset[str]:
     """Return the dotted paths that a rule reads of its first source; `EVERY` if it reads all attributes."""

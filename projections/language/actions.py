@@ -21,8 +21,6 @@ from projections.language.forms import (
 from projections.language.measures import SHORT_FORMS
 from projections.language.ranks import MOST_DIGITS
 
-__all__ = ["Aggregate", "Compute", "Copy", "Embed", "Latest", "Model", "Rank", "Top"]
-
 Order = Literal["desc", "asc"]
 
 

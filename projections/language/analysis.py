@@ -20,9 +20,6 @@ from projections.language.shapes import by_field, cases
 from projections.language.syntax import LanguageError, root, suggest
 from projections.language.templates import Template
 
-__all__ = ["analyse", "question_mistakes", "unsupported"]
-
-
 _SEVERAL = ("aggregate", "top", "latest", "rank")
 """The kinds of rules that can have several sources."""
 

@@ -25,8 +25,6 @@ from projections.errors import BadInput
 from projections.language.syntax import BRACES, PATH, LanguageError, name_of, suggest, written_path
 from projections.language.values import EXACT, Resolver, Value, number_text, shown
 
-__all__ = ["CONVERSIONS", "OPERATIONS", "Expression", "Factor", "Takes"]
-
 CONVERSIONS = ("number", "text")
 """Functions of one path."""
 OPERATIONS = ("round", "min", "max", "abs", "coalesce")

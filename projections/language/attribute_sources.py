@@ -15,8 +15,6 @@ from projections.language.syntax import PATH, name_of
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value
 
-__all__ = ["AttributeSource", "Pick", "attribute_source", "pick"]
-
 AttributeSource: TypeAlias = Expression | Template
 
 

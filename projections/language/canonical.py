@@ -19,32 +19,6 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeAlias, TypeV
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.ranks import Scale
 
-__all__ = [
-    "FORMAT",
-    "About",
-    "Aggregate",
-    "Case",
-    "Compute",
-    "Computed",
-    "Constant",
-    "Copy",
-    "Document",
-    "Each",
-    "Embed",
-    "Entity",
-    "Index",
-    "IndexKeys",
-    "Latest",
-    "Measure",
-    "Rank",
-    "Rule",
-    "Source",
-    "Table",
-    "Top",
-    "once",
-    "rule_of",
-]
-
 FORMAT = 1
 
 Pattern: TypeAlias = Mapping[str, Any]

@@ -33,8 +33,6 @@ from projections.language.syntax import root, steps
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import wire
 
-__all__ = ["Compiled", "fingerprint_of"]
-
 
 class Compiled:
     """The compiled parts of a document, by name: `tables` as schemas, `entities`, and `rules` in the order of the file."""

@@ -16,8 +16,6 @@ from projections.language.syntax import root
 from projections.language.templates import Template
 from projections.language.values import Value, having, wire
 
-__all__ = ["ComputeRule", "compiled"]
-
 
 @dataclass(frozen=True, slots=True)
 class ComputeRule(ItemRule):

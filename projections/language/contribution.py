@@ -25,28 +25,6 @@ from projections.errors import BadInput
 from projections.language.keys import Image
 from projections.language.values import EXACT, Value, canonical, item_size, number_text
 
-__all__ = [
-    "DIGITS_AFTER",
-    "DIGITS_BEFORE",
-    "ELEMENTS",
-    "ENTRY_BYTES",
-    "MEMBER_BYTES",
-    "MOST_ELEMENTS",
-    "NOTHING",
-    "Contributed",
-    "Contributions",
-    "Evaluated",
-    "bytes_at_most",
-    "canonical_text",
-    "check_amount",
-    "check_levels",
-    "check_merged",
-    "contributed_bytes",
-    "digest",
-    "member_digest",
-    "merge",
-]
-
 DIGITS_BEFORE, DIGITS_AFTER = 18, 10
 """The digits of an amount of `sum` and `avg` before and after the decimal point.
 

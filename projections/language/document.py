@@ -31,8 +31,6 @@ from projections.language.shapes import (
 )
 from projections.language.templates import Template
 
-__all__ = ["Rules", "claimed", "declaration", "each_variable", "extreme_type", "key_variables"]
-
 
 class Rules(Model):
     """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""

@@ -20,17 +20,6 @@ from projections.language.syntax import LanguageError, root
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import having, size
 
-__all__ = [
-    "MOST_REFERENCES",
-    "Children",
-    "EmbedRule",
-    "ListEmbedRule",
-    "Reference",
-    "attributes_of_child",
-    "children_of",
-    "parent_patterns",
-]
-
 MOST_REFERENCES = 100
 """How many references of a child count, from the first."""
 

@@ -15,8 +15,6 @@ from projections.language.shapes import index_attributes, is_local, key_attribut
 from projections.language.syntax import suggest
 from projections.language.templates import KeyPattern, Template, overlap
 
-__all__ = ["attribute_types", "entity_mistakes", "key_names", "listed_values", "table_mistakes", "typed"]
-
 ABSENT = Exists(False)
 
 PROJECTED_ATTRIBUTES = 100

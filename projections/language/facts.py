@@ -33,26 +33,6 @@ from projections.language.patterns import Pattern, describe
 from projections.language.syntax import root, steps
 from projections.language.templates import Template
 
-__all__ = [
-    "EVERY",
-    "Origin",
-    "computed_text",
-    "conditions",
-    "copied",
-    "creates",
-    "creators",
-    "entity_key",
-    "indexes_fed",
-    "inputs",
-    "key_text",
-    "measure_text",
-    "origins",
-    "reads",
-    "resolved_key",
-    "source_text",
-    "where_text",
-]
-
 EVERY = "*"
 """Stands for all attributes, where a rule copies all."""
 

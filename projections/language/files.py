@@ -8,9 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["MOST_BYTES", "SHIPPED", "at_most", "bundled", "text_of_file"]
-
-
 MOST_BYTES = 4 * 2**20
 """Bytes of a text that people write: rules, cases, a template."""
 

@@ -51,31 +51,6 @@ from projections.language.shapes import (
 )
 from projections.language.syntax import name_of
 
-__all__ = [
-    "AttributeName",
-    "AttributesForm",
-    "ByForm",
-    "CaseForm",
-    "ComputedForm",
-    "ConditionForm",
-    "ConstantForm",
-    "CopyForm",
-    "EachForm",
-    "EntitiesForm",
-    "ExpressionText",
-    "IndexForm",
-    "KeyForm",
-    "MatchForm",
-    "MeasureForm",
-    "NamesTemplateText",
-    "OrderForm",
-    "PathText",
-    "PatternForm",
-    "SourcesForm",
-    "TemplateText",
-    "TextForm",
-]
-
 
 def _plain(name: str) -> str:
     """Raise PydanticCustomError for a name in quotes: the attribute of that name would have the quotes in it."""

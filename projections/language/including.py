@@ -25,8 +25,6 @@ from projections.language.shapes import shown
 from projections.language.source import MOST_VALUES, Source, UnreadableError, read
 from projections.language.syntax import suggest
 
-__all__ = ["INCLUDE", "Watched", "joined", "source_at", "text_of"]
-
 INCLUDE = "include"
 _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes")
 """The parts of a rule file that have entries by name: several files may have entries of them."""

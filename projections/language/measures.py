@@ -11,8 +11,6 @@ from projections.language.arithmetic import Expression
 from projections.language.patterns import Pattern
 from projections.language.syntax import LanguageError, LanguageErrors, nearest, suggest
 
-__all__ = ["EXTREMES", "FUNCTIONS", "MOST_DIGITS", "PICKED", "ROUNDED", "SHORT_FORMS", "TYPED", "VALUES", "Measure"]
-
 ROUNDED = ("sum", "avg")
 """Functions whose result may be rounded when it is published."""
 EXTREMES = ("min", "max")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from projections.language.syntax import suggest
 
-__all__ = ["Location", "Mistake", "dotted", "no_entity"]
-
 Location = tuple[str | int, ...]
 """A path in the document: names of mapping entries and positions in lists, from the top."""
 

@@ -21,8 +21,6 @@ from projections.language.syntax import written_path
 from projections.language.templates import Field, Template
 from projections.language.values import number_text
 
-__all__ = ["constant", "expression", "path_text", "pattern", "sources", "template", "templates"]
-
 _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
 

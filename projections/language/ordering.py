@@ -16,8 +16,6 @@ from typing import Any
 from projections.errors import BadInput
 from projections.language.values import number_text
 
-__all__ = ["LONGEST_TEXT", "decode_order", "encode_order"]
-
 LONGEST_TEXT = 512
 """The size limit of an encoded value: a sort key of 1024 bytes also holds a source key."""
 

@@ -16,10 +16,6 @@ from projections.language.shapes import attribute_map, cases, computed_names, ea
 from projections.language.syntax import root
 from projections.language.templates import Template
 
-__all__ = [
-    *("EXISTS", "REST", "attribute_chains", "chains", "cycle_mistakes", "ownership_mistakes", "written"),
-]
-
 Node: TypeAlias = tuple[str, str]
 """(entity, attribute)."""
 

@@ -24,11 +24,6 @@ from projections.language.syntax import PATH, LanguageError, LanguageErrors, key
 from projections.language.templates import Template
 from projections.language.values import Resolve, Value, number_text, wire
 
-__all__ = [
-    *("Condition", "Named", "Pattern", "Test", "canonical_key"),
-    *("compared_type", "comparison", "describe", "is_comparison"),
-]
-
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
 """Returns whether one element matches, given its type and its content, such as `"S", "text"`."""

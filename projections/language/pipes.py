@@ -19,19 +19,6 @@ from zlib import crc32
 from projections.language.syntax import LanguageError, suggest
 from projections.language.values import CONTEXT
 
-__all__ = [
-    "PIPES",
-    "Pipe",
-    "UnfitError",
-    "absent_text",
-    "begins_time",
-    "chain",
-    "date_arguments",
-    "monotone",
-    "period_step",
-    "periods",
-]
-
 
 class UnfitError(ValueError):
     """A pipe cannot take a value. The message completes a sentence that begins with the value."""

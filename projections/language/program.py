@@ -25,7 +25,6 @@ from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, Ledg
 if TYPE_CHECKING:
     from projections.language import canonical
 
-__all__ = ["LEDGER_SCHEMA", "Program", "grouped"]
 
 R = TypeVar("R", bound=Rule)
 K = TypeVar("K", bound=Hashable)

@@ -19,8 +19,6 @@ from projections.language.forms import (
     TextForm,
 )
 
-__all__ = ["Expect", "Query", "WritePattern", "WriteStep"]
-
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), TextForm(r"^\S+$", "an id has no spaces")]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 

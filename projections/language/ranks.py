@@ -30,9 +30,6 @@ from projections.language.keys import RANGE, Image, Value, encode_key
 from projections.language.rules import MOST_OF_A_KEY, LedgerRule, MemberQuery, Members, Totals
 from projections.language.values import EXACT, number_text
 
-__all__ = ["MOST_DIGITS", "WIDTH", "RankRule", "Scale", "compiled", "level_of", "range_of"]
-
-
 MOST_DIGITS = 18
 
 WIDTH = 2

@@ -23,8 +23,6 @@ from projections.language.mistakes import Mistake, dotted
 from projections.language.source import Source
 from projections.language.syntax import suggest
 
-__all__ = ["Accepted", "Review", "review", "reviewed"]
-
 _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 

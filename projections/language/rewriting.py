@@ -34,8 +34,6 @@ from projections.language.canonical import (
 from projections.language.contribution import ELEMENTS
 from projections.language.syntax import key_text, written_path
 
-__all__ = ["SINGLE", "index_form", "merged", "query_form", "rule_form", "written"]
-
 SINGLE = "main"
 """The name of the table of a rule file that has `table:`."""
 

@@ -29,27 +29,6 @@ from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
 from projections.language.ordering import encode_order
 from projections.language.values import CONTEXT, Resolver, number_text, size, valued
 
-__all__ = [
-    "LIST_BYTES",
-    "MOST_OF_A_KEY",
-    "AggregateRule",
-    "ClaimedCopyRule",
-    "CopyRule",
-    "GuardedCopyRule",
-    "IndexRule",
-    "ItemRule",
-    "LedgerRule",
-    "Measure",
-    "Member",
-    "MemberQuery",
-    "Members",
-    "PickRule",
-    "Rule",
-    "Totals",
-    "owned_on",
-    "rounded",
-]
-
 MOST_VALUES = 100
 """The most keys of a `counts` and elements of a `values`."""
 

@@ -20,8 +20,6 @@ from projections.language.syntax import suggest
 if TYPE_CHECKING:
     from projections.language.access.plan import Query, WritePattern
 
-__all__ = ["RuleSet", "missing", "readers", "restricted", "selected"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RuleSet:

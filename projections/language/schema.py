@@ -11,8 +11,6 @@ from projections.language.document import Rules
 from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
 from projections.language.models import KINDS
 
-__all__ = ["json_schema"]
-
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 _COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

@@ -33,48 +33,6 @@ from projections.language.syntax import (
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
-__all__ = [
-    "attribute_map",
-    "by_field",
-    "cases",
-    "check_attribute_list",
-    "check_by",
-    "check_case_list",
-    "check_computed",
-    "check_condition",
-    "check_constant",
-    "check_copied",
-    "check_each",
-    "check_entities",
-    "check_expression",
-    "check_index_key",
-    "check_match",
-    "check_measure",
-    "check_names_template",
-    "check_order",
-    "check_path",
-    "check_pattern",
-    "check_sources",
-    "check_table_key",
-    "check_template",
-    "computed_cases",
-    "computed_names",
-    "each_named",
-    "each_parts",
-    "in_quotes",
-    "index_attributes",
-    "is_local",
-    "key_attributes",
-    "match_named",
-    "order_of",
-    "projected",
-    "shown",
-    "source_names",
-    "source_parts",
-    "sources_named",
-    "syntax",
-]
-
 
 def shown(value: object) -> str:
     """Return a value as text for a message, as a file would have it."""

@@ -22,8 +22,6 @@ from projections.errors import ProjectionsError
 from projections.language.files import MOST_BYTES
 from projections.language.mistakes import Location, Mistake
 
-__all__ = ["MOST_VALUES", "Repeated", "Source", "UnreadableError", "compose", "read"]
-
 MOST_VALUES = 50_000
 """The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
 _DEEPEST = 60

@@ -8,11 +8,6 @@ from functools import lru_cache
 
 from projections.errors import ProjectionsError
 
-__all__ = [
-    *("BRACES", "PATH", "LanguageError", "LanguageErrors", "an", "nearest", "suggest"),
-    *("joined", "key_name", "key_text", "name_of", "quote_it", "root", "shown_name", "steps", "written_path"),
-]
-
 _QUOTED = r"""'(?:[^'{}]|'')+'|"(?:[^"{}]|"")+\""""
 PATH = re.compile(
     rf"(?:[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*|{_QUOTED})(?:\.(?:[\w~$@:-]+|{_QUOTED}))*",

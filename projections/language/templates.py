@@ -24,8 +24,6 @@ from projections.language.values import Resolver, Value, number_text, shown
 if TYPE_CHECKING:
     from projections.language.arithmetic import Expression
 
-__all__ = ["Field", "KeyPattern", "Template", "overlap"]
-
 
 @dataclass(frozen=True, slots=True)
 class Field:

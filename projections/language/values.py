@@ -12,37 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 from projections.language.syntax import LanguageError, steps
 
-__all__ = [
-    "CONTEXT",
-    "EXACT",
-    "Image",
-    "Resolve",
-    "Resolver",
-    "Value",
-    "attribute_size",
-    "canonical",
-    "changed_attributes",
-    "differing",
-    "having",
-    "item_size",
-    "kind_of",
-    "lookup",
-    "number_text",
-    "plain",
-    "plain_item",
-    "plain_items",
-    "plain_words",
-    "python",
-    "python_item",
-    "same",
-    "shown",
-    "size",
-    "valued",
-    "wire",
-    "wire_set",
-]
-
-
 Value: TypeAlias = Mapping[str, Any]
 """One attribute value, such as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text."""
 

@@ -10,9 +10,6 @@ from typing import Any
 
 from projections.language.values import number_text
 
-__all__ = ["block", "flow", "name", "scalar", "text"]
-
-
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*")
 _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _EXPRESSION = re.compile(r"[a-z]+\([\w.]+(?: \* [\w.]+)?\)", re.ASCII)

@@ -22,17 +22,6 @@ from typing import Any, TypeAlias
 
 from projections.engine.records import is_sequence, time_of
 
-__all__ = [
-    "Batch",
-    "EventSourceMapping",
-    "Record",
-    "Shard",
-    "Stream",
-    "created_at",
-    "sequence_number",
-    "source_arn",
-]
-
 Record: TypeAlias = Mapping[str, Any]
 """One stream record as Lambda delivers it."""
 

@@ -36,7 +36,6 @@ from projections.local.steps import STEPS, step_mistakes, suggest_step
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = ["Recorded", "documents", "read", "text_of"]
 
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 _PLAIN = 'write an item as {"put": {"PK": …}}'

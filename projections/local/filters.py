@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Filter", "FilterError", "NotJudgedError"]
-
 LONGEST = 4096
 """The maximum number of characters of a pattern."""
 

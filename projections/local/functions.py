@@ -21,8 +21,6 @@ from projections.language.program import Program
 from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 
-__all__ = ["Functions", "LocalQueue"]
-
 SECONDS = 60.0
 """The timeout of an invocation, as in the template."""
 

@@ -13,17 +13,6 @@ from projections.language.program import Program
 from projections.language.syntax import LanguageError
 from projections.language.values import plain, plain_words, wire, wire_set
 
-__all__ = [
-    "different_words",
-    "in_wire_form",
-    "json_words",
-    "key_of",
-    "key_words",
-    "value_of",
-    "value_words",
-    "wire_item",
-]
-
 _SETS = ("SS", "NS", "BS")
 _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
 

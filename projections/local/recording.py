@@ -16,8 +16,6 @@ from projections.local.steps import STEPS, Application
 from projections.stores.memory import MemoryStore
 from projections.stores.memory import Record as Made
 
-__all__ = ["Recorded", "Write", "flaw", "records_of", "table_in", "table_of"]
-
 _LABEL = "2025-01-01T00:00:00.000"
 _FIRST = 100_000_000_000_000_000_001
 """The sequence number of the first record that is made here, unless recorded ones are greater."""

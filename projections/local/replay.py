@@ -23,7 +23,6 @@ from projections.local.tables import LEDGER, MemoryTables, Tables
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
 
 ROUNDS = 40
 """The maximum of rounds of a replay. A round takes a change from one rule to a rule that reads its result."""

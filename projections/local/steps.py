@@ -22,8 +22,6 @@ from projections.language.syntax import suggest
 from projections.local.items import key_of, key_words, value_words, wire_item
 from projections.stores.memory import MemoryStore
 
-__all__ = ["STEP", "STEPS", "Application", "Item", "Key", "step_mistakes", "suggest_step"]
-
 STEPS = ("put", "update", "delete", "expire")
 
 STEP = {

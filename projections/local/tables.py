@@ -12,8 +12,6 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Record, sequence_number, source_arn
 from projections.stores.memory import MemoryStore
 
-__all__ = ["LEDGER", "QUIET", "MemoryTables", "Tables", "schemas", "stream_label"]
-
 LEDGER = "ledger"
 """The logical name of the ledger table."""
 

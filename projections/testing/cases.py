@@ -21,19 +21,6 @@ from projections.local.steps import STEPS, step_mistakes
 from projections.printable import printable
 from projections.testing.scenario import Scenario
 
-__all__ = [
-    "CASE",
-    "FILE",
-    "Case",
-    "Suite",
-    "ask_differences",
-    "ask_mistakes",
-    "rank_differences",
-    "rank_mistakes",
-    "read_cases",
-]
-
-
 _NAMES = ("query", "with", "gives", "limit", "page")
 
 

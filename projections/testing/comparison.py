@@ -13,8 +13,6 @@ from projections.language.values import changed_attributes
 from projections.local.items import different_words, key_words, value_words
 from projections.printable import printable
 
-__all__ = ["LEGEND", "Comparison", "Difference"]
-
 LEGEND = "Differences: - expected, + found"
 
 Items = Mapping[ItemKey, Image]

@@ -15,8 +15,6 @@ from projections.local.tables import MemoryTables, schemas
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
 
-__all__ = ["LocalRun"]
-
 ROUNDS = 200
 """Rounds after which the items are considered as changing forever. In one round, values go from one rule to the next."""
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from projections.testing.cases import Case, Suite
     from projections.testing.scenario import Scenario
 
-__all__ = ["CaseFile", "projections", "rules_of"]
 
 MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and whether batches are delivered twice'
 

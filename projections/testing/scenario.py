@@ -19,8 +19,6 @@ from projections.stores.memory import MemoryStore
 from projections.testing.comparison import LEGEND, Comparison, Difference
 from projections.testing.local_run import LocalRun
 
-__all__ = ["Scenario"]
-
 Rejection = Mapping[str, Any]
 
 

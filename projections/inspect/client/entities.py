@@ -33,9 +33,6 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 
-__all__ = ["Attribute", "attributes_of", "item_builder", "item_type", "key_builder", "key_patterns", "recogniser"]
-
-
 TYPES = {"S": "str", "N": "Decimal", "B": "bytes"}
 
 

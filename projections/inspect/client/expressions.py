@@ -31,34 +31,6 @@ from projections.language.syntax import root, steps
 from projections.language.templates import Field
 from projections.printable import printable
 
-__all__ = [
-    "WIDTH",
-    "Call",
-    "Code",
-    "Every",
-    "ItemNames",
-    "Loop",
-    "Names",
-    "Variable",
-    "at",
-    "constant",
-    "docstring",
-    "flat",
-    "inside",
-    "lines",
-    "literal",
-    "number",
-    "pascal",
-    "period_list",
-    "piped",
-    "snake",
-    "statement",
-    "text_of",
-    "value_literal",
-    "written",
-]
-
-
 WIDTH = 88
 """Columns of the generated code, as ruff and Black have them by default."""
 

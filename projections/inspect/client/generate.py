@@ -27,9 +27,6 @@ from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
 from projections.language.syntax import an
 
-__all__ = ["Client", "client_of", "rank_function", "write_function"]
-
-
 METHODS = {"put": "put_item", "update": "update_item", "delete": "delete_item"}
 REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "ConditionCheck"}
 CONDITIONS = {"absent": "does not exist", "present": "exists"}

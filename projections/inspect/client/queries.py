@@ -35,8 +35,6 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import root, shown_name, steps
 from projections.language.templates import Field
 
-__all__ = ["Bounds", "Fits", "QueryFunction"]
-
 
 @dataclass(frozen=True)
 class Bounds:

@@ -29,9 +29,6 @@ from projections.language.patterns import describe
 from projections.language.program import Program
 from projections.language.templates import Template
 
-__all__ = ["Scope", "defined", "helpers", "imports", "names_in", "paragraphs", "sentence"]
-
-
 IMPORTS = {
     "base64": "import base64",
     "hashlib": "import hashlib",

@@ -27,11 +27,6 @@ from projections.language.templates import Template
 from projections.stores.limits import TRANSACTIONAL
 from projections.stores.requests import BATCH_STATEMENTS
 
-__all__ = [
-    *("CHILDREN", "ELEMENTS", "ITEM_BYTES", "BatchCost", "Change", "Flow", "Sum"),
-    *("WriteCost", "change_of", "Worst", "fixed_targets", "ledger_actions", "worst_writes", "write_cost"),
-]
-
 CHILDREN = 100
 """Children of a parent under `embed`, if nobody states them."""
 

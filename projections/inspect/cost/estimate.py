@@ -24,18 +24,6 @@ from projections.language.canonical import Aggregate, Document, Index, Rank, Rul
 from projections.language.facts import indexes_fed
 from projections.stores.limits import TRANSACTIONAL
 
-__all__ = [
-    "MILLION",
-    "PRICES",
-    "SECONDS_PER_MONTH",
-    "Estimate",
-    "HotKey",
-    "Spending",
-    "dollars",
-    "estimate",
-    "spending",
-]
-
 PRICES: Mapping[str, tuple[float, str]] = {
     "write": (0.625, "million write units"),
     "read": (0.125, "million read units"),

@@ -16,8 +16,6 @@ from projections.inspect.rehearsal.recorder import Read, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, rehearse
 from projections.language.program import Program
 
-__all__ = ["estimate_events"]
-
 LISTED = 8
 """The busiest keys that are listed."""
 

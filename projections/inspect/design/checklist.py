@@ -31,8 +31,6 @@ from projections.language.review import Accepted, Review
 from projections.language.templates import Template
 from projections.stores.limits import ITEM_BYTES
 
-__all__ = ["design_of"]
-
 
 def design_of(rules: Rules, title: str, review: Review | None = None) -> Design:
     """Return the table design of valid rules. `review` is that of their file."""

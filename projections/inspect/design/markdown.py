@@ -15,8 +15,6 @@ from projections.language.facts import conditions
 from projections.language.patterns import describe
 from projections.printable import printable
 
-__all__ = ["markdown"]
-
 _MARKS: Mapping[Status, str] = {"met": "✓ met", "not met": "✗ not met", "decide": "? decide", "accepted": "✓ accepted"}
 _ANSWERS: Mapping[Verdict, str] = {"one": "✓", "several": "✓", "filtered": "?", "incomplete": "✗", "none": "✗"}
 _SILENT = {"shadow": "never: the rule is in shadow mode", "disabled": "no longer: the rule is disabled"}

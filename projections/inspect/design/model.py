@@ -24,8 +24,6 @@ from projections.language.program import Program
 from projections.language.syntax import root
 from projections.stores.limits import PAGE_BYTES, read_units
 
-__all__ = ["Attributes", "Check", "Design", "Entity", "Index", "ReadCost", "Status", "gathered"]
-
 Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 """`decide`: only a person can answer the question of the check."""
 

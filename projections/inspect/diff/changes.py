@@ -10,21 +10,6 @@ from typing import Any, Literal
 from projections.language.canonical import Compute, Copy, Document, Index, Rule
 from projections.language.facts import creates, key_text
 
-__all__ = [
-    "Change",
-    "Part",
-    "Status",
-    "Target",
-    "changes",
-    "deletions",
-    "left_behind",
-    "reasons",
-    "renamed",
-    "target",
-    "untouched",
-]
-
-
 Status = Literal["new", "changed", "removed", "retired"]
 
 _OF_TABLES = ("separator", "partition", "sort")

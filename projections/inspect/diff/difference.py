@@ -12,8 +12,6 @@ from projections.language.canonical import Document
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 
-__all__ = ["Difference", "OwnerChange", "RuleDifference", "difference", "impossible", "new_indexes", "template_changes"]
-
 
 @dataclass(frozen=True, slots=True)
 class OwnerChange:

@@ -31,8 +31,6 @@ from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import same
 
-__all__ = ["ActionReport", "BatchReport", "Explanation", "RequestReport", "explain", "explanation_document"]
-
 
 @dataclass(frozen=True, slots=True)
 class ActionReport:

@@ -23,19 +23,6 @@ from projections.operations.verify.examine import contributions_goal
 from projections.operations.verify.reading import bare
 from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
 
-__all__ = [
-    "Attribute",
-    "Contribution",
-    "Copied",
-    "Derived",
-    "Guard",
-    "ItemExplanation",
-    "Readings",
-    "Source",
-    "attributes_of",
-    "source",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Attribute:

@@ -45,8 +45,6 @@ from projections.operations.verify.scope import (
 from projections.printable import unescaped
 from projections.stores.limits import checked_key
 
-__all__ = ["derived", "item_explanation", "read_key"]
-
 
 def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
     """Read and explain an item. Raises what a store raises."""

@@ -20,9 +20,6 @@ from projections.language.syntax import nearest, root
 from projections.language.templates import Field, KeyPattern, Template
 from projections.language.values import shown
 
-__all__ = ["Unused", "Verdict", "nearest_entities", "unused", "verdict"]
-
-
 MOST_ELEMENTS = 5
 """Elements of an `each` that are listed one by one."""
 

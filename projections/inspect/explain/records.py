@@ -23,8 +23,6 @@ from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.syntax import an
 from projections.language.values import same
 
-__all__ = ["RecordReport", "RuleReport", "effect_words", "record_report"]
-
 
 @dataclass(frozen=True, slots=True)
 class RuleReport:

@@ -34,11 +34,6 @@ from projections.stores.conditions import holds, value_at
 if TYPE_CHECKING:
     from projections.engine.records import Record
 
-__all__ = [
-    *("condition_words", "contribution_words", "difference_words", "encoded_words", "failing", "group_version"),
-    *("happened", "json_words", "key_words", "short", "stream_version", "value_text", "value_words", "version_words"),
-]
-
 
 _GROUP = re.compile(r"(\d{4})\.(\d{15})")
 _LONGEST = 60

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from projections.inspect.graph.model import Graph
 
-__all__ = ["columns_of"]
-
 _SWEEPS = 4
 
 

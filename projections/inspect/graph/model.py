@@ -24,8 +24,6 @@ from projections.language.ownership import chains
 from projections.language.syntax import an
 from projections.printable import printable
 
-__all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of", "mermaid"]
-
 _SHORT = 22
 
 COLOURS = {

@@ -14,22 +14,6 @@ from projections.inspect.graph.model import Entity, Graph, Rule
 from projections.language.findings.kinds import Finding
 from projections.printable import printable
 
-__all__ = [
-    "ICONS",
-    "Frame",
-    "entity_id",
-    "escape",
-    "icon",
-    "key_rows",
-    "mark",
-    "page",
-    "panels",
-    "prose",
-    "rule_id",
-    "template",
-]
-
-
 KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 _HERE = Path(__file__).parent
 

@@ -14,8 +14,6 @@ from projections.stores.limits import TRANSACTIONAL, Units, item_size, read_unit
 from projections.stores.memory import MemoryStore
 from projections.stores.requests import BATCH_STATEMENTS
 
-__all__ = ["Action", "Read", "RecordingStore", "Request", "Spent", "purpose_of"]
-
 
 def purpose_of(write: Write) -> Purpose:
     """Return why a write that the engine made is made, and which item it is about: a source, target, parent, or itself."""

@@ -42,8 +42,6 @@ from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
-__all__ = ["SECONDS", "Batch", "Decoded", "Invocation", "Rehearsal", "rehearse", "set_stage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Decoded:

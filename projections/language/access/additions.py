@@ -30,8 +30,6 @@ from projections.language.rewriting import SINGLE, index_form, query_form, rule_
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import Field, Template
 
-__all__ = ["Addition", "additions", "looks_like_time"]
-
 BUCKETS = 4
 DIGITS = 10
 MONTH = "date(%Y-%m)"

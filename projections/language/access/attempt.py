@@ -31,8 +31,6 @@ from projections.language.pipes import monotone
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
-__all__ = ["PARTITION", "Failure", "attempt", "known_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:

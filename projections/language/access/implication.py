@@ -36,17 +36,6 @@ from projections.language.patterns import (
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
-__all__ = [
-    "Known",
-    "compares_as_number",
-    "excludes",
-    "implies",
-    "is_number",
-    "is_whole",
-    "known_present",
-    "used_as_number",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Known:

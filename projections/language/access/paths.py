@@ -19,21 +19,6 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
-__all__ = [
-    "TABLE",
-    "KeyPart",
-    "Neighbour",
-    "Path",
-    "access_paths",
-    "always_present",
-    "bare_variables",
-    "key_variables",
-    "made_by_templates",
-    "neighbours",
-    "not_copied",
-    "sharing",
-]
-
 
 @once
 def key_variables(document: Document, entity: str) -> frozenset[str]:

@@ -15,29 +15,6 @@ if TYPE_CHECKING:
     from projections.language import questions as models
     from projections.language.document import Rules
 
-__all__ = [
-    "HIGHEST",
-    "VERDICTS",
-    "Buckets",
-    "Expect",
-    "KeyEquals",
-    "Operation",
-    "Order",
-    "Periods",
-    "Plan",
-    "Query",
-    "Request",
-    "SortRange",
-    "Step",
-    "Text",
-    "Verdict",
-    "WritePattern",
-    "queries_of",
-    "query_of",
-    "write_of",
-    "writes_of",
-]
-
 
 Operation: TypeAlias = Literal["put", "update", "delete", "check"]
 

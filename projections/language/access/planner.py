@@ -34,9 +34,6 @@ from projections.language.syntax import root
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
-__all__ = ["Translated", "copied_queries", "plan"]
-
-
 Renaming = Callable[[str], str]
 """Returns the name that a copy has for a name of the source. Raises KeyError if it has none."""
 

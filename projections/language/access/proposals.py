@@ -23,8 +23,6 @@ from projections.language.findings.rule_facts import Facts
 from projections.language.rewriting import merged, written
 from projections.language.yaml_text import block
 
-__all__ = ["EXACT", "Proposal", "proposal"]
-
 EXACT = VERDICTS[:2]
 """The verdicts of plans that read exactly the items of the answer."""
 

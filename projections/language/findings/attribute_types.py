@@ -19,8 +19,6 @@ from projections.language.shapes import attribute_map, computed_cases
 from projections.language.syntax import steps
 from projections.language.templates import Template
 
-__all__ = ["Numbers"]
-
 Node: TypeAlias = tuple[str, str]
 """(entity, attribute or dotted path)."""
 

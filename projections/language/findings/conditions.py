@@ -19,8 +19,6 @@ from projections.language.syntax import LanguageError, an, name_of
 from projections.language.templates import Template
 from projections.language.values import number_text
 
-__all__ = ["BOOLEANS", "boolean", "conditions", "meanings"]
-
 
 def conditions(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each condition whose alternatives all have the wrong type, and for texts that mean something."""

@@ -22,8 +22,6 @@ from projections.language.mistakes import Location
 from projections.language.models import Projection
 from projections.language.values import number_text
 
-__all__ = ["disabled", "quotients"]
-
 
 def disabled(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about rules that read what a disabled rule no longer keeps up to date."""

@@ -18,8 +18,6 @@ from projections.language.findings.partitions import few_partitions, partitions
 from projections.language.findings.rule_facts import Facts
 from projections.language.findings.targets import targets
 
-__all__ = ["rule_remarks"]
-
 _FAMILIES = (
     names,
     conditions,

@@ -30,9 +30,6 @@ from projections.language.shapes import cases, index_attributes, is_local, key_a
 from projections.language.syntax import an
 from projections.language.templates import Field, Template
 
-__all__ = ["expiry", "indexes", "tables"]
-
-
 _GLOBAL, _LOCAL = 20, 5
 """DynamoDB's limits of indexes of a table; that of global indexes can be raised."""
 

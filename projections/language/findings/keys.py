@@ -18,9 +18,6 @@ from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
 from projections.language.pipes import Pipe
 from projections.language.syntax import steps
 
-__all__ = ["LONG_TEXTS", "lengths", "sorting"]
-
-
 _FEW_DIGITS = 5
 _SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3, "M": 4, "S": 5, "f": 6}
 

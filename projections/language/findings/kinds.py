@@ -11,9 +11,6 @@ from typing import Literal, TypeAlias
 
 from projections.language.mistakes import Location
 
-__all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity"]
-
-
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

@@ -14,8 +14,6 @@ from projections.language.ownership import Node, written
 from projections.language.patterns import Exists, Pattern, Test
 from projections.language.syntax import root, suggest
 
-__all__ = ["names"]
-
 
 def names(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about names that rules read and write."""

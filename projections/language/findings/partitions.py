@@ -20,9 +20,6 @@ from projections.language.models import Projection
 from projections.language.shapes import index_attributes, key_attributes
 from projections.language.templates import Field, Template
 
-__all__ = ["few_partitions", "partitions"]
-
-
 PARTITION_UNITS = 1000
 """Write units per second of one partition; it has three times as many read units."""
 GROUP_TRANSACTIONS = 500

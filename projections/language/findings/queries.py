@@ -25,8 +25,6 @@ from projections.language.findings.rule_facts import Facts
 from projections.language.mistakes import Location
 from projections.language.syntax import root, suggest
 
-__all__ = ["queries"]
-
 
 def queries(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about queries, and about indexes and copies as far as queries show their use."""

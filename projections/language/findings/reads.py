@@ -17,8 +17,6 @@ from projections.language.shapes import cases, computed_cases, each_parts
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
-__all__ = ["Computes", "Read", "Tested", "expressions", "patterns", "reads", "tests"]
-
 
 @dataclass(frozen=True, slots=True)
 class Read:

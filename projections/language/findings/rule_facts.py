@@ -20,8 +20,6 @@ from projections.language.shapes import cases, index_attributes, key_attributes
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
 
-__all__ = ["Facts", "KeySet", "Made", "Slot"]
-
 Origin: TypeAlias = Literal["key", "each", "attribute"]
 
 

@@ -29,8 +29,6 @@ from projections.language.rules import LIST_BYTES
 from projections.language.shapes import attribute_map
 from projections.language.syntax import an, steps
 
-__all__ = ["targets"]
-
 _ALL_LISTS = 100 * 1024
 _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 

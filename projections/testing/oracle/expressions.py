@@ -16,9 +16,6 @@ from typing import Any, TypeAlias
 from projections.language.keys import Value
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, number, plain, storable, wire
 
-__all__ = ["Expression", "Pattern", "pattern"]
-
-
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 _BARE = r"""[^\s()*/+,.'"-][^\s()*/+,.'"]*"""
 _TOKEN = re.compile(

@@ -10,8 +10,6 @@ from projections.language.keys import Value
 from projections.testing.oracle.expressions import Expression, pattern
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
 
-__all__ = ["MEMBER_BYTES", "Amount", "Measure", "Picked", "rank"]
-
 Amount: TypeAlias = Decimal | str
 
 

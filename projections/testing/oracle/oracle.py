@@ -22,9 +22,6 @@ from projections.testing.oracle.rules import (
 from projections.testing.oracle.templates import Entity, Table
 from projections.testing.oracle.values import normal
 
-__all__ = ["Difference", "Expected", "Genuine", "Items", "Known", "Oracle", "Settled"]
-
-
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""
 

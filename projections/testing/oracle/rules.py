@@ -13,19 +13,6 @@ from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, r
 from projections.testing.oracle.templates import Entity, Template, numeric
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
 
-__all__ = [
-    "EVERYTHING",
-    "ComputeRule",
-    "Contribution",
-    "EmbedRule",
-    "GroupRule",
-    "IndexRule",
-    "ListEmbedRule",
-    "RankRule",
-    "Rule",
-    "rule",
-]
-
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
 

@@ -11,26 +11,6 @@ from typing import Any
 
 from projections.language.keys import Image, Value
 
-__all__ = [
-    "EXACT",
-    "Missing",
-    "Scope",
-    "Unfit",
-    "addable",
-    "is_path",
-    "mean",
-    "normal",
-    "number",
-    "plain",
-    "size",
-    "steps",
-    "storable",
-    "text",
-    "walk",
-    "wire",
-]
-
-
 EXACT = Context(prec=1000, Emin=-9999, Emax=9999, traps=[Inexact])
 """Wide enough that no sum or product of DynamoDB's numbers is ever rounded."""
 

@@ -18,9 +18,6 @@ from projections.testing.simulation.external_writes import Adversary
 from projections.testing.simulation.item_writer import ItemWriter, placed
 from projections.testing.simulation.pools import FOREIGN
 
-__all__ = ["OPERATIONS", "Application", "come_between"]
-
-
 _HELD = 6
 """The most items that are read and may be put back."""
 

@@ -15,8 +15,6 @@ from projections.printable import printable
 from projections.testing.simulation.harm import HARM
 from projections.testing.simulation.history import Outcome, Setup
 
-__all__ = ["Campaign", "Report", "assert_simulation"]
-
 _CHUNK = 50
 """Histories that a process runs before it reports: one or two seconds."""
 

@@ -23,8 +23,6 @@ from projections.language.templates import Template
 from projections.testing.oracle import Oracle
 from projections.testing.simulation.pools import FOREIGN, Pools
 
-__all__ = ["Change", "change"]
-
 Document = dict[str, Any]
 
 _LEDGER = ("aggregate", "top", "latest")

@@ -30,8 +30,6 @@ from projections.testing.oracle import Difference, Oracle
 from projections.testing.simulation import ledger_checks
 from projections.testing.simulation.trace import image_text
 
-__all__ = ["Checks", "Ended", "Lived", "shown"]
-
 OCCUPIED = "occupied:"
 """The beginning of the reason of a rejection because an item of another kind has the key."""
 

@@ -15,8 +15,6 @@ from projections.stores.memory import MemoryStore
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.scheduler import SETTLED
 
-__all__ = ["Database"]
-
 
 class Database:
     """The store, with every change of an item of the application's tables.

@@ -27,8 +27,6 @@ from projections.testing.simulation.workers import Finish, Invocation, SteppedSt
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
-__all__ = ["Deployment", "TaskQueue"]
-
 
 @dataclass(slots=True)
 class _Message:

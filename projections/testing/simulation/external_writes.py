@@ -21,21 +21,6 @@ from projections.stores.memory import MemoryStore
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.pools import FOREIGN
 
-__all__ = [
-    "Adversary",
-    "change_constant",
-    "change_derived",
-    "clone",
-    "clone_again",
-    "damage",
-    "delete_created",
-    "forge_guard",
-    "malform_guard",
-    "recreate",
-    "remove_guard",
-    "replace_created",
-]
-
 
 def change_derived(writer: ItemWriter) -> bool:
     """Change or remove a derived value, and leave its guard."""

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from projections.engine.registry import FILLING, LIVE, RuleState
 
-__all__ = ["FaultPlan"]
-
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
 

@@ -17,8 +17,6 @@ from projections.language.entity import Entity
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
-__all__ = ["HARM", "Harm", "Ownership"]
-
 HARM = "harm: "
 """How each problem of this oracle begins."""
 

@@ -32,9 +32,6 @@ from projections.testing.simulation.scheduler import Faults, FunctionRaised, Sch
 from projections.testing.simulation.trace import Trace, short_number
 from projections.testing.simulation.workers import Invocation
 
-__all__ = ["History", "Outcome", "Setup"]
-
-
 _CHANGES = 48
 """Different changes of one rule file, each computed when it is first used."""
 _SECOND_CHANGES = 4

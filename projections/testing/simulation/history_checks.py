@@ -20,8 +20,6 @@ from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions
 from projections.testing.simulation.workers import Invocation
 
-__all__ = ["HistoryChecks", "traces"]
-
 
 class HistoryChecks:
     """Checks writes of the engine and notes what the checks at the end depend on; `problems` are those found so far."""

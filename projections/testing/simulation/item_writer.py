@@ -17,8 +17,6 @@ from projections.language.syntax import joined, root, steps
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.pools import FOREIGN, Kind, Pools
 
-__all__ = ["ItemWriter", "placed"]
-
 _KEYS = 5
 """The most items of one entity in a history: few enough that they are written again and again."""
 

@@ -40,21 +40,6 @@ from projections.testing.simulation.workers import Invocation
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
-__all__ = [
-    "BEGIN",
-    "DONE",
-    "OUTDATED",
-    "Backfill",
-    "Checkpoint",
-    "Job",
-    "OperatorProcess",
-    "Rebuild",
-    "Refresh",
-    "Verify",
-    "groups_of",
-    "lease_name",
-]
-
 
 def lease_name(chance: Callable[[], float]) -> str:
     """Return a random name for a lease or a run, decided by the seed of the history."""

@@ -28,8 +28,6 @@ from projections.language.embeds import ListEmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 
-__all__ = ["problems"]
-
 
 @dataclass(slots=True)
 class _Group:

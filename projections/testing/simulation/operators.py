@@ -40,8 +40,6 @@ from projections.testing.simulation.scheduler import Scheduler
 from projections.testing.simulation.trace import Trace
 from projections.testing.simulation.workers import Invocation
 
-__all__ = ["JobRunner", "Operators"]
-
 
 class JobRunner:
     """Runs the pieces of jobs as invocations, in any order. A job whose rules were replaced starts again with others."""

@@ -36,8 +36,6 @@ from projections.language.syntax import root, steps
 from projections.language.templates import Template
 from projections.language.values import Resolver, number_text, wire
 
-__all__ = ["FOREIGN", "Kind", "Pools"]
-
 FOREIGN = "remark"
 """An attribute that no rule reads."""
 

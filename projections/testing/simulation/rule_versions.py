@@ -15,8 +15,6 @@ from projections.testing.simulation.checks import Checks
 from projections.testing.simulation.harm import Ownership
 from projections.testing.simulation.pools import Pools
 
-__all__ = ["RuleVersion", "RuleVersions", "changed", "changed_again", "rolled_back"]
-
 _TRIES = 20
 """Attempts to find a second change."""
 

@@ -22,7 +22,6 @@ from projections.testing.simulation.workers import CONFLICT, LOST, THROTTLED, Fi
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
-__all__ = ["SETTLED", "Faults", "FunctionRaised", "ProcessDied", "Scheduler"]
 
 SETTLED = 200
 """Steps of a history that take `SETTLE_SECONDS`. No index lags by more."""

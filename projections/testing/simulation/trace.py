@@ -11,8 +11,6 @@ from projections.errors import ConditionFailed, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.values import plain
 
-__all__ = ["Trace", "image_text", "short_number"]
-
 
 class Trace:
     """Lines in the order of events; none unless `kept`, because writing them takes longer than the history itself."""

@@ -19,7 +19,6 @@ from projections.stores.requests import require_items
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
-__all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "carry_out"]
 
 THROTTLED = "throttled"
 """The call is refused before it does anything."""
