@@ -83,24 +83,24 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
 
 
 CEILINGS = {
-    "projections/access": (2700, 11),
-    "projections/aws": (1800, 11),
-    "projections/cli": (6550, 35),
-    "projections/console": (600, 4),
-    "projections/deploy": (3200, 23),
-    "projections/dev": (1000, 6),
-    "projections/engine": (10700, 48),
-    "projections/init": (4400, 31),
-    "projections/inspect": (11950, 61),
-    "projections/language": (18600, 87),
-    "projections/local": (2700, 15),
-    "projections/operations": (8600, 39),
-    "projections/stores": (2350, 12),
-    "projections/testing": (10050, 50),
-    "tests": (61250, 264),
+    "projections/access": (2409, 9),
+    "projections/aws": (1707, 8),
+    "projections/cli": (5537, 21),
+    "projections/console": (451, 4),
+    "projections/deploy": (2630, 13),
+    "projections/dev": (820, 4),
+    "projections/engine": (10244, 33),
+    "projections/init": (3842, 17),
+    "projections/inspect": (8482, 37),
+    "projections/language": (17236, 63),
+    "projections/local": (1731, 10),
+    "projections/operations": (8047, 30),
+    "projections/stores": (2134, 8),
+    "projections/testing": (9150, 34),
+    "tests": (51713, 252),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 96500
+WORDS = 67310
 """The most words of documentation; these only fall, too."""
 
 
