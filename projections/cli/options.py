@@ -141,8 +141,7 @@ def select_option(function: F) -> F:
         "--select",
         multiple=True,
         metavar="RULES",
-        help="Only these rules: `name`, `tag:x` or `owner:x`; `+name` adds the rules that it depends on, `name+` those "
-        "that depend on it. Separate several by commas, or repeat the option.",
+        help="Only these rules: `name`, `tag:x` or `owner:x`. Separate several by commas, or repeat the option.",
     )(function)
 
 

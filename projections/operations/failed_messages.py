@@ -256,7 +256,7 @@ class QueueSource:
 
 
 class Objects(Protocol):
-    """A bucket to read objects from: `aws.buckets.Bucket`."""
+    """A bucket to read objects from: `aws.queues.Bucket`."""
 
     def pending(self, prefix: str = "") -> Iterator[str]: ...
 
@@ -266,7 +266,7 @@ class Objects(Protocol):
 
 
 class BucketSource:
-    """The objects of a bucket under a prefix. Redriven ones are marked, and nothing is deleted: see `aws.buckets`."""
+    """The objects of a bucket under a prefix. Redriven ones are marked, and nothing is deleted: see `aws.queues`."""
 
     def __init__(self, name: str, bucket: Objects, prefix: str, reader: Reader) -> None:
         self.name = name

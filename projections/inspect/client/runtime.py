@@ -1,7 +1,7 @@
 """The helpers that generated modules contain. Each module has only those that its functions use.
 
 This text is copied, so it imports nothing of this package. It is written for aioboto3; without `async` and `await` it is the
-form for boto3 (see `fragments`). Its lines are those of the generated code.
+form for boto3 (see `scope`). Its lines are those of the generated code.
 """
 
 # fmt: off

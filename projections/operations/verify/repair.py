@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Repair:
-    """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
+    """Repairs what a verification found. `store` may withhold deletions (`operations.dry.Cautious`).
 
     `counts` has the repaired subjects by kind, `rules` the rules with fewer differences than before. `failed` and `rejected`
     have the first few that could not be repaired, by key, with their reasons. Raises UsageError if these rules are not
