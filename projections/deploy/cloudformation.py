@@ -198,8 +198,6 @@ class Resource:
     id: str
     type: str
     properties: Mapping[str, Any]
-    attributes: Mapping[str, Any]
-    """Attributes beside its properties, such as `DeletionPolicy`."""
 
     def path(self, *steps: str | int) -> Location:
         """Return the path of one of its properties in the template."""
@@ -235,10 +233,7 @@ class Resolution:
                 if "Condition" in raw and self.condition(raw["Condition"]) is False:
                     continue
                 properties = self._properties(kind, raw)
-                attributes = {
-                    key: raw[key] for key in raw if key not in ("Type", "Properties", "Metadata", "Condition")
-                }
-                found[name] = Resource(name, kind, properties, attributes)
+                found[name] = Resource(name, kind, properties)
         return found
 
     def of_type(self, *types: str) -> Iterator[Resource]:
@@ -280,8 +275,6 @@ class Resolution:
             "Fn::If": self._if,
             "Fn::Sub": self._sub,
             "Fn::Join": self._join,
-            "Fn::Select": self._select,
-            "Fn::Split": self._split,
         }
         found = known[name](content) if name in known else None
         if found is not None:
@@ -335,17 +328,6 @@ class Resolution:
         parts = self.value(content[1])
         return content[0].join(map(str, parts)) if isinstance(parts, list) else None
 
-    def _select(self, content: Any) -> Any:
-        chosen = self.value(content)
-        number = chosen[0] if isinstance(chosen, list) and len(chosen) == 2 else None
-        return value_at(chosen, 1, number) if isinstance(number, int) and isinstance(chosen[1], list) else None
-
-    def _split(self, content: Any) -> Any:
-        parts = self.value(content)
-        if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) and part for part in parts):
-            return parts[1].split(parts[0])
-        return None
-
     def condition(self, condition: Any) -> bool | None:
         """Return whether a condition holds; None if that depends on unresolved values."""
         if isinstance(condition, str):
@@ -380,9 +362,6 @@ TABLE = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
 QUEUE = "AWS::SQS::Queue"
 BUCKET = "AWS::S3::Bucket"
 
-_HERE = "${here}"
-"""The partition, Region or account of the deployment."""
-
 _NAMED_BY = {**dict.fromkeys(TABLE, "TableName"), QUEUE: "QueueName", BUCKET: "BucketName"}
 _PLACE = "${AWS::Region}:${AWS::AccountId}"
 _ARNS = {
@@ -397,12 +376,6 @@ class Naming:
 
     def __init__(self, resolution: Resolution) -> None:
         self._resources = resolution.resources
-
-    @cached_property
-    def given(self) -> frozenset[str]:
-        """The names of tables, queues and buckets that the template sets."""
-        listed = [one for one in self._resources.values() if one.type in _NAMED_BY]
-        return frozenset(name for one in listed if (name := self.of(one)) != f"${{{one.id}}}")
 
     def of(self, resource: Resource) -> str:
         """Return the name of a table, queue or bucket."""
@@ -447,25 +420,3 @@ class Naming:
 def judged(text: Any) -> bool:
     """Return whether a value has no placeholders."""
     return not any(True for _ in placeholders(text))
-
-
-def covers(pattern: str, wanted: str) -> bool:
-    """Return whether a resource pattern of a policy, with wildcards `*` and `?`, includes another.
-
-    Partition, Region and account are equal unless both are given and differ.
-    """
-    if pattern == "*":
-        return True
-    ours, theirs = (re.sub(r"\$\{AWS::\w+\}", _HERE, text).split(":", 5) for text in (pattern, wanted))
-    if len(ours) != 6 or len(theirs) != 6:
-        return glob(pattern).fullmatch(wanted) is not None
-    for mine, its in zip(ours[:5], theirs[:5], strict=True):
-        if not (_HERE in (mine, its) or glob(mine).fullmatch(its)):
-            return False
-    return glob(ours[5]).fullmatch(theirs[5]) is not None
-
-
-def glob(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of a policy as a regular expression."""
-    parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern))
-    return re.compile("".join(parts), re.DOTALL)

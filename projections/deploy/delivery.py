@@ -118,8 +118,7 @@ def filter_findings(
             f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
             for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
         )
-        events = ", ".join(dict.fromkeys(lost))
-        reason = f"no filter matches all {entity.name} items ({key}); these events are dropped: {events}"
+        reason = f"no filter matches all {entity.name} items ({key}); these events are dropped: {', '.join(lost)}"
         blind = [name for name, rule in program.rules.items() if entity in rule.sources and len(lost) == len(records)]
         rules = "" if unknown else ", ".join(blind)
         if unknown:
@@ -159,34 +158,21 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
 
 # Records that have only what the rules determine: do filters match every record that the rules need?
 
-Record = Mapping[str, Any]
-
 _RARE = "\U0010fffd"
 """The value of variables: filters for certain values do not match it."""
 
 
-def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:
+def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield events of an item of an entity, with the record. Other attributes than the key may be missing."""
-    for text, number in ((_RARE, "7"), ("7", "-12.5")):
-        kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
-        keys = {
-            attribute: {kind: pattern.render(dict.fromkeys(pattern.names, number if kind == "N" else text))}
-            for attribute, kind, pattern in zip(schema.key_attributes, kinds, entity.patterns, strict=True)
-        }
-        marked = {**keys, **entity.constants}
-        images: dict[str, list[tuple[Any, Any]]] = {
-            "INSERT": [(None, marked)],
-            "MODIFY": [(marked, marked), (keys, marked), (marked, keys)],
-            "REMOVE": [(marked, None)],
-        }
-        for event, pairs in images.items():
-            for old, new in pairs:
-                yield event, _record(event, keys, old, new)
-        if schema.ttl:
-            service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-            yield "REMOVE by TTL", {**_record("REMOVE", keys, marked, None), "userIdentity": service}
-
-
-def _record(event: str, keys: Any, old: Any, new: Any) -> Record:
-    images = {name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None}
-    return {"eventName": event, "eventSource": "aws:dynamodb", "dynamodb": {"Keys": keys, **images}}
+    kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
+    keys = {
+        attribute: {kind: pattern.render(dict.fromkeys(pattern.names, "-12.5" if kind == "N" else _RARE))}
+        for attribute, kind, pattern in zip(schema.key_attributes, kinds, entity.patterns, strict=True)
+    }
+    old, new = ({image: {**keys, **entity.constants}} for image in ("OldImage", "NewImage"))
+    for event, images in (("INSERT", new), ("MODIFY", {**old, **new}), ("REMOVE", old)):
+        yield event, {"eventName": event, "eventSource": "aws:dynamodb", "dynamodb": {"Keys": keys, **images}}
+    if schema.ttl:
+        service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+        record = {"eventName": "REMOVE", "eventSource": "aws:dynamodb", "dynamodb": {"Keys": keys, **old}}
+        yield "REMOVE by TTL", {**record, "userIdentity": service}

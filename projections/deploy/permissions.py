@@ -1,190 +1,161 @@
-"""The permissions of the functions of a template, and those that the rules need."""
+"""The permissions of the functions of a template, and those that the rules need.
+
+Only statements such as those that we write are read: they allow actions on resources, and of their conditions only
+`dynamodb:LeadingKeys` is compared. With any other policy the permissions of the function are reported as not checked.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from projections.deploy.cloudformation import Naming, Resolution, Resource, covers, glob, placeholders
+from projections.deploy.cloudformation import Naming, Resolution, Resource, placeholders, value_at
 from projections.deploy.comparison import Comparison, Pair
 from projections.deploy.finding import NOT_JUDGED, PERMISSIONS, Finding
 from projections.deploy.needs import IN_POLICIES
 from projections.language.mistakes import Location
 
-_STREAMS = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
-_MANAGED: Mapping[str, tuple[str, ...]] = {
-    "AWSLambdaBasicExecutionRole": ("logs:*",),
-    "AWSLambdaDynamoDBExecutionRole": ("logs:*", *(f"dynamodb:{name}" for name in _STREAMS)),
-    "AWSLambdaSQSQueueExecutionRole": ("logs:*", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
-}
-"""Managed policies of AWS that functions usually have; all allow any resource."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Need:
-    """An action on a resource."""
-
-    action: str
-    resource: str
-
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A statement: its actions and resources, in the notation of `Naming`."""
+    """A statement that allows actions on resources, in the notation of `Naming`, and the path of the statement.
+
+    `keys`: the patterns of partition keys to which a condition restricts it; None without one.
+    """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     path: Location
-    """The path of the statement."""
-    allows: bool = True
-    keys: tuple[str, ...] | None = None
-    """The patterns of partition keys to which a condition restricts the statement; None without one."""
+    keys: tuple[str, ...] | None
 
-    def covers(self, need: Need, known: Container[str] | None = None) -> bool:
-        """Return whether it is about an action on a resource. With `known`, other placeholders match anything."""
+    def covers(self, action: str, resource: str) -> bool:
+        named = any(_glob(one.lower()).fullmatch(action.lower()) for one in self.actions)
+        return named and any(_glob(one).fullmatch(resource) for one in self.resources)
 
-        def read(resource: str) -> str:
-            if known is None:
-                return resource
-            return re.sub(r"\$\{(?!AWS::|label)[^{}]*\}", lambda name: name[0] if name[0] in known else "*", resource)
-
-        named = any(covers(one.lower(), need.action.lower()) for one in self.actions)
-        return named and any(covers(read(one), need.resource) for one in self.resources)
-
-    def short_of(self, need: Need, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Return which of these partition keys a condition excludes. A scan names none, and so is not restricted."""
-        if self.keys is None or need.action == "dynamodb:Scan":
+    def excluded(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of these partition keys the condition excludes. A scan names none, and so is not restricted."""
+        if self.keys is None or action == "dynamodb:Scan":
             return ()
-        patterns = [glob(_escaped(one)) for one in self.keys]
-        # Only patterns that match all keys of another one match it with many characters for each `*`.
-        witnesses = {key: _escaped(key).replace("*", "\1" * 2048) for key in keys}
-        return tuple(key for key, text in witnesses.items() if not any(one.fullmatch(text) for one in patterns))
+        begins = tuple(one.removesuffix("*") for one in self.keys if one.endswith("*"))
+        return tuple(one for one in keys if one not in self.keys and not one.startswith(begins))
 
 
-def _escaped(pattern: str) -> str:
-    """Return a pattern with other characters in place of those that it escapes."""
-    return re.sub(r"\$\{([*?$])\}", lambda found: f"\0{ord(found[1])}", pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class Grants:
-    """The permissions of a function, with the path of its policies. `unknown`: what could not be read, and its path."""
-
-    path: Location
-    statements: list[Grant]
-    unknown: list[tuple[str, Location]]
+class _NotJudgedError(Exception):
+    """The permissions of a function cannot be checked: the reason, and the path of what prevents it."""
 
 
 def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Yield permissions that a function lacks or is denied, and those that cannot be checked."""
+    """Yield permissions that a function lacks, or that they cannot be checked."""
     function = pair.theirs
-    grants = _grants(function, both.theirs, both.names)
-    for reason, path in grants.unknown:
-        yield both.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked completely: {reason}")
+    try:
+        names = {*both.theirs.resources, *placeholders(list(both.known.values())), "label"}
+        path, grants = _grants(function, both.theirs, both.names, names)
+    except _NotJudgedError as error:
+        reason, path = error.args
+        yield both.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
+        return
+    keys = {f"table/{both.tables[one.name]}": one.leading for one in both.deployment.tables if one.name in both.tables}
     lacking: dict[str, list[str]] = {}
     restricted: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
-    keys = {f":table/{both.tables[one.name]}": one.leading for one in both.deployment.tables if one.name in both.tables}
-    names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
-    for need in _needs(pair.ours, both):
-        matching = [one for one in grants.statements if one.covers(need)]
-        allowing = [one for one in matching if one.allows]
-        if len(allowing) < len(matching):
-            denied = next(one for one in matching if not one.allows)
-            reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
-            yield both.finding(PERMISSIONS, denied.path, reason, "remove it from this statement")
-        elif allowing:
-            own = next((found for end, found in keys.items() if need.resource.endswith(end)), ())
-            missing = [one.short_of(need, own) for one in allowing]
-            if all(missing):
-                restricted.setdefault((allowing[0].path, need.resource, missing[0]), []).append(need.action)
-        elif not grants.unknown and not any(one.allows and one.covers(need, names) for one in grants.statements):
-            lacking.setdefault(need.resource, []).append(need.action)
-    for (path, resource, short_of), actions in restricted.items():
+    for action, resource in _needs(pair.ours, both):
+        allowing = [one for one in grants if one.covers(action, resource)]
+        own = keys.get(resource.partition(" ")[2], ())
+        if not allowing:
+            lacking.setdefault(resource, []).append(action)
+        elif all(one.excluded(action, own) for one in allowing):
+            first = allowing[0]
+            restricted.setdefault((first.path, resource, first.excluded(action, own)), []).append(action)
+    for (place, resource, excluded), actions in restricted.items():
         reason = (
-            f"{function.id} is allowed {', '.join(actions)} on {_short(resource)} only for some partition keys, and the "
-            f"rules also need {', '.join(short_of)}"
+            f"{function.id} is allowed {', '.join(actions)} on {resource} only for some partition keys, and the rules "
+            f"also need {', '.join(excluded)}"
         )
-        yield both.finding(PERMISSIONS, path, reason, "add them to `dynamodb:LeadingKeys` of this statement")
+        yield both.finding(PERMISSIONS, place, reason, "add them to `dynamodb:LeadingKeys` of this statement")
     for resource, actions in lacking.items():
-        reason = f"{function.id} is not allowed {', '.join(actions)} on {_short(resource)}"
-        yield both.finding(PERMISSIONS, grants.path, reason, "allow it")
+        reason = f"{function.id} is not allowed {', '.join(actions)} on {resource}"
+        yield both.finding(PERMISSIONS, path, reason, "allow it")
 
 
-def _short(arn: str) -> str:
-    """Return an ARN without partition, Region and account."""
-    parts = re.sub(r"\$\{AWS::\w+\}", "", arn).split(":", 5)
-    return f"{parts[2]} {parts[5]}" if len(parts) == 6 else arn
-
-
-def _needs(function: Resource, both: Comparison) -> list[Need]:
-    """Return the permissions of a function of ours, in their names.
+def _needs(function: Resource, both: Comparison) -> list[tuple[str, str]]:
+    """Return the actions of a function of ours with their resources, in the names of theirs.
 
     Resources without a corresponding one of theirs, such as log groups, are left out.
     """
-    needs: set[Need] = set()
-    for grant in _grants(function, both.ours, both.our_names).statements:
+    needs: set[tuple[str, str]] = set()
+    for grant in _grants(function, both.ours, both.our_names)[1]:
         for resource in grant.resources:
-            names = {f"${{{name}}}" for name in placeholders(resource) if not name.startswith("AWS::")}
-            names |= {name for name in both.our_names.given if name in resource}
-            if resource == "*" or not names <= both.known.keys():
-                continue
-            for ours, theirs in both.known.items():
-                resource = resource.replace(ours, theirs)
-            # `stream/*` includes any label; the label of the current stream is sufficient.
-            resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
-            needs.update(Need(action, resource) for action in grant.actions)
+            if any(name in resource for name in both.known):
+                for ours, theirs in both.known.items():
+                    resource = resource.replace(ours, theirs)
+                # `stream/*` includes any label; the label of the current stream is sufficient.
+                resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
+                needs.update((action, resource) for action in grant.actions)
     return sorted(needs)
 
 
-def _grants(function: Resource, resolution: Resolution, naming: Naming) -> Grants:
-    """Return the permissions of a function, by its role. Policies of which SAM makes a role are not read."""
+def _grants(
+    function: Resource, resolution: Resolution, naming: Naming, known: Collection[str] | None = None
+) -> tuple[Location, list[Grant]]:
+    """Return the path of the policies of a function's role, and their statements. Raises _NotJudgedError.
+
+    With `known`, other placeholders in a resource match anything.
+    """
     role = function.properties.get("Role")
     named = re.fullmatch(r"\$\{([^.{}]+)\.Arn\}", role) if isinstance(role, str) else None
     resource = resolution.resources.get(named[1]) if named else None
     if resource is None or resource.type != "AWS::IAM::Role":
-        path = function.path("Role")
-        return Grants(path, [], [("its role is not in this template", path)])
-    grants = Grants(resource.path("Policies"), [], [])
-    for name in ("Policies", "ManagedPolicyArns"):
-        for number, policy in enumerate(_list(resource.properties.get(name, []))):
-            _read(grants, policy, naming, resource.path(name, number))
-    for policy in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-        if f"${{{resource.id}}}" in [*_list(policy.properties.get("Roles")), policy.properties.get("RoleName")]:
-            _read(grants, policy.properties, naming, policy.path())
-    return grants
-
-
-def _read(grants: Grants, policy: Any, naming: Naming, path: Location) -> None:
-    """Add the statements of a policy, or why it cannot be read."""
-    name = policy.rpartition("/")[2] if isinstance(policy, str) else ""
-    document = policy.get("PolicyDocument") if isinstance(policy, Mapping) else None
-    if name in _MANAGED:
-        grants.statements.append(Grant(_MANAGED[name], ("*",), path))
-    elif not isinstance(document, Mapping):
-        grants.unknown.append((f"the policy {name} is not in this template" if name else "this is not a policy", path))
-    else:
-        for number, statement in enumerate(_list(document.get("Statement"))):
-            place = (*path, "PolicyDocument", "Statement", number)
-            if not isinstance(statement, Mapping) or "Action" not in statement or "Resource" not in statement:
-                grants.unknown.append(("this statement has no Action or no Resource", place))
-                continue
-            actions = tuple(map(str, _list(statement["Action"])))
-            resources = tuple(map(str, _list(naming.spelled(statement["Resource"]))))
-            allows = str(statement.get("Effect")) == "Allow"
-            grants.statements.append(Grant(actions, resources, place, allows, _keys(statement.get("Condition"))))
+        raise _NotJudgedError("its role is not in this template", function.path("Role"))
+    path, grants = resource.path("Policies"), []
+    inline = _list(resource.properties.get("Policies", []))
+    policies = [(policy, (*path, number)) for number, policy in enumerate(inline)]
+    for arn in _list(resource.properties.get("ManagedPolicyArns", [])):
+        managed = resolution.resources.get(str(arn)[2:-1])
+        if managed is None:
+            raise _NotJudgedError(f"the policy {arn} is not in this template", resource.path("ManagedPolicyArns"))
+        policies.append((managed.properties, managed.path()))
+    for other in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+        if resource.id in placeholders([other.properties.get("Roles"), other.properties.get("RoleName")]):
+            policies.append((other.properties, other.path()))
+    for policy, place in policies:
+        for number, one in enumerate(_list(value_at(policy, "PolicyDocument", "Statement"))):
+            at = (*place, "PolicyDocument", "Statement", number)
+            if value_at(one, "Effect") != "Allow" or "Action" not in one or "Resource" not in one:
+                raise _NotJudgedError("only statements that allow actions on resources are read", at)
+            resources = tuple(_short(resource, known) for resource in _list(naming.spelled(one["Resource"])))
+            actions = tuple(map(str, _list(one["Action"])))
+            grants.append(Grant(actions, resources, at, _keys(one.get("Condition"))))
+    return path, grants
 
 
 def _keys(condition: Any) -> tuple[str, ...] | None:
     """Return the partition keys to which a condition restricts a statement, as patterns."""
-    for operator, tests in condition.items() if isinstance(condition, Mapping) else ():
-        kind = str(operator).rpartition(":")[2]
-        values = tests.get("dynamodb:LeadingKeys") if isinstance(tests, Mapping) else None
-        if values is not None and kind in ("StringLike", "StringEquals"):
-            texts = tuple(map(str, _list(values)))
-            return texts if kind == "StringLike" else tuple(one.translate(IN_POLICIES) for one in texts)
-    return None
+    like, equal = (
+        value_at(condition, f"ForAllValues:{operator}", "dynamodb:LeadingKeys")
+        for operator in ("StringLike", "StringEquals")
+    )
+    if like is None and equal is not None:
+        return tuple(str(one).translate(IN_POLICIES) for one in _list(equal))
+    return None if like is None else tuple(map(str, _list(like)))
+
+
+def _short(resource: Any, known: Collection[str] | None) -> str:
+    """Return an ARN without partition, Region and account, such as `dynamodb table/app`."""
+    text = re.sub(r"\$\{AWS::(Partition|Region|AccountId)\}", "", str(resource))
+    if known is not None:
+        text = re.sub(r"\$\{([^{}]*)\}", lambda name: name[0] if _known(name[1], known) else "*", text)
+    parts = text.split(":", 5)
+    return f"{parts[2]} {parts[5]}" if len(parts) == 6 else text
+
+
+def _known(name: str, known: Collection[str]) -> bool:
+    return name.startswith("AWS::") or name.partition(".")[0] in known
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of a policy, with wildcards `*` and `?`, as a regular expression."""
+    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 def _list(value: Any) -> list[Any]:

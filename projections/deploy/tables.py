@@ -227,7 +227,7 @@ def _table(table: LiveTable, schema: Schema, *, streams: bool) -> Iterator[Findi
     if "StreamSpecification" in properties:
         ways[STREAM.code] = f"run `{update}false`, then {ways[STREAM.code].removeprefix('run ')}"
     document = _document(name, {"Properties": properties})
-    resource = Resource(name, "AWS::DynamoDB::Table", properties, {})
+    resource = Resource(name, "AWS::DynamoDB::Table", properties)
     for finding in table_findings(document, resource, schema, f"table {name}", streams=streams):
         if finding.code == INDEXES.code and finding.instead == "add it":
             finding = replace(
