@@ -275,6 +275,8 @@ class Resolution:
             "Fn::If": self._if,
             "Fn::Sub": self._sub,
             "Fn::Join": self._join,
+            "Fn::Select": self._select,
+            "Fn::Split": self._split,
         }
         found = known[name](content) if name in known else None
         if found is not None:
@@ -327,6 +329,17 @@ class Resolution:
             return None
         parts = self.value(content[1])
         return content[0].join(map(str, parts)) if isinstance(parts, list) else None
+
+    def _select(self, content: Any) -> Any:
+        chosen = self.value(content)
+        number = chosen[0] if isinstance(chosen, list) and len(chosen) == 2 else None
+        return value_at(chosen, 1, number) if isinstance(number, int) and isinstance(chosen[1], list) else None
+
+    def _split(self, content: Any) -> Any:
+        parts = self.value(content)
+        if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) and part for part in parts):
+            return parts[1].split(parts[0])
+        return None
 
     def condition(self, condition: Any) -> bool | None:
         """Return whether a condition holds; None if that depends on unresolved values."""

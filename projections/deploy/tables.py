@@ -8,13 +8,10 @@ from typing import Any
 
 from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
 from projections.deploy.cloudformation import Document, Resource, judged
-from projections.deploy.comparison import StreamMapping
-from projections.deploy.delivery import filter_findings, setting_findings
+from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings
 from projections.deploy.finding import FILTERS, INDEXES, KEYS, NOT_JUDGED, STREAM, TTL, Finding, found
 from projections.deploy.needs import Deployment
-from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
-from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA, Program
 
 Key = list[tuple[str, str, str]]
@@ -25,78 +22,61 @@ def table_findings(
     document: Document, table: Resource, schema: Schema, called: str, *, streams: bool
 ) -> Iterator[Finding]:
     """Yield where a table differs from its schema, or cannot be checked. `streams`: it needs a stream."""
-    sort = [schema.sort] if schema.sort else []
-    instead = "the key of a table cannot be changed: correct the rules, or create another table"
-    path, written = table.path("KeySchema"), table.properties.get("KeySchema")
-    yield from _key(
-        document, table, KEYS, path, written, _wanted([schema.partition], sort), f"the key of {called}", instead
-    )
-    yield from _indexes(document, table, schema, called)
+    path, want = table.path("KeySchema"), _wanted([schema.partition], [schema.sort] if schema.sort else [])
+    have = _keys(table.properties.get("KeySchema"), table.properties.get("AttributeDefinitions"))
+    if not all(isinstance(table.properties.get(kind, []), list) for kind in (GLOBAL, LOCAL)):
+        have = None
+    if have is None:
+        yield found(document, NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
+    elif have != want:
+        reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
+        instead = "the key of a table cannot be changed: correct the rules, or create another table"
+        yield found(document, KEYS, path, reason, instead)
+    if have is not None:
+        for name, (partition, sort) in schema.indexes.items():
+            yield from _index(document, table, schema, name, _wanted(partition, sort), called)
     if streams:
         yield from _stream(document, table, called)
     yield from _ttl(document, table, schema, called)
 
 
-def _key(
-    document: Document, table: Resource, kind: Kind, path: Location, written: Any, want: Key, called: str, instead: str
-) -> Iterator[Finding]:
-    have = _keys(written, table.properties.get("AttributeDefinitions"))
-    if have is None:
-        yield found(document, NOT_JUDGED, path, f"{called} cannot be checked")
-    elif have != want:
-        yield found(document, kind, path, f"{called} is {_shown(have)}, the rules require {_shown(want)}", instead)
-
-
-def _indexes(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
-    indexes: dict[str, tuple[Mapping[str, Any], Location]] = {}
-    for kind in (GLOBAL, LOCAL):
-        listed = table.properties.get(kind, [])
-        if not isinstance(listed, list):
-            yield found(document, NOT_JUDGED, table.path(kind), f"{kind} of {called} cannot be checked")
-            return
-        for number, index in enumerate(listed):
-            if isinstance(index, Mapping):
-                indexes[str(index.get("IndexName"))] = (index, table.path(kind, number))
-    for name, (partition, sort) in schema.indexes.items():
-        want = _wanted(partition, sort)
-        if name in indexes:
-            instead = "an index cannot be changed: give the new one another name"
-            index, path = indexes[name]
-            keys = index.get("KeySchema")
-            yield from _key(document, table, INDEXES, path, keys, want, f"the key of index {name}", instead)
-            yield from _kind(document, schema, name, path)
-            yield from _projection(document, table, schema, name, index, path)
-        else:
-            reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
-            kind = LOCAL if name in schema.local else GLOBAL
-            yield found(document, INDEXES, table.path(kind), reason, "add it")
-
-
-def _kind(document: Document, schema: Schema, name: str, path: Location) -> Iterator[Finding]:
-    local = LOCAL in path
-    if local and name not in schema.local:
-        reason = f"index {name} is local, the rules have a global one"
-        yield found(document, INDEXES, path, reason, "add `local: true` to it in the rules", rated="warning")
-    elif not local and name in schema.local:
-        reason = f"index {name} is global, the rules have a local one"
-        yield found(document, INDEXES, path, reason, "correct the rules: a local index is created only with its table")
-
-
-def _projection(
-    document: Document, table: Resource, schema: Schema, name: str, index: Mapping[str, Any], path: Location
-) -> Iterator[Finding]:
-    """Yield an index that projects less than the rules have, an error, or more, which only costs more."""
-    schemas = (index.get("KeySchema"), table.properties.get("KeySchema"))
-    written = index.get("Projection")
-    if any(_keys(one, None) is None for one in schemas) or not (isinstance(written, Mapping) and judged(dict(written))):
-        yield found(document, NOT_JUDGED, path, f"the projection of index {name} cannot be checked")
+def _index(document: Document, table: Resource, schema: Schema, name: str, want: Key, called: str) -> Iterator[Finding]:
+    given = [
+        (index, table.path(kind, number))
+        for kind in (GLOBAL, LOCAL)
+        for number, index in enumerate(_listed(table.properties.get(kind)))
+        if index.get("IndexName") == name
+    ]
+    if not given:
+        reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
+        yield found(document, INDEXES, table.path(LOCAL if name in schema.local else GLOBAL), reason, "add it")
         return
+    index, path = given[0]
+    have, written = _keys(index.get("KeySchema"), table.properties.get("AttributeDefinitions")), index.get("Projection")
+    if have is None or not (isinstance(written, Mapping) and judged(written)):
+        yield found(document, NOT_JUDGED, path, f"index {name} cannot be checked")
+        return
+    if have != want:
+        reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
+        yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
+    local = LOCAL in path
+    if local != (name in schema.local):
+        reason = (
+            f"index {name} is {'local' if local else 'global'}, the rules have a {'global' if local else 'local'} one"
+        )
+        instead = f"{'add' if local else 'remove'} `local: true` {'to' if local else 'from'} it in the rules"
+        yield found(document, INDEXES, path, reason, instead, rated="warning" if local else "error")
     has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
-    if has != wanted:
+    if has != wanted:  # less is an error, more only costs more
         less = has is not None and (wanted is None or not has >= wanted)
         reason = f"index {name} projects {projection_text(has)}, the rules have {projection_text(wanted)}"
         instead = f"set `projection: {projection_text(has)}` in the rules, or give the new index another name"
         yield found(document, INDEXES, (*path, "Projection"), reason, instead, rated="error" if less else "warning")
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
@@ -135,8 +115,7 @@ def _keys(elements: Any, definitions: Any) -> Key | None:
     """Return the attributes of a key schema, or None if it cannot be read."""
     if not isinstance(elements, list) or not all(isinstance(one, Mapping) and judged(dict(one)) for one in elements):
         return None
-    listed = [one for one in definitions if isinstance(one, Mapping)] if isinstance(definitions, list) else []
-    types = {str(one.get("AttributeName")): str(one.get("AttributeType")) for one in listed}
+    types = {str(one.get("AttributeName")): str(one.get("AttributeType")) for one in _listed(definitions)}
     keys = [(name := str(one.get("AttributeName")), types.get(name, "?"), str(one.get("KeyType"))) for one in elements]
     return sorted(keys, key=lambda key: {"HASH": 0, "RANGE": 1}.get(key[2], 2))
 

@@ -35,8 +35,8 @@ def template(path: Path = SOCIAL, *, existing: bool = False) -> dict[str, Any]:
     return data
 
 
-def transformed(data: Mapping[str, Any], **parameters: str) -> Mapping[str, Any]:
-    """What CloudFormation makes of a packaged template, with all parameters resolved."""
+def expanded(data: Mapping[str, Any], **parameters: str) -> dict[str, Any]:
+    """What SAM makes of a packaged template."""
     packaged = json.loads(json.dumps(data).replace('"CodeUri": "."', '"CodeUri": "s3://bucket/package"'))
 
     class NoManagedPolicies:
@@ -44,6 +44,12 @@ def transformed(data: Mapping[str, Any], **parameters: str) -> Mapping[str, Any]
             return {}
 
     sam: dict[str, Any] = transform(packaged, parameters, NoManagedPolicies())
+    return sam
+
+
+def transformed(data: Mapping[str, Any], **parameters: str) -> Mapping[str, Any]:
+    """The resources of `expanded`, with all parameters resolved."""
+    sam = expanded(data, **parameters)
     return Resolution(Document("t", {**sam, "Parameters": with_values(sam["Parameters"], parameters)})).resources
 
 
@@ -67,7 +73,8 @@ def test_stream_records_go_to_the_alias_which_moves_by_codedeploy_and_back_on_ou
     resources = transformed(template(), TrafficShift="Linear10PercentEvery1Minute")
     alias = "${StreamFunctionAliascurrent}"
     assert resources["StreamFunctionChanges"].properties["FunctionName"] == alias
-    (policy,) = (one.attributes["UpdatePolicy"] for one in resources.values() if one.type == "AWS::Lambda::Alias")
+    raw = expanded(template(), TrafficShift="Linear10PercentEvery1Minute")["Resources"]
+    (policy,) = (one["UpdatePolicy"] for one in raw.values() if one["Type"] == "AWS::Lambda::Alias")
     assert policy["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"] == {"Ref": "StreamFunctionDeploymentGroup"}
     group = resources["StreamFunctionDeploymentGroup"].properties
     assert group["DeploymentConfigName"] == "CodeDeployDefault.LambdaLinear10PercentEvery1Minute"
