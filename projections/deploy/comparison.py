@@ -192,10 +192,6 @@ def variables(function: Resource) -> Mapping[str, Any]:
     return mapping_at(function.properties, *VARIABLES)
 
 
-ALLOWED = 5
-"""Maximum filters of a mapping without a higher quota."""
-
-
 def delivery_findings(both: Comparison) -> Iterator[Finding]:
     """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
     if both.stream is None:
@@ -276,9 +272,6 @@ def filter_findings(
         yield from unusable
         if not filters and not unusable:
             return
-        if len(filters) > ALLOWED:
-            reason = f"{len(filters)} filters: Lambda accepts {ALLOWED} for a mapping, unless the quota was raised"
-            yield found(document, FILTERS, path, reason, rated="note")
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
