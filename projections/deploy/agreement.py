@@ -297,7 +297,9 @@ def _short(resource: Any, known: Collection[str] | None) -> str:
     if known is not None:
         text = re.sub(r"\$\{([^{}]*)\}", lambda name: name[0] if _known(name[1], known) else "*", text)
     parts = text.split(":", 5)
-    return f"{parts[2]} {parts[5]}" if len(parts) == 6 else text
+    if len(parts) == 6:
+        return f"{parts[2]} {parts[5]}"
+    return "*" if "*" in text else text
 
 
 def _known(name: str, known: Collection[str]) -> bool:

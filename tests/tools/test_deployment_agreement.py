@@ -248,7 +248,6 @@ INCLUDE = {"ProjectionType": "INCLUDE", "NonKeyAttributes": XY}
     ("form", "projected", "severity", "words"),
     [
         ("all", KEYS, "error", "projects keys_only, the rules have all"),
-        ("all", INCLUDE, "error", "projects [x, y], the rules have all"),
         ("keys_only", ALL, "warning", "projects all, the rules have keys_only"),
         ("[x]", INCLUDE, "warning", "projects [x, y], the rules have [x]"),
         ("[x, z]", INCLUDE, "error", "projects [x, y], the rules have [x, z]"),
@@ -273,6 +272,8 @@ def test_projected_attributes_have_no_order_and_may_include_keys() -> None:
     assert wrong(template, rules) == []
     index["Projection"] = "ALL"
     assert [one.reason for one in judged(template, rules)] == ["index byDate cannot be checked"]
+    properties(template, "ApplicationTable")["GlobalSecondaryIndexes"] = {"Fn::ImportValue": "indexes"}
+    assert [one.reason for one in judged(template, rules)] == ["the key and the indexes of the table cannot be checked"]
 
 
 @pytest.mark.parametrize("kind", ["NEW_IMAGE", "KEYS_ONLY", None])
@@ -487,6 +488,7 @@ def test_a_policy_that_is_a_resource_of_its_own_counts() -> None:
         {"Fn::Join": ["", ["arn:aws:dynamodb:*:*:table/", {"Ref": "ApplicationTable"}]]},
         ["arn:aws:dynamodb:us-east-1:1:table/else", {"Fn::GetAtt": "ApplicationTable.Arn"}],
         "arn:*:dynamodb:*:*:table/*",
+        "arn:aws:dynamodb:*",
         "*",
     ],
 )
