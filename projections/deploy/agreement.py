@@ -262,6 +262,8 @@ def _grants(
     inline = _list(resource.properties.get("Policies", []))
     policies = [(policy, (*path, number)) for number, policy in enumerate(inline)]
     for arn in _list(resource.properties.get("ManagedPolicyArns", [])):
+        if str(arn).endswith(":policy/service-role/AWSLambdaBasicExecutionRole"):
+            continue  # it allows logs only
         managed = resolution.resources.get(str(arn)[2:-1])
         if managed is None:
             raise _NotJudgedError(f"the policy {arn} is not in this template", resource.path("ManagedPolicyArns"))

@@ -462,6 +462,9 @@ def test_policies_that_we_do_not_write_cannot_be_judged() -> None:
 
 def test_a_role_from_elsewhere_cannot_be_judged() -> None:
     template = written(deployment())
+    logs = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+    properties(template, "StreamRole")["ManagedPolicyArns"] = [logs]
+    assert wrong(template) == []
     function = properties(template, "StreamFunction")
     for change in ({"Role": {"Fn::ImportValue": "role"}}, {"Role": None, "Policies": ["AmazonDynamoDBFullAccess"]}):
         function.update(change)
