@@ -118,8 +118,9 @@ def read_rates(document: Document, given: Sequence[str]) -> dict[Flow, float]:
         rate = _number(number, text)
         if not equals:
             read = {source for rule in document.rules.values() for source in rule.sources}
-            entities = [name for name in own if name in read]
-            flows = [Flow(name) for name in entities]
+            flows = [Flow(name) for name in own if name in read]
+            if not flows:
+                raise UsageError("no rule reads an entity that the application writes, so there is no cost to estimate")
         else:
             entity, _, attributes = what.partition(":")
             if entity not in own:

@@ -171,7 +171,7 @@ def test_a_change_that_retires_the_last_rule_is_reported(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     report = Path(repository.outputs["file"]).read_text()
     assert "orders" in report.partition("#### Estimated cost")[0]
-    assert "the rates add up to 0" in report
+    assert "no rule reads an entity that the application writes" in report
 
 
 def test_without_a_pull_request_there_is_a_summary(changed: Repository) -> None:

@@ -183,11 +183,12 @@ def test_one_gets_everywhere_by_keyboard(opened: Callable[..., Page]) -> None:
     assert str(tab.evaluate(focused)).startswith("rule-")
     tab.locator("[data-entity=entity-User] .head").focus()
     tab.keyboard.press("ArrowDown")
-    assert tab.evaluate(focused) == "rule-commentAuthor"
-    assert "rule-commentAuthor" in hot(tab)
+    rule = tab.evaluate(focused)
+    assert rule in {"rule-authorship", "rule-commentAuthor"}  # those that read User
+    assert rule in hot(tab)
     tab.keyboard.press("Enter")
-    assert tab.locator("#rule-commentAuthor").is_visible()
-    assert tab.url.endswith("#rule-commentAuthor")
+    assert tab.locator(f"#{rule}").is_visible()
+    assert tab.url.endswith(f"#{rule}")
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     assert tab.evaluate(outline) == "solid"
     tab.keyboard.press("Escape")

@@ -191,13 +191,6 @@ def exit_code(*arguments: str) -> object:
     return ended.value.code
 
 
-@pytest.mark.deep
-def test_the_sample_events_of_all_rule_files_are_replayed_together() -> None:
-    files = sorted(str(path) for path in (ROOT / "events").glob("*.json"))
-    for command in ("replay", "explain", "cost"):
-        assert exit_code(command, "--rules", "social", *files) == 0, command
-
-
 def test_records_have_their_rules_and_rules_that_no_item_fits_have_a_reason(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(MISSPELT)
     (tmp_path / "items.yaml").write_text(
