@@ -25,7 +25,7 @@ SBOM_VERSION := cyclonedx-bom>=7.5,<8
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup
 
 test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
 	$(PYTEST) -m "not deep"
