@@ -238,7 +238,15 @@ def _number(text: str) -> int | Decimal:
     return int(text) if text.lstrip("-").isdecimal() else Decimal(text)
 
 
-_DECODER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_number)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        repeated = max(mapping, key=[name for name, _ in pairs].count)
+        raise ValueError(f"{json.dumps(repeated[:40], ensure_ascii=False)} is written twice in one mapping; remove one")
+    return mapping
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOO_DEEP = f"nested in more than {_DEEPEST} levels; {_STREAM}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -76,26 +77,20 @@ def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[s
     examples have placeholders as an ARN.
     """
     record, body, names = dict(one.record), dict(one.record["dynamodb"]), list(program.tables)
-    arn = record.get("eventSourceARN")
+    arn, at = record.get("eventSourceARN"), body.get("ApproximateCreationDateTime")
     if not isinstance(arn, str) or ":table/" not in arn:
         made = "arn:aws:dynamodb:us-east-1:000000000000:table/{}/stream/" + _LABEL
         if len(names) > 1 and arn not in names:
-            has = (
-                "no eventSourceARN"
-                if arn in (None, "")
-                else f"an eventSourceARN without a table, {json.dumps(arn)[:40]}"
-            )
+            problem = f"without a table, {json.dumps(arn)[:40]}" if arn else "missing"
             raise UsageError(
-                f"{one.place}: has {has}, and the rules have several tables: {', '.join(names)}. "
+                f"{one.place}: eventSourceARN is {problem}, and the rules have several tables: {', '.join(names)}. "
                 f'Add the name of its table, such as "eventSourceARN": "{made.format(names[0])}"'
             )
-        record["eventSourceARN"] = (
-            arns[0] if arns and len(names) == 1 else made.format(arn if arn in names else names[0])
-        )
+        table = arn if arn in names else names[0]
+        record["eventSourceARN"] = arns[0] if arns and len(names) == 1 else made.format(table)
     for image in ("OldImage", "NewImage"):
         if body.get(image, "") in (None, {}):
             del body[image]
-    at = body.get("ApproximateCreationDateTime")
     if isinstance(at, str) and (seconds := _seconds(at)) is not None:
         body["ApproximateCreationDateTime"] = seconds
     identity = record.get("userIdentity")
@@ -106,14 +101,11 @@ def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[s
 
 def _seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None if the text is something else."""
-    try:
+    with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        pass
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        return None
+    return None
 
 
 def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -> None:
@@ -157,10 +149,10 @@ def _only(program: Program, item: Mapping[str, Any]) -> str:
     """Return the table of an item: the only one, or the only one whose key attributes it has."""
     names = list(program.tables)
     fitting = [name for name in names if all(key in item for key in program.tables[name].key_attributes)]
-    some: list[str] = fitting or names
+    tables: list[str] = fitting or names
     if len(names) == 1 or len(fitting) == 1:
-        return some[0]
-    raise UsageError(f'the table may be {" or ".join(some)}; name it: {{"put": {{…}}, "table": "{some[0]}"}}')
+        return tables[0]
+    raise UsageError(f'the table may be {" or ".join(tables)}; name it: {{"put": {{…}}, "table": "{tables[0]}"}}')
 
 
 def table_in(arn: str) -> str:
@@ -179,6 +171,6 @@ def flaw(record: Mapping[str, Any]) -> str | None:
     """Return why no table's function can use a record, and what to do; None if it can."""
     try:
         content_of(record)
+        return None
     except BadInput as reason:
         return str(reason)
-    return None
