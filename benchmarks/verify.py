@@ -32,8 +32,8 @@ from projections.engine.store import Image, ItemKey, Page
 from projections.language.contribution import canonical_text
 from projections.language.keys import encode_key
 from projections.language.loader import loads
-from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import decode_order
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.operations.verify.scanning import Scratch

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
+from typing import assert_never
 
 from projections.engine.guards import Guard, Guards, as_read
 from projections.engine.store import (
@@ -42,19 +43,9 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed, Occupied, Transient
 from projections.language.entity import Entity
-from projections.language.patterns import (
-    Affix,
-    Alternative,
-    AnythingBut,
-    Compares,
-    Either,
-    Equals,
-    Named,
-    Numeric,
-    Test,
-)
-from projections.language.patterns import Condition as PatternCondition
-from projections.language.patterns import Exists as Presence
+from projections.language.patterns.tree import Affix, Alternative, AnythingBut, Compares, Either, Equals, Named, Test
+from projections.language.patterns.tree import Condition as PatternCondition
+from projections.language.patterns.tree import Exists as Presence
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.syntax import root, steps
@@ -386,14 +377,15 @@ def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
             yield _beginning(path, text)
         case Affix("equals-ignore-case", text, _):
             yield Equal(path, {"S": text})
-        case Numeric(bounds):
-            yield AllOf(tuple(_bound(path, sign, number) for sign, number in bounds))
-        case Compares(bounds):  # a store compares no two attributes of an item
-            constants = [(sign, value) for sign, value in bounds if not isinstance(value, Named)]
-            if len(constants) == len(bounds):
-                yield AllOf(tuple(_bound(path, sign, value) for sign, value in constants))
+        case Compares(bounds):
+            if not alternative.names:  # a store compares no two attributes of an item
+                yield AllOf(tuple(_bound(path, sign, value) for sign, value in bounds if not isinstance(value, Named)))
         case AnythingBut(excluded):
             yield from _anything_but(path, [one.value for one in excluded if isinstance(one, Equals)], len(excluded))
+        case Affix():
+            pass  # a suffix, and case
+        case _:
+            assert_never(alternative)
 
 
 def _presence(path: Path, exists: bool) -> Condition:

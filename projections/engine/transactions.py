@@ -44,9 +44,8 @@ from projections.engine.store import (
 )
 from projections.engine.value_counters import ValueCounter, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, TransactionCancelled, Transient
-from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.values import number_text
+from projections.language.values import decode_order, number_text
 
 _LONGEST_REASON = 500
 

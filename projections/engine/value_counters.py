@@ -56,7 +56,7 @@ from projections.engine.store import (
     Value,
     Write,
 )
-from projections.language.ordering import decode_order
+from projections.language.values import decode_order
 
 _MOST_KNOWN = 20_000
 """ValueCounters that a process remembers. Forgetting one costs a transaction."""

@@ -14,11 +14,10 @@ from projections.engine.registry import SHADOW
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
 from projections.language.measures import EXTREMES, VALUES
-from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.ranks import RankRule
 from projections.language.rules import AggregateRule, LedgerRule, PickRule
-from projections.language.values import number_text, plain, plain_item
+from projections.language.values import decode_order, number_text, plain, plain_item
 
 EffectKind: TypeAlias = Literal[
     "contribution", "retain", "copy", "index", "compute", "push", "pull", "refresh", "release", "quarantine"

@@ -17,7 +17,8 @@ from projections.language.actions import Model
 from projections.language.arithmetic import Expression
 from projections.language.measures import TYPED, Measure
 from projections.language.models import Entity, Name, Prefix, Projection, Table
-from projections.language.patterns import Pattern, Test, compared_type
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Test, compared_type
 from projections.language.questions import Query, WritePattern
 from projections.language.shapes import (
     attribute_map,

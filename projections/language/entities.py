@@ -10,7 +10,8 @@ from typing import Any
 from projections.language.document import Rules, key_variables
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Entity, Table
-from projections.language.patterns import Equals, Exists, Pattern, Test
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Equals, Exists, Test
 from projections.language.shapes import index_attributes, is_local, key_attributes, projected, syntax
 from projections.language.syntax import suggest
 from projections.language.templates import KeyPattern, Template, overlap

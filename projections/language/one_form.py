@@ -15,7 +15,8 @@ from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation, Takes
 from projections.language.attribute_sources import attribute_source
-from projections.language.patterns import Compares, Equals, Named, Numeric, canonical_key, comparison, is_comparison
+from projections.language.patterns.parsing import canonical_key, comparison, is_comparison
+from projections.language.patterns.tree import Compares, Equals, Named
 from projections.language.pipes import Pipe
 from projections.language.syntax import written_path
 from projections.language.templates import Field, Template
@@ -157,9 +158,9 @@ def _alternative(value: Any) -> Any:
     match comparison(value):
         case Equals(operand):
             return operand if operand is None or isinstance(operand, bool) else _operand(operand)
-        case Numeric(bounds):
-            return {"numeric": [part for sign, number in bounds for part in (sign, _operand(number))]}
-        case Compares(bounds):
+        case Compares(bounds) as compares:
+            if compares.is_numeric:
+                return {"numeric": [part for sign, number in bounds for part in (sign, _operand(number))]}
             return {sign: _text(operand) if isinstance(operand, str) else _operand(operand) for sign, operand in bounds}
 
 

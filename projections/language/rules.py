@@ -26,8 +26,7 @@ from projections.language.contribution import (
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
-from projections.language.ordering import encode_order
-from projections.language.values import CONTEXT, Resolver, number_text, size, valued
+from projections.language.values import CONTEXT, Resolver, encode_order, number_text, size, valued
 
 MOST_VALUES = 100
 """The most keys of a `counts` and elements of a `values`."""

@@ -35,7 +35,8 @@ from projections.inspect.client.expressions import docstring, inside, literal, p
 from projections.inspect.client.scope import helpers
 from projections.language import patterns
 from projections.language.measures import FUNCTIONS, PICKED
-from projections.language.patterns import Alternative, Either, Pattern
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Alternative, Either
 from projections.language.pipes import PIPES
 from projections.language.templates import Template
 from projections.language.values import lookup

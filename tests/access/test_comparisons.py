@@ -18,9 +18,9 @@ from moto import mock_aws
 from projections.access.answers import StoreReader, answer_to
 from projections.api import loads
 from projections.inspect.client import client_of
-from projections.language.access.implication import Known, excludes, implies, known_present
 from projections.language.access.planner import plan
 from projections.language.patterns import Pattern
+from projections.language.patterns.implication import Known, excludes, implies, known_present
 from projections.language.syntax import LanguageErrors
 from projections.language.values import lookup, wire
 from projections.testing.oracle.templates import pattern as oracle

@@ -21,8 +21,8 @@ from projections.engine.running import Deadline
 from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value
 from projections.language.contribution import Evaluated
 from projections.language.keys import encode_key
-from projections.language.ordering import encode_order
 from projections.language.program import LEDGER_SCHEMA
+from projections.language.values import encode_order
 from projections.stores.dynamodb import DynamoDBStore
 from tests.engine.world import World
 from tests.operations.verify_scene import drifts, repaired

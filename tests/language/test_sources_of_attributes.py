@@ -13,9 +13,8 @@ from projections.errors import BadInput
 from projections.inspect.client.entities import attributes_of
 from projections.inspect.explain.matching import verdict
 from projections.inspect.reads import reads_of
-from projections.language.access.implication import is_number
 from projections.language.attribute_sources import attribute_source, pick
-from projections.language.facts import inputs, origins
+from projections.language.facts import inputs, is_number, origins
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program

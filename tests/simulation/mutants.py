@@ -57,7 +57,7 @@ from projections.language import rules as compiled
 from projections.language.computed import ComputeRule
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
-from projections.language.patterns import Compares, Fits, Named
+from projections.language.patterns.tree import Compares, Fits, Named
 from projections.language.ranks import RankRule, Scale
 from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import Resolver, Value, same

@@ -22,12 +22,11 @@ from projections.inspect.client.expressions import (
     written,
 )
 from projections.inspect.client.scope import Scope
-from projections.language.access.implication import is_number
 from projections.language.access.plan import Plan, WritePattern
 from projections.language.arithmetic import Expression
 from projections.language.attribute_sources import attribute_source
 from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
-from projections.language.facts import EVERY, reads
+from projections.language.facts import EVERY, is_number, reads
 from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.patterns import Pattern
 from projections.language.syntax import an, root, steps

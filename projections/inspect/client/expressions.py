@@ -10,10 +10,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from projections.language.access.plan import Periods
-from projections.language.patterns import (
+from projections.language.patterns.tree import (
     Affix,
     Alternative,
     AnythingBut,
@@ -23,7 +23,6 @@ from projections.language.patterns import (
     Equals,
     Exists,
     Named,
-    Numeric,
     Test,
 )
 from projections.language.pipes import Pipe, date_arguments, period_step
@@ -410,27 +409,33 @@ def _test(test: Test, names: ItemNames) -> Iterator[str]:
         yield "False" if stored is None else absent
     null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
     value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
-    yield from _scalars([one for one in alternatives if not isinstance(one, AnythingBut | Compares | Exists)], value)
-    for one in alternatives:
-        if isinstance(one, Compares):
-            operands = [names.value(x.name) if isinstance(x, Named) else value_literal(x) for _, x in one.bounds]
-            bounds = [f"({literal(sign)}, {x})" for (sign, _), x in zip(one.bounds, operands, strict=True)]
-            yield f"_compares({', '.join([value, *bounds])})"
-    for one in alternatives:
-        if isinstance(one, AnythingBut):
-            excluded = " or ".join(_scalars(list(one.excluded), value))
-            yield f"({present} and not ({excluded}))" if present else f"not ({excluded})"
+    yield from _any_of(alternatives, value, present, names)
 
 
-def _scalars(alternatives: list[Alternative], value: str) -> Iterator[str]:
+def _any_of(alternatives: Sequence[Alternative], value: str, present: str | None, names: ItemNames) -> Iterator[str]:
+    """Yield conditions on a value: one for all that it may be equal to, and one for each other alternative."""
     equal = [value_literal(one.value) for one in alternatives if isinstance(one, Equals)]
     if equal:
         yield f"_is({', '.join([value, *equal])})"
     for one in alternatives:
-        if isinstance(one, Affix):
-            yield f"_any_text({value}, lambda text: {_affix(one)})"
-        elif isinstance(one, Numeric):
-            yield f"_any_number({value}, lambda number: {_bounds(one)})"
+        match one:
+            case Equals() | Exists():
+                pass  # above, and in `_test`
+            case Affix():
+                yield f"_any_text({value}, lambda text: {_affix(one)})"
+            case Compares(bounds) if one.is_numeric:
+                terms = [f"number {'==' if sign == '=' else sign} {value_literal(bound)}" for sign, bound in bounds]
+                yield f"_any_number({value}, lambda number: {' and '.join(terms)})"
+            case Compares(bounds):
+                pairs = [
+                    (sign, names.value(x.name) if isinstance(x, Named) else value_literal(x)) for sign, x in bounds
+                ]
+                yield f"_compares({', '.join([value, *(f'({literal(sign)}, {x})' for sign, x in pairs)])})"
+            case AnythingBut(excluded):
+                fits = " or ".join(_any_of(excluded, value, present, names))
+                yield f"({present} and not ({fits}))" if present else f"not ({fits})"
+            case _:
+                assert_never(one)
 
 
 def _affix(one: Affix) -> str:
@@ -438,8 +443,3 @@ def _affix(one: Affix) -> str:
     subject = "text.casefold()" if one.ignore_case else "text"
     method = {"prefix": "startswith", "suffix": "endswith"}.get(one.operator)
     return f"{subject}.{method}({text})" if method else f"{subject} == {text}"
-
-
-def _bounds(one: Numeric) -> str:
-    terms = [f"number {'==' if sign == '=' else sign} {number(str(bound))}" for sign, bound in one.bounds]
-    return " and ".join(terms)

@@ -22,9 +22,9 @@ from projections.inspect.client.expressions import (
     pascal,
     snake,
 )
-from projections.language.access.implication import is_number
 from projections.language.access.plan import Plan
 from projections.language.canonical import Document
+from projections.language.facts import is_number
 from projections.language.patterns import describe
 from projections.language.program import Program
 from projections.language.templates import Template

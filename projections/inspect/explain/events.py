@@ -27,9 +27,8 @@ from projections.inspect.explain.words import (
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request, Spent, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
 from projections.language.keys import encode_key
-from projections.language.ordering import decode_order
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.language.values import same
+from projections.language.values import decode_order, same
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from projections.language.attribute_sources import attribute_source
 from projections.language.computed import ComputeRule
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
 from projections.language.keys import Image, ItemKey, Value
-from projections.language.patterns import Pattern, Test
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
 from projections.language.syntax import nearest, root

@@ -25,9 +25,8 @@ from projections.engine.store import (
 )
 from projections.language.contribution import Contributed
 from projections.language.keys import decode_key, is_range
-from projections.language.ordering import decode_order
 from projections.language.ranks import range_of
-from projections.language.values import changed_attributes, plain, plain_words
+from projections.language.values import changed_attributes, decode_order, plain, plain_words
 from projections.local.items import different_words
 from projections.stores.conditions import holds, value_at
 

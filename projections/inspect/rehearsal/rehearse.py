@@ -33,10 +33,9 @@ from projections.errors import BadInput, InvalidRequest, ProjectionsError
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.measures import EXTREMES, PICKED, VALUES
-from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
 from projections.language.rules import REST, AggregateRule, Measure
-from projections.language.values import number_text
+from projections.language.values import decode_order, encode_order, number_text
 from projections.local.event_source import created_at
 from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas

@@ -12,19 +12,12 @@ from itertools import count
 from typing import Any
 
 from projections.language.access.attempt import known_of
-from projections.language.access.implication import (
-    compares_as_number,
-    implies,
-    is_number,
-    is_whole,
-    known_present,
-    used_as_number,
-)
 from projections.language.access.paths import TABLE, Path, access_paths, key_variables, made_by_templates
 from projections.language.access.plan import Plan, Query
 from projections.language.canonical import Document, Index, IndexKeys, Table
-from projections.language.facts import creators
+from projections.language.facts import creators, is_number, is_whole, used_as_number
 from projections.language.patterns import Pattern
+from projections.language.patterns.implication import compares_as_number, implies, known_present
 from projections.language.pipes import Pipe, date_arguments
 from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError, root

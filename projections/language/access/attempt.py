@@ -14,19 +14,13 @@ from decimal import Decimal
 from functools import cached_property
 
 from projections.errors import BadInput
-from projections.language.access.implication import (
-    Known,
-    compares_as_number,
-    excludes,
-    implies,
-    is_number,
-    known_present,
-    used_as_number,
-)
 from projections.language.access.paths import KeyPart, Path, always_present, bare_variables, key_variables, sharing
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange
 from projections.language.canonical import Document
-from projections.language.patterns import Pattern, Test, describe
+from projections.language.facts import is_number, used_as_number
+from projections.language.patterns import Pattern, describe
+from projections.language.patterns.implication import Known, compares_as_number, excludes, implies, known_present
+from projections.language.patterns.tree import Test
 from projections.language.pipes import monotone
 from projections.language.templates import Field, Template
 from projections.language.values import wire

@@ -16,7 +16,6 @@ from itertools import product
 from typing import Any
 
 from projections.language.access.attempt import PARTITION, Failure, attempt, known_of
-from projections.language.access.implication import Known, implies, known_present
 from projections.language.access.paths import (
     TABLE,
     KeyPart,
@@ -29,7 +28,9 @@ from projections.language.access.paths import (
 )
 from projections.language.access.plan import HIGHEST, VERDICTS, Buckets, Periods, Plan, Query, Request, SortRange
 from projections.language.canonical import Copy, Document
-from projections.language.patterns import Alternative, Condition, Either, Equals, Pattern, Test, describe
+from projections.language.patterns import Pattern, describe
+from projections.language.patterns.implication import Known, implies, known_present
+from projections.language.patterns.tree import Alternative, Condition, Either, Equals, Test
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
 from projections.language.values import wire

@@ -14,7 +14,7 @@ from projections.language.entities import attribute_types
 from projections.language.findings.rule_facts import Facts
 from projections.language.measures import PICKED, TYPED, Measure
 from projections.language.models import Projection
-from projections.language.patterns import Equals, compared_type
+from projections.language.patterns.tree import Equals, compared_type
 from projections.language.shapes import attribute_map, computed_cases
 from projections.language.syntax import steps
 from projections.language.templates import Template

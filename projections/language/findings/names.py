@@ -11,7 +11,8 @@ from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING
 from projections.language.findings.reads import Read
 from projections.language.findings.rule_facts import Facts
 from projections.language.ownership import Node, written
-from projections.language.patterns import Exists, Pattern, Test
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Exists, Test
 from projections.language.syntax import root, suggest
 
 

@@ -12,7 +12,9 @@ from projections.language.document import Rules, each_variable, key_variables
 from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection
-from projections.language.patterns import Condition, Either, Pattern, Test, is_comparison
+from projections.language.patterns import Pattern
+from projections.language.patterns.parsing import is_comparison
+from projections.language.patterns.tree import Test, tests_in
 from projections.language.shapes import cases, computed_cases, each_parts
 from projections.language.syntax import root
 from projections.language.templates import Field, Template
@@ -225,7 +227,7 @@ def texts(rule: Projection) -> Iterator[tuple[str, Location]]:
 def tests(rules: Rules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
     for name, source, document, place in patterns(rules):
-        for test in _all(Pattern.parse(document).conditions):
+        for test in tests_in(Pattern.parse(document).conditions):
             yield Tested(name, source, test, _find(document, test, place))
 
 
@@ -258,15 +260,6 @@ def _where_place(form: Any, place: Location) -> Location:
     if "where" in form:
         return (*place, "where")
     return (*place, next(name for name in FUNCTIONS if name in form), "where")
-
-
-def _all(conditions: tuple[Condition, ...]) -> Iterator[Test]:
-    for condition in conditions:
-        if isinstance(condition, Either):
-            for branch in condition.branches:
-                yield from _all(branch)
-        else:
-            yield condition
 
 
 def _find(document: Any, test: Test, place: Location) -> Location:

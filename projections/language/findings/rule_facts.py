@@ -14,7 +14,7 @@ from projections.language.findings.reads import Computes, Read, Tested, expressi
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Table
-from projections.language.patterns import Exists
+from projections.language.patterns.tree import Exists
 from projections.language.pipes import Pipe
 from projections.language.shapes import cases, index_attributes, key_attributes
 from projections.language.syntax import root

@@ -31,9 +31,8 @@ from projections.language.contribution import digest as payload_digest
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item, resolver
 from projections.language.keys import ItemKey, encode_key, escape, is_range, key_text
-from projections.language.ordering import decode_order, encode_order
 from projections.language.rules import CopyRule, LedgerRule
-from projections.language.values import canonical, differing, number_text
+from projections.language.values import canonical, decode_order, differing, encode_order, number_text
 from projections.operations.verify.scanning import Page, Residues, digest, residues, slot_residues
 from projections.operations.verify.scope import (
     CHILD,

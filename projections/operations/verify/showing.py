@@ -12,9 +12,8 @@ from projections.engine.guards import Guard
 from projections.engine.store import Value
 from projections.language.contribution import Contributed
 from projections.language.keys import unescape
-from projections.language.ordering import decode_order
 from projections.language.rules import AggregateRule, Rule
-from projections.language.values import number_text, plain
+from projections.language.values import decode_order, number_text, plain
 
 INVALID, VALID = "invalid", "valid"
 """Guards of which no field can be compared."""

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice, product
-from typing import Any
+from typing import Any, assert_never
 
 from projections.errors import BadInput
 from projections.language import canonical
@@ -19,16 +19,16 @@ from projections.language.attribute_sources import attribute_source
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.measures import TYPED
-from projections.language.patterns import (
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import (
     Affix,
+    Alternative,
     AnythingBut,
     Compares,
     Either,
     Equals,
     Exists,
     Named,
-    Numeric,
-    Pattern,
     Test,
 )
 from projections.language.program import Program
@@ -395,28 +395,27 @@ def _examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[V
             yield name, [{"N": "1"}, {"N": "2"}, {"S": "m"}]
 
 
-def _around(alternative: Any) -> list[Value]:
+def _around(alternative: Alternative) -> list[Value]:
     match alternative:
         case Equals(value=bool() as value):
             return [{"BOOL": value}, {"BOOL": not value}]
         case Equals(value=str() as value):
             return [{"S": value}, {"S": value + "-"}]
-        case Equals(value=None):
-            return [{"NULL": True}, {"S": "null"}]
         case Equals(value=Decimal() as value):
             return [{"N": number_text(value)}, {"N": number_text(value + 1)}]
+        case Equals():
+            return [{"NULL": True}, {"S": "null"}]
         case Affix(text=text):
             word = text or "x"
             return [{"S": word}, {"S": word + "x"}, {"S": "x" + word}, {"S": "other"}]
-        case Numeric(bounds=bounds):
-            return [{"N": number_text(number + step)} for _, number in bounds for step in (-1, 0, 1)]
         case Compares():
             return _compared(alternative)
         case AnythingBut(excluded=excluded):
             return [value for one in excluded for value in _around(one)] + [{"S": "anything"}]
         case Exists():
             return [{"S": "there"}]
-    return []
+        case _:
+            assert_never(alternative)
 
 
 def _piped(pipe: str) -> list[Value]:
@@ -444,11 +443,12 @@ def _put(image: dict[str, Value], path: str, value: Value) -> None:
 def _compared(alternative: Compares) -> list[Value]:
     """Return values that are below, at, and above what an alternative compares with."""
     found: list[Value] = []
+    differences = (-1, 0, 1) if alternative.is_numeric else (0, 1, -1)
     for _, operand in alternative.bounds:
         if isinstance(operand, Named):
             found += [{"N": "2"}, {"N": "1"}, {"N": "3"}, {"S": "m"}, {"S": "a"}, {"S": "z"}]
         elif isinstance(operand, str):
             found += [{"S": text} for text in (operand, operand + "0", operand[:-1] or "!")]
         else:
-            found += [{"N": number_text(operand + step)} for step in (0, 1, -1)]
+            found += [{"N": number_text(operand + difference)} for difference in differences]
     return found

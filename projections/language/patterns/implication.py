@@ -3,21 +3,15 @@
 The proof is sound and incomplete: True only if it holds for every item. Each test of a pattern is compared with the known
 tests of the same name, alternative by alternative. A value that is a list or a set matches if one of its elements does,
 so two different scalars exclude each other only for a name that has one value, as all names in a key have.
-
-The last part asks which attributes are numbers, as far as rules show it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from projections.language.arithmetic import Expression
-from projections.language.attribute_sources import attribute_source
-from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Latest, Rank, Rule
-from projections.language.measures import EXTREMES, PICKED, VALUES
-from projections.language.patterns import (
+from projections.language.patterns import Pattern
+from projections.language.patterns.tree import (
     Affix,
     Alternative,
     AnythingBut,
@@ -27,13 +21,11 @@ from projections.language.patterns import (
     Equals,
     Exists,
     Named,
-    Numeric,
     Operand,
-    Pattern,
+    Scalar,
     Test,
     compared_type,
 )
-from projections.language.templates import Field, Template
 from projections.language.values import wire
 
 
@@ -45,25 +37,18 @@ class Known:
     present: frozenset[str]
     scalar: frozenset[str]
 
-    def tests(self, name: str) -> Iterator[Test]:
-        for pattern in self.patterns:
-            for condition in pattern.conditions:
-                if isinstance(condition, Test) and condition.name == name:
-                    yield condition
+    @property
+    def tests(self) -> Iterator[Test]:
+        return (one for pattern in self.patterns for one in pattern.conditions if isinstance(one, Test))
 
     @property
     def choices(self) -> Iterator[Either]:
-        for pattern in self.patterns:
-            for condition in pattern.conditions:
-                if isinstance(condition, Either):
-                    yield condition
+        return (one for pattern in self.patterns for one in pattern.conditions if isinstance(one, Either))
 
     def assuming(self, branch: tuple[Condition, ...], without: Either) -> Known:
         """Return what is known if this branch of a choice holds."""
-        rest = tuple(
-            Pattern(tuple(one for one in pattern.conditions if one is not without), {}) for pattern in self.patterns
-        )
-        return Known((*rest, Pattern(branch, {})), self.present, self.scalar)
+        rest = (one for pattern in self.patterns for one in pattern.conditions if one is not without)
+        return replace(self, patterns=(Pattern((*rest, *branch), {}),))
 
 
 def implies(known: Known, pattern: Pattern) -> bool:
@@ -111,24 +96,19 @@ def _condition_fails(known: Known, condition: Condition) -> bool:
 def _test_holds(known: Known, test: Test) -> bool:
     if known.present & {test.name, *_longer(known.present, test.name)} and Exists(True) in test.alternatives:
         return True
-    if Exists(True) in test.alternatives and any(_compared_with(pattern, test.name) for pattern in known.patterns):
+    if Exists(True) in test.alternatives and any(_compared_with(one, test.name) for one in known.tests):
         return True
     scalar = test.name in known.scalar
     return any(
         all(any(_implies(held, wanted, scalar) for wanted in test.alternatives) for held in one.alternatives)
-        for one in known.tests(test.name)
-        if one.alternatives
+        for one in known.tests
+        if one.name == test.name and one.alternatives
     )
 
 
-def _compared_with(pattern: Pattern, name: str) -> bool:
-    """Return whether items match a pattern only if they have this value, because another one is compared with it."""
-    return any(
-        isinstance(one, Test)
-        and one.alternatives != ()
-        and all(isinstance(each, Compares) and name in each.names for each in one.alternatives)
-        for one in pattern.conditions
-    )
+def _compared_with(test: Test, name: str) -> bool:
+    """Return whether items match a test only if they have this value, because another one is compared with it."""
+    return test.alternatives != () and all(isinstance(one, Compares) and name in one.names for one in test.alternatives)
 
 
 def _longer(names: Collection[str], name: str) -> list[str]:
@@ -141,7 +121,8 @@ def _test_fails(known: Known, test: Test) -> bool:
     scalar = test.name in known.scalar
     return any(
         all(_disjoint(held, other, scalar) for held in one.alternatives for other in test.alternatives)
-        for one in known.tests(test.name)
+        for one in known.tests
+        if one.name == test.name
     )
 
 
@@ -159,7 +140,7 @@ def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
     match held, wanted:
         case Equals(), Compares() if wanted.names:
             return False
-        case Equals(), Equals() | Affix() | Numeric() | Compares():
+        case Equals(), Equals() | Affix() | Compares():
             return _fits(held.value, wanted)
         case Equals(), AnythingBut() if scalar:
             return not any(_fits(held.value, one) for one in wanted.excluded)
@@ -167,7 +148,7 @@ def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
             return text.startswith(shorter)
         case Affix("suffix", text, False), Affix("suffix", shorter, False):
             return text.endswith(shorter)
-        case Numeric() | Compares(), Numeric() | Compares():
+        case Compares(), Compares():
             return all(_bound_holds(held, sign, bound) for sign, bound in wanted.bounds)
         case AnythingBut(), AnythingBut():
             return set(wanted.excluded) <= set(held.excluded)
@@ -189,7 +170,7 @@ def _disjoint(held: Alternative, other: Alternative, scalar: bool) -> bool:
             return not _fits(other.value, held)
         case Affix("prefix", one, False), Affix("prefix", two, False):
             return not one.startswith(two) and not two.startswith(one)
-        case Numeric() | Compares(), Numeric() | Compares():
+        case Compares(), Compares():
             return _apart(held, other)
     return False
 
@@ -202,9 +183,9 @@ def _excluded(held: Alternative, other: Alternative) -> bool:
     return isinstance(held, AnythingBut) and any(_implies(other, one, False) for one in held.excluded)
 
 
-def _fits(value: Any, alternative: Alternative) -> bool:
+def _fits(value: Scalar, alternative: Alternative) -> bool:
     """Return whether one scalar matches an alternative."""
-    return Pattern((Test("x", (alternative,)),), {}).matches(lambda name, stored=False: wire(value))
+    return Test("x", (alternative,)).compile()(lambda name, stored=False: wire(value))
 
 
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
@@ -219,7 +200,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "!=", "!=": "="}
 
 
-def _bound_holds(held: Numeric | Compares, sign: str, bound: Operand) -> bool:
+def _bound_holds(held: Compares, sign: str, bound: Operand) -> bool:
     """Return whether every value within the bounds of `held` is also within this one."""
     for own, limit in held.bounds:
         if isinstance(bound, Named) or isinstance(limit, Named) or limit == bound:
@@ -233,7 +214,7 @@ def _bound_holds(held: Numeric | Compares, sign: str, bound: Operand) -> bool:
     return False
 
 
-def _apart(one: Numeric | Compares, other: Numeric | Compares) -> bool:
+def _apart(one: Compares, other: Compares) -> bool:
     """Return whether no scalar is within both."""
     types = {compared_type(one), compared_type(other)}
     return types == {"N", "S"} or any(
@@ -241,104 +222,6 @@ def _apart(one: Numeric | Compares, other: Numeric | Compares) -> bool:
         for first, second in ((one, other), (other, one))
         for sign, bound in second.bounds
     )
-
-
-def is_number(document: Document, entity: str, name: str) -> bool:
-    """Return whether the items of an entity have only numbers in an attribute."""
-    declared = document.entities[entity]
-    table = document.tables[declared.table]
-    pairs = [table.partition, *([table.sort] if table.sort else [])]
-    for keys in table.indexes.values():
-        pairs += [*keys.partition, *keys.sort]
-    if (name, "N") in pairs:
-        return True
-    if any("{" + name + "}" == declared.key.get(attribute) for attribute, kind in pairs if kind == "N"):
-        return True
-    for rule in document.rules.values():
-        if isinstance(rule, Aggregate) and rule.into == entity and name in rule.set:
-            measure = rule.set[name]
-            if measure.function in PICKED:
-                return _of_sources(document, rule, entity, str(measure.expression))
-            if measure.function in VALUES:
-                return measure.function == "distinct"
-            return measure.function not in EXTREMES or not str(measure.expression).startswith("text(")
-        if isinstance(rule, Copy | Latest | Embed) and rule.into == entity and name in (rule.attributes or {}):
-            if name not in rule.written:  # it is in the elements of a list
-                continue
-            assert rule.attributes is not None
-            source = attribute_source(rule.attributes[name])
-            if source.type == "N":
-                return True
-            if isinstance(rule, Latest) and source.path is not None and entity not in rule.sources:
-                return _of_sources(document, rule, entity, source.path)
-    return compares_as_number(Pattern.parse(declared.match or {}), name)
-
-
-def used_as_number(document: Document, entity: str, name: str) -> str | None:
-    """Return why an attribute is a number, if a rule that reads it rejects anything else; None if none does.
-
-    The variables and attributes of a copy are what those of its source are.
-    """
-    return next(_uses(document, entity, name, ()), None)
-
-
-def _uses(document: Document, entity: str, name: str, seen: tuple[str, ...]) -> Iterator[str]:
-    for rule_name, rule in document.rules.items():
-        if isinstance(rule, Copy) and rule.into == entity and rule.source not in (entity, *seen):
-            path = _copied(rule, name)
-            yield from _uses(document, rule.source, path, (*seen, entity)) if path is not None else ()
-        if entity not in rule.sources:
-            continue
-        if isinstance(rule, Rank) and _reads(rule.by, name):
-            yield f"rule {rule_name} ranks it"
-        if isinstance(rule, Aggregate):
-            added = (one.expression for one in rule.set.values() if one.function in ("sum", "avg"))
-            if any(_reads(str(expression), name) for expression in added if expression):
-                yield f"rule {rule_name} adds it up"
-        for text in _texts(rule):
-            if any(field.name == name and field.pipes[0].name in ("pad", "invert") for field in _piped(text)):
-                yield f"rule {rule_name} pads it"
-
-
-def _copied(rule: Copy, name: str) -> str | None:
-    """Return the name that the source has for a name of the copy; None if it has another text, or if there is none."""
-    if (text := rule.bind.get(name)) is not None:
-        template = Template.parse(text)
-        return template.single if template.single is not None and template.fields[0].plain else None
-    return name if rule.attributes is None else rule.attributes.get(name, name)
-
-
-def is_whole(document: Document, entity: str, name: str) -> bool:
-    """Return whether `pad` can take a number: as far as rules show, it is neither a fraction nor negative."""
-    for rule in document.rules.values():
-        if isinstance(rule, Rank) and entity in rule.sources and rule.decimals and _reads(rule.by, name):
-            return False
-        if isinstance(rule, Aggregate) and rule.into == entity and name in rule.set:
-            function, expression = rule.set[name].function, rule.set[name].expression
-            if function == "avg" or (expression and Expression.parse(str(expression)).is_negative):
-                return False
-    return True
-
-
-def _reads(expression: str, name: str) -> bool:
-    factors = Expression.parse(expression).factors
-    return any(factor.path == name and not factor.from_text for factor in factors)
-
-
-def _texts(rule: Rule) -> Iterator[str]:
-    yield from rule.bind.values()
-    if isinstance(rule, Index):
-        for case in rule.cases:
-            yield from case.set.values()
-
-
-def _piped(text: str) -> Iterator[Field]:
-    return (field for field in Template.parse(text).fields if field.pipes and field.expression is None)
-
-
-def _of_sources(document: Document, rule: Rule, entity: str, path: str) -> bool:
-    """Return whether the items of all sources, none of which is `entity`, have only numbers at a path."""
-    return entity not in rule.sources and all(is_number(document, source, path) for source in rule.sources)
 
 
 def compares_as_number(pattern: Pattern, name: str) -> bool:

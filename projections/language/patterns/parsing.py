@@ -1,0 +1,402 @@
+"""Reads a pattern from its document, and reports its mistakes: operators of other languages with the form here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from projections.language.patterns.tree import (
+    SIGNS,
+    Affix,
+    Alternative,
+    AnythingBut,
+    Compares,
+    Condition,
+    Either,
+    Equals,
+    Exists,
+    Named,
+    Operand,
+    Scalar,
+    Test,
+)
+from projections.language.syntax import PATH, LanguageError, LanguageErrors, key_name, key_text, quote_it, suggest
+from projections.language.templates import Template
+from projections.language.values import wire
+
+_OPERATORS = ("prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case")
+_BOUNDS = ("=", "<", "<=", ">", ">=")
+
+_At: TypeAlias = tuple[str | int, ...]
+
+
+def conditions_of(document: Any) -> tuple[Condition, ...]:
+    """Return the conditions of a pattern. Raises LanguageErrors with every mistake, each with its path in the document."""
+    errors: list[LanguageError] = []
+    conditions = tuple(_conditions(document, "", (), errors))
+    if errors:
+        raise LanguageErrors(errors)
+    return conditions
+
+
+def _conditions(
+    document: Any, prefix: str, at: _At, errors: list[LanguageError], branch: bool = False
+) -> Iterator[Condition]:
+    """Yield the conditions of a mapping: the whole pattern, a `branch` of `$or`, or what is below the path `prefix`."""
+    if not isinstance(document, Mapping):
+        errors.append(
+            LanguageError(f"a pattern is a mapping of attributes to alternatives, not {_what(document)}", None, at)
+        )
+        return
+    seen: set[str] = set()
+    for key, value in document.items():
+        place = (*at, key if isinstance(key, str | int) else str(key))
+        if not isinstance(key, str) or not key:
+            errors.append(
+                LanguageError(f"an attribute's name is text, not {_what(key)}; put it in quotes", None, place)
+            )
+        elif key == "$or":
+            yield from _or(value, prefix, place, errors)
+        elif found := _no_name(key, value, prefix, branch):
+            errors.append(LanguageError(found, None, place))
+        elif (name := key_name(key)) is None:
+            errors.append(LanguageError(quote_it(key), None, place))
+        else:
+            for condition in _attribute(prefix + name, value, place, errors):
+                if isinstance(condition, Test) and condition.name in seen:
+                    message = f"{condition.name} has conditions in two places; write them as one list of alternatives"
+                    errors.append(LanguageError(message, None, place))
+                elif isinstance(condition, Test):
+                    seen.add(condition.name)
+                yield condition
+
+
+def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
+    """Return why a key is probably an operator, and not the name of an attribute; empty if it is a name."""
+    attribute = prefix.removesuffix(".") or "attribute"
+    own = f"{attribute}.{key}" if prefix and key[0] != "$" and PATH.fullmatch(key) else f"it in quotes: \"'{key}'\""
+    quoted = f"if it is an attribute, write {own}"
+    word = _word(key) if key[0] not in "'\"" else ""
+    if is_comparison(key):
+        return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}; {quoted}'
+    if word in ("and", "or", "nor", "not") and (key[0] == "$" or _is_pattern(value)):
+        how = "attributes in one mapping must all match, $or lists alternatives, and anything-but excludes values"
+        return f'unknown operator "{key}"{suggest(key, ["$or"]) if word == "or" else ""}; {how}; {quoted}'
+    if _is_record(key, value):
+        return (
+            f"`{key}` is in filters for stream records; a pattern here has the item's attributes, as {{status: [paid]}}"
+        )
+    if key in _OPERATORS and (branch or prefix):
+        inside = f"[{{{key}: …}}]" if prefix else f"{{attribute: [{{{key}: …}}]}}"
+        return f"write operators in a list: {inside}; {quoted}"
+    if word in _ELSEWHERE and (key[0] == "$" or prefix or branch):
+        return f'unknown operator "{key}"{_instead(word, value, attribute)}; {quoted}'
+    if prefix and key in _TYPES and not isinstance(value, Mapping):
+        return f"values have no types in a pattern: write {attribute}: {_shown(value)}; {quoted}"
+    return ""
+
+
+def canonical_key(key: str) -> str:
+    """Return a key of a pattern without mistakes in its one form: in quotes only if it needs them."""
+    text = key if key == "$or" else key_text(key_name(key) or "")
+    reserved = text != key and (text in (*_OPERATORS, "$or", *_TYPES) or _word(text) in _WORDS or is_comparison(text))
+    return key if reserved else text
+
+
+_TYPES = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS")
+_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("eq", "equals", "equal"), "[{}]"),
+    **dict.fromkeys(("ne", "neq", "notequals", "nin", "notin"), "[{{anything-but: {}}}]"),
+    "not": "[{{anything-but: {}}}]",
+    "gt": '{{">": {}}}',
+    **dict.fromkeys(("gte", "ge"), '{{">=": {}}}'),
+    "lt": '{{"<": {}}}',
+    **dict.fromkeys(("lte", "le"), '{{"<=": {}}}'),
+    **dict.fromkeys(("in", "anyof", "oneof"), "{}"),
+    "contains": "[{}]",
+    **dict.fromkeys(("beginswith", "startswith"), "[{{prefix: {}}}]"),
+    "endswith": "[{{suffix: {}}}]",
+    "between": '{{">=": …, "<=": …}}',
+    "exists": "[{{exists: {}}}]",
+    **dict.fromkeys(("like", "regex", "regexp", "wildcard", "cidr", "all", "elemmatch", "size", "expr"), ""),
+}
+"""Operators of other languages, in lower case without other signs, with the form here; without one if there is none."""
+_WORDS = frozenset([*_ELSEWHERE, "and", "or", "nor"])
+
+
+def _word(key: str) -> str:
+    return "".join(letter for letter in key.lower() if letter.isalpha())
+
+
+def _instead(word: str, value: Any, attribute: str = "") -> str:
+    form = _ELSEWHERE.get(word)
+    if form is None:
+        return ""
+    if not form:
+        return (
+            ": the language of Lambda's filters does not have it. Text is compared as a whole, by prefix or by suffix; for "
+            "more, let the application or a `compute` rule set an attribute to test"
+        )
+    return f": write {attribute + ': ' if attribute else ''}{form.format(_shown(value))}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(not isinstance(one, Mapping | list) for one in value):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, str):
+        return value if value.isalnum() and not value.isdecimal() else f'"{value[:40]}"'
+    return "…" if isinstance(value, Mapping | list) else _what(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    )
+
+
+def _is_record(key: str, value: Any) -> bool:
+    """Return whether a pattern is one for stream records, as Lambda's event filters are."""
+    images = ("NewImage", "OldImage", "Keys")
+    inside = isinstance(value, Mapping) and any(name in value for name in images)
+    return (key == "dynamodb" and inside) or (key in images and _is_pattern(value))
+
+
+def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterator[Either]:
+    if not isinstance(value, list) or not value:
+        errors.append(LanguageError(f"$or takes a list of patterns, not {_what(value)}", None, at))
+        return
+    if len(value) == 1:
+        message = "$or has one pattern, so it has no meaning: write its attributes without $or, or add a pattern"
+        errors.append(LanguageError(message, None, at))
+    branches = []
+    for position, branch in enumerate(value):
+        if branch == {}:
+            errors.append(
+                LanguageError("an empty pattern always matches, and so would this $or", None, (*at, position))
+            )
+        branches.append(tuple(_conditions(branch, prefix, (*at, position), errors, branch=True)))
+    yield Either(tuple(branches))
+
+
+def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> Iterator[Condition]:
+    if isinstance(value, Mapping) and any(map(is_comparison, value)):
+        found = _alternative(value, at, errors, name)
+        yield Test(name, () if found is None else (found,))
+        return
+    if isinstance(value, Mapping):
+        if not value:
+            errors.append(LanguageError("this has no condition; remove it, or write [{exists: true}]", None, at))
+        yield from _conditions(value, name + ".", at, errors)
+        return
+    if not isinstance(value, list):
+        found = _alternative(value, at, errors, name)
+        yield Test(name, () if found is None else (found,))
+        return
+    if not value:
+        errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
+    found_all = [_alternative(each, (*at, position), errors, name) for position, each in enumerate(value)]
+    yield Test(name, tuple(one for one in found_all if one is not None))
+
+
+def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: str) -> Alternative | None:
+    try:
+        if not isinstance(value, Mapping):
+            return Equals(_scalar(value, "an alternative is a text, number, boolean, null or {operator: …}"))
+        if any(map(is_comparison, value)):
+            found = comparison(value)
+            if isinstance(found, Compares) and attribute in found.names:
+                raise LanguageError(f"this compares {attribute} with itself")
+            return found
+        if len(value) != 1:
+            raise LanguageError("an alternative has one operator; write other operators as further alternatives")
+        [(name, argument)] = value.items()
+        if name not in _OPERATORS:
+            raise LanguageError(_unknown(name, argument))
+        return _operator(name, argument)
+    except LanguageError as error:
+        errors.append(error.within(*at))
+        return None
+
+
+def _unknown(name: Any, argument: Any = None) -> str:
+    known = (*_OPERATORS, *SIGNS)
+    hint = _instead(_word(str(name)), argument) or suggest(str(name), known)
+    return f'unknown operator "{name}"{hint}; the operators are {", ".join(known)}'
+
+
+# Comparisons
+
+
+def is_comparison(key: Any) -> bool:
+    """Return whether a key of a pattern is a sign of a comparison, or one that was probably meant to be one."""
+    return isinstance(key, str) and key != "" and not key.strip("<>=!≤≥≠")
+
+
+def comparison(document: Mapping[Any, Any]) -> Equals | Compares:
+    """Parse comparisons that must all hold, such as `{">=": 1, "<": "{most}"}`. Raises LanguageError with a path."""
+    bounds: list[tuple[str, Operand]] = []
+    for sign, argument in document.items():
+        if not is_comparison(sign):
+            message = f'comparisons cannot be combined with "{sign}" in one mapping; write it as a further alternative'
+            raise LanguageError(message, None, (sign if isinstance(sign, str | int) else str(sign),))
+        if sign not in SIGNS:
+            raise LanguageError(_unknown(sign), None, (sign,))
+        try:
+            bounds.append((sign, _operand(sign, argument)))
+        except LanguageError as error:
+            raise LanguageError(error.message, error.offset, (sign,)) from None
+    bounds.sort(key=lambda bound: [*SIGNS].index(bound[0]))
+    constants = [(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)]
+    _consistent(constants)
+    signs = [sign for sign, _ in bounds]
+    return Equals(constants[0][1]) if signs == ["="] and constants else Compares(tuple(bounds))
+
+
+def _operand(sign: str, argument: Any) -> Operand:
+    if isinstance(argument, str):
+        template = Template.parse(argument)
+        if not template.fields:
+            return template.literal_prefix
+        if any(field.expression is not None for field in template.fields):
+            raise LanguageError(
+                f"{sign} compares with a constant, or with one value of the item, without a calculation; let a `compute` "
+                'rule set an attribute to the result, and write "{name}" with the name of this attribute'
+            )
+        if template.single is None or template.fields[0].pipes or template.fields[0].star:
+            raise LanguageError(
+                f'{sign} compares with a constant, or with one value of the item, "{{name}}" without pipes and other text; '
+                "for braces in a text write {{ and }}"
+            )
+        return Named(template.single)
+    number = (
+        None if isinstance(argument, bool) or argument is None else _scalar(argument, f"{sign} takes a number or text")
+    )
+    if not isinstance(number, Decimal):
+        message = f"{sign} compares numbers and text, not {_what(argument)}"
+        raise LanguageError(f"{message}; write the value itself as an alternative" if sign == "=" else message)
+    return number
+
+
+def _consistent(constants: Sequence[tuple[str, str | Decimal]]) -> None:
+    """Raise LanguageError if no value can be within these bounds, or if one of them is not needed."""
+    if len({type(value) for _, value in constants}) > 1:
+        raise LanguageError(
+            "no value is a number and text; compare with numbers without quotes, or with text in quotes"
+        )
+    signs = dict(constants)
+    if len(signs) > 1 and "=" in signs:
+        raise LanguageError("write only =, without other comparisons with constants")
+    for one, other in ((">", ">="), ("<", "<=")):
+        if one in signs and other in signs:
+            raise LanguageError(f"write one of {one} and {other}, or compare one of them with another value")
+    least = signs.get(">", signs.get(">="))
+    most = signs.get("<", signs.get("<="))
+    if least is None or most is None:
+        return
+    if least > most or (least == most and (">" in signs or "<" in signs)):  # type: ignore[operator]
+        raise LanguageError(f"no {'text' if isinstance(least, str) else 'number'} lies between these bounds")
+
+
+def _operator(name: str, argument: Any) -> Alternative:
+    match name:
+        case "exists":
+            if not isinstance(argument, bool):
+                raise LanguageError(f"exists takes true or false, not {_what(argument)}", None, (name,))
+            return Exists(bool(argument))
+        case "numeric":
+            return Compares(_bounds(argument))
+        case "anything-but":
+            return AnythingBut(tuple(_excluded(argument)))
+    return _affix(name, argument)
+
+
+def _affix(name: str, argument: Any) -> Affix:
+    ignore_case = name == "equals-ignore-case"
+    if not ignore_case and isinstance(argument, Mapping) and list(argument) == ["equals-ignore-case"]:
+        argument, ignore_case = argument["equals-ignore-case"], True
+    if not isinstance(argument, str):
+        raise LanguageError(f"{name} takes text, not {_what(argument)}", None, (name,))
+    return Affix(name, str(argument), ignore_case)
+
+
+def _excluded(argument: Any) -> Iterator[Equals | Affix]:
+    if isinstance(argument, Mapping):
+        known = ("prefix", "suffix", "equals-ignore-case")
+        if len(argument) != 1 or next(iter(argument)) not in known:
+            word = str(next(iter(argument), ""))
+            hint = suggest(word, known) or (_instead(_word(word), None) if word in ("wildcard", "cidr") else "")
+            message = f"anything-but takes scalars, or {{prefix: …}}, {{suffix: …}} or {{equals-ignore-case: …}}{hint}"
+            raise LanguageError(message, None, ("anything-but",))
+        [(name, texts)] = argument.items()
+        for text in texts if isinstance(texts, list) and texts else [texts]:
+            try:
+                yield _affix(name, text)
+            except LanguageError as error:
+                raise error.within("anything-but") from None
+    else:
+        if argument == []:
+            raise LanguageError("anything-but takes at least one value", None, ("anything-but",))
+        for value in argument if isinstance(argument, list) else [argument]:
+            try:
+                yield Equals(_scalar(value, "anything-but takes texts, numbers, booleans or null"))
+            except LanguageError as error:
+                raise error.within("anything-but") from None
+
+
+def _bounds(argument: Any) -> tuple[tuple[str, Decimal], ...]:
+    form = 'numeric takes [">=", 1] or [">=", 1, "<", 5]'
+    if not isinstance(argument, list) or len(argument) not in (2, 4):
+        raise LanguageError(f"{form}, not {_what(argument)}", None, ("numeric",))
+    bounds: list[tuple[str, Decimal]] = []
+    for position in range(0, len(argument), 2):
+        sign, number = argument[position : position + 2]
+        if not isinstance(sign, str) or sign not in _BOUNDS:
+            known = " ".join(_BOUNDS)
+            raise LanguageError(f"{form}; the signs are {known}, not {_what(sign)}", None, ("numeric", position))
+        exact = None if isinstance(number, bool | str) else _scalar(number, form, ("numeric", position + 1))
+        if not isinstance(exact, Decimal):
+            raise LanguageError(
+                f"{form}, a number without quotes, not {_what(number)}", None, ("numeric", position + 1)
+            )
+        bounds.append((str(sign), exact))
+    if len(bounds) == 2:
+        if {sign[0] for sign, _ in bounds} != {"<", ">"}:
+            raise LanguageError(f"{form}: write at most one lower bound and one upper bound", None, ("numeric",))
+        try:
+            _consistent(bounds)
+        except LanguageError as error:
+            raise error.within("numeric") from None
+    return tuple(bounds)
+
+
+def _scalar(value: Any, expected: str, path: _At = ()) -> Scalar:
+    match value:
+        case None:
+            return None
+        case bool():
+            return bool(value)
+        case str():
+            return str(value)
+        case int() | float() | Decimal():
+            try:
+                return Decimal(wire(value)["N"])
+            except LanguageError as error:
+                raise error.within(*path) from None
+    raise LanguageError(f"{expected}, not {_what(value)}", None, path)
+
+
+def _what(value: Any) -> str:
+    """Return a wrong part of a document as text for a message."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value[:40]}"'
+        case Mapping():
+            return "a mapping"
+        case list():
+            return "a list" if value else "an empty list"
+    return str(value)[:40]
