@@ -180,7 +180,7 @@ def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:
 def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes: bool = True) -> Iterator[str]:
     """Yield the differences in keys, and in those of `indexes`, between a table, as DescribeTable returns it, and the rules.
 
-    Requests with other keys fail. `projections/deploy/tables.py` compares everything.
+    Requests with other keys fail. `projections/deploy/comparison.py` compares everything.
     """
     types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
     key = _of_schema(table["KeySchema"], types)

@@ -99,7 +99,7 @@ class Settings:
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Settings:
         """Read the environment. Raises Misconfigured, which names the variable and valid values."""
-        tables = _tables(environ)
+        tables = tables_of(environ)
         new_rules = environ.get("NEW_RULES") or "live"
         if new_rules not in _NEW_RULES:
             raise Misconfigured(
@@ -366,7 +366,7 @@ def _document(path: Path) -> dict[str, Any]:
     return load(path).canonical()
 
 
-def _tables(environ: Mapping[str, str]) -> dict[str, str]:
+def tables_of(environ: Mapping[str, str]) -> dict[str, str]:
     single, several = environ.get("TABLE_NAME"), environ.get("TABLES")
     if single and several:
         raise Misconfigured("TABLE_NAME and TABLES are both set. Keep TABLES only if the rules set `tables:`.")

@@ -127,8 +127,8 @@ class Deployed:
         The TTL is compared only if `compares_ttl`.
         """
         from projections.aws.tables import LEDGER, time_to_live
+        from projections.deploy.deployed import LiveTable, live_findings
         from projections.deploy.finding import TTL
-        from projections.deploy.tables import LiveTable, live_findings
 
         tables = {
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)

@@ -11,167 +11,344 @@ checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
-from projections.aws.wiring import Settings, agree
+from projections.aws.wiring import Settings, agree, tables_of
+from projections.deploy import finding as kinds
 from projections.deploy.cloudformation import (
     FUNCTION,
+    QUEUE,
     TABLE,
     VARIABLES,
     Document,
-    Naming,
     Resolution,
     Resource,
+    mapping_at,
     placeholders,
+    template_of,
+    text_at,
     value_at,
 )
-from projections.deploy.comparison import STREAM, Comparison, Pair, delivery_findings, variables
-from projections.deploy.finding import (
-    ENVIRONMENT,
-    FUNCTIONS,
-    NOT_JUDGED,
-    PERMISSIONS,
-    RECURSION,
-    SILENT_ALARMS,
-    Finding,
-    Severity,
-)
+from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
+from projections.deploy.finding import Finding, Severity, found
 from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
-from projections.deploy.tables import table_findings
+from projections.deploy.template import sam_template
 from projections.errors import Misconfigured
+from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA
 
-_HOW = ("POWERTOOLS_", "PUSH_", "AUDIT_")
+STREAM = "handlers.stream.handler"
+
+_OPTIONAL = ("POWERTOOLS_", "PUSH_", "AUDIT_")
 """Prefixes of variables that a template may set or omit."""
 
-_NAMED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME")
+_REQUIRED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME", "RULES_FILE")
+"""Variables without which `Settings.read` fails."""
 
 
 def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
     """Return where a template does not agree with rules, and what cannot be checked, in the order of its lines."""
-    every = dict.fromkeys(_findings(Comparison(document, deployment)))
+    every = dict.fromkeys(_Comparison(document, deployment).findings())
     return sorted(every, key=lambda one: (one.line, one.column, one.code, one.reason))
 
 
-def _findings(both: Comparison) -> Iterator[Finding]:
-    yield from _functions(both)
-    for pair in both.pairs:
-        yield from _recursion(both, pair)
-        yield from _environment(both, pair)
-        yield from _new_rules(both, pair)
-    for needs in both.deployment.tables:
-        if needs.name in both.tables:
-            called = "the table" if needs.name == MAIN else f"table {needs.name}"
-            yield from _stored(both, needs.schema, both.tables[needs.name], called, streams=True)
-    for pair in both.pairs:
-        if ledger := both.text(variables(pair.theirs).get("LEDGER_TABLE_NAME", "")):
-            yield from _stored(both, LEDGER_SCHEMA, ledger, "the ledger", streams=False)
-    yield from delivery_findings(both)
-    yield from _silent_alarms(both)
-    for pair in both.pairs:
-        yield from permission_findings(both, pair)
+@lru_cache(maxsize=4)
+def _ours(deployment: Deployment) -> Resolution:
+    return Resolution(template_of(sam_template(deployment), "our template"))
 
 
-def _functions(both: Comparison) -> Iterator[Finding]:
-    present = {pair.ours.id for pair in both.pairs}
-    for ours in both.ours.of_type(FUNCTION):
-        if ours.id not in present:
-            severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
-            reason = f"no function in this template has the handler {ours.properties['Handler']}"
-            instead = f"copy {ours.id} from the output of `projections template`"
-            yield both.finding(FUNCTIONS, ("Resources",), reason, instead, rated=severity)
+def _variables(function: Resource) -> Mapping[str, str]:
+    """Return the environment of a function as texts."""
+    given = mapping_at(function.properties, *VARIABLES)
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
 
-def _silent_alarms(both: Comparison) -> Iterator[Finding]:
-    """Yield the alarms that nobody receives, if the parameters keep their default values."""
-    alarms = list(both.theirs.of_type("AWS::CloudWatch::Alarm"))
-    silent = [alarm for alarm in alarms if not alarm.properties.get("AlarmActions")]
-    if silent:
-        names = ", ".join(alarm.id for alarm in silent[:3]) + (" and others" if len(silent) > 3 else "")
-        reason = f"{len(silent)} of {len(alarms)} alarms notify nobody, unless a parameter names a topic: {names}"
-        instead = "deploy with `AlarmTopicArn`, and `TicketTopicArn` for those that can wait, or set `AlarmActions`"
-        yield both.finding(SILENT_ALARMS, silent[0].path(), reason, instead)
-
-
-def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Yield a worker whose messages to its own queue Lambda would stop."""
-    wanted, given = (one.properties.get("RecursiveLoop") for one in (pair.ours, pair.theirs))
-    if wanted == "Allow" and given != "Allow":
-        reason = (
-            f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes stop before they are "
-            "complete"
-        )
-        yield both.finding(RECURSION, pair.theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
-
-
-# The environment
-
-
-def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    function = pair.theirs
-    given = {name: both.text(value) for name, value in variables(function).items()}
-    streams = [part for part in given.get("STREAM_ARN", "").split(",") if both.names.judged(part)]
-    if given.get("TABLES", "").startswith("${"):
-        reason = f"TABLES of {function.id} is {given['TABLES']}, so these tables cannot be checked"
-        yield both.finding(NOT_JUDGED, _place(both, function, "TABLES"), reason)
-    else:
-        try:
-            settings = Settings.read({**given, "STREAM_ARN": ",".join(streams)})
-            agree(settings.tables, [table.name for table in both.deployment.tables])
-        except Misconfigured as error:
-            yield both.finding(ENVIRONMENT, _place(both, function), f"{function.id}: {error}")
-    for name, value in variables(pair.ours).items():
-        if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
-            reason = f"{function.id} has no environment variable {name}"
-            instead = f"set it to {value}, as `projections template` does"
-            yield both.finding(ENVIRONMENT, _place(both, function), reason, instead, rated="warning")
-
-
-def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Yield rules that publish at once to a table that may hold data."""
-    existing = [name for name in both.tables_of(pair.theirs).values() if _made(both, name) is None]
-    if existing and both.text(variables(pair.theirs).get("NEW_RULES", "live")) == "live":
-        reason = (
-            f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite values in it"
-        )
-        path = _place(both, pair.theirs, "NEW_RULES")
-        yield both.finding(
-            ENVIRONMENT, path, reason, "set NEW_RULES to fill, and run `projections backfill`", rated="warning"
-        )
-
-
-def _place(both: Comparison, function: Resource, *name: str) -> Location:
-    """Return the path of a variable: at the function, or in Globals."""
-    for path in (function.path(*VARIABLES), ("Globals", "Function", *VARIABLES)):
-        if both.document.at((*path, *name)) is not None:
-            return (*path, *name)
-    return function.path()
-
-
-# Tables
-
-
-def _made(both: Comparison, name: str) -> Resource | None:
-    """Return the resource that creates a table; None if the table exists already."""
-    return next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
-
-
-def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
-    if (resource := _made(both, name)) is not None:
-        yield from table_findings(both.document, resource, schema, called, streams=streams)
-        return
-    reason = f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
-    instead = "run `projections status` after the deployment: it compares the deployed table with the rules"
-    yield both.finding(NOT_JUDGED, ("Resources",), reason, instead)
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """A statement that allows actions on resources, in the notation of `Naming`, and the path of the statement.
+class _Pair:
+    """A function of ours, and the corresponding one of theirs."""
+
+    ours: Resource
+    theirs: Resource
+
+
+class _Comparison:
+    """Two resolved templates: the generated one and theirs."""
+
+    def __init__(self, document: Document, deployment: Deployment) -> None:
+        self.document = document
+        self.deployment = replace(deployment, existing=False)
+        self.ours = _ours(self.deployment)
+        self.theirs = Resolution(document)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._functions()
+        for pair in self.pairs:
+            yield from self._recursion(pair)
+            yield from self._environment(pair)
+            yield from self._new_rules(pair)
+            yield from self._permissions(pair)
+            if ledger := _variables(pair.theirs).get("LEDGER_TABLE_NAME"):
+                yield from self._table(LEDGER_SCHEMA, ledger, "the ledger", streams=False)
+        for needs in self.deployment.tables:
+            if needs.name in self.tables:
+                called = "the table" if needs.name == MAIN else f"table {needs.name}"
+                yield from self._table(needs.schema, self.tables[needs.name], called, streams=True)
+        yield from self._delivery()
+        yield from self._silent_alarms()
+
+    def finding(
+        self, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
+    ) -> Finding:
+        return found(self.document, kind, path, reason, instead, rated)
+
+    # Functions
+
+    @cached_property
+    def pairs(self) -> list[_Pair]:
+        """The functions that both templates have."""
+        candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
+        pairs = []
+        for ours in self.ours.of_type(FUNCTION):
+            handler = str(ours.properties["Handler"])
+            same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
+            if not same and handler == STREAM:  # perhaps a handler that wraps ours
+                same = [one for one in candidates if "LEDGER_TABLE_NAME" in _variables(one) and self._mappings(one)]
+            pairs += [_Pair(ours, one) for one in same[:1]]
+        return pairs
+
+    def _functions(self) -> Iterator[Finding]:
+        present = {pair.ours.id for pair in self.pairs}
+        for ours in self.ours.of_type(FUNCTION):
+            if ours.id not in present:
+                handler = ours.properties["Handler"]
+                reason = f"no function in this template has the handler {handler}"
+                instead = f"copy {ours.id} from the output of `projections template`"
+                severity: Severity = "error" if handler == STREAM else "warning"
+                yield self.finding(kinds.FUNCTIONS, ("Resources",), reason, instead, severity)
+
+    def _recursion(self, pair: _Pair) -> Iterator[Finding]:
+        """Yield a worker whose messages to its own queue Lambda would stop."""
+        wanted, given = (one.properties.get("RecursiveLoop") for one in (pair.ours, pair.theirs))
+        if wanted == "Allow" and given != "Allow":
+            reason = (
+                f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
+                "are complete"
+            )
+            yield self.finding(kinds.RECURSION, pair.theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
+
+    def _silent_alarms(self) -> Iterator[Finding]:
+        """Yield the alarms that nobody receives, if the parameters keep their default values."""
+        alarms = list(self.theirs.of_type("AWS::CloudWatch::Alarm"))
+        silent = [alarm for alarm in alarms if not alarm.properties.get("AlarmActions")]
+        if silent:
+            names = ", ".join(alarm.id for alarm in silent[:3]) + (" and others" if len(silent) > 3 else "")
+            reason = f"{len(silent)} of {len(alarms)} alarms notify nobody, unless a parameter names a topic: {names}"
+            instead = "deploy with `AlarmTopicArn`, and `TicketTopicArn` for those that can wait, or set `AlarmActions`"
+            yield self.finding(kinds.SILENT_ALARMS, silent[0].path(), reason, instead)
+
+    # The environment
+
+    def _environment(self, pair: _Pair) -> Iterator[Finding]:
+        function, given = pair.theirs, _variables(pair.theirs)
+        streams = [part for part in given.get("STREAM_ARN", "").split(",") if self.theirs.is_known(part)]
+        if given.get("TABLES", "").startswith("${"):
+            reason = f"TABLES of {function.id} is {given['TABLES']}, so these tables cannot be checked"
+            yield self.finding(kinds.NOT_JUDGED, self._place(function, "TABLES"), reason)
+        else:
+            try:
+                settings = Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+                agree(settings.tables, [table.name for table in self.deployment.tables])
+            except Misconfigured as error:
+                yield self.finding(kinds.ENVIRONMENT, self._place(function), f"{function.id}: {error}")
+        for name, value in mapping_at(pair.ours.properties, *VARIABLES).items():
+            if name not in given and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
+                reason = f"{function.id} has no environment variable {name}"
+                instead = f"set it to {value}, as `projections template` does"
+                yield self.finding(kinds.ENVIRONMENT, self._place(function), reason, instead, "warning")
+
+    def _new_rules(self, pair: _Pair) -> Iterator[Finding]:
+        """Yield rules that publish at once to a table that may hold data."""
+        given = _variables(pair.theirs)
+        existing = [name for name in self._tables_of(pair.theirs).values() if self._creates(name) is None]
+        if existing and given.get("NEW_RULES", "live") == "live":
+            reason = (
+                f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite its values"
+            )
+            instead = "set NEW_RULES to fill, and run `projections backfill`"
+            yield self.finding(kinds.ENVIRONMENT, self._place(pair.theirs, "NEW_RULES"), reason, instead, "warning")
+
+    def _place(self, function: Resource, *name: str) -> Location:
+        """Return the path of a variable: at the function, or in Globals."""
+        for path in (function.path(*VARIABLES), ("Globals", "Function", *VARIABLES)):
+            if self.document.at((*path, *name)) is not None:
+                return (*path, *name)
+        return function.path()
+
+    # Tables
+
+    def _tables_of(self, function: Resource) -> Mapping[str, str]:
+        """Return the real names of the application's tables in a function's environment, by their names in the rules."""
+        with suppress(Misconfigured):  # which `_environment` reports
+            return tables_of(_variables(function))
+        return {}
+
+    @cached_property
+    def tables(self) -> Mapping[str, str]:
+        """The real name of each table of the rules that any function's environment names."""
+        return {logical: name for pair in self.pairs[::-1] for logical, name in self._tables_of(pair.theirs).items()}
+
+    def _creates(self, name: str) -> Resource | None:
+        """Return the resource that creates a table; None if the table exists already."""
+        return next((one for one in self.theirs.of_type(*TABLE) if self.theirs.name(one.id) == name), None)
+
+    def _table(self, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
+        if (resource := self._creates(name)) is not None:
+            yield from table_findings(self.document, resource, schema, called, streams=streams)
+            return
+        reason = (
+            f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
+        )
+        instead = "run `projections status` after the deployment: it compares the deployed table with the rules"
+        yield self.finding(kinds.NOT_JUDGED, ("Resources",), reason, instead)
+
+    # Streams
+
+    def _mappings(self, function: Resource) -> list[StreamMapping]:
+        """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
+        events = mapping_at(function.properties, "Events") if function.type == FUNCTION else {}
+        mappings = [
+            StreamMapping(properties, function.path("Events", name, "Properties"))
+            for name, event in events.items()
+            if (properties := mapping_at(event, "Properties")) and event.get("Type") == "DynamoDB"
+        ]
+        for resource in self.theirs.of_type("AWS::Lambda::EventSourceMapping"):
+            target = re.search(r"\$\{([^{}.]*)", str(resource.properties.get("FunctionName")))
+            mapping = StreamMapping(resource.properties, resource.path())
+            is_stream = ":dynamodb:" in mapping.stream or "StartingPosition" in resource.properties  # a queue has none
+            if is_stream and target is not None and target[1] == function.id:
+                mappings.append(mapping)
+        return mappings
+
+    def _delivery(self) -> Iterator[Finding]:
+        """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
+        for pair in self.pairs:
+            if pair.ours.properties["Handler"] != STREAM:
+                continue
+            read: dict[str | None, list[StreamMapping]] = {}
+            for mapping in self._mappings(pair.theirs):
+                yield from setting_findings(self.document, mapping)
+                read.setdefault(self._table_read_by(mapping), []).append(mapping)
+            for mapping in read.get(None, ()):
+                reason = f"the table of this stream cannot be determined: {mapping.stream}"
+                yield self.finding(kinds.NOT_JUDGED, mapping.path, reason)
+            for table in self.deployment.tables:
+                if table.name in read:
+                    yield from filter_findings(self.document, self.deployment.program, table, read[table.name])
+                elif table.name in self.tables and None not in read:
+                    reason = f"no event source mapping delivers the records of table {table.name} to {pair.theirs.id}"
+                    yield self.finding(
+                        kinds.DELIVERY, pair.theirs.path("Events"), reason, "add a mapping for its stream"
+                    )
+
+    def _table_read_by(self, mapping: StreamMapping) -> str | None:
+        """Return the table of the rules whose stream a mapping reads, or None if it is unknown."""
+        tables = self.deployment.tables
+        for table in tables:
+            name = self.tables.get(table.name)
+            ours = f"${{ExistingStreamArn{table.suffix}}}"
+            if (name and f":table/{name}/stream/" in mapping.stream) or mapping.stream == ours:
+                return table.name
+        return tables[0].name if len(tables) == 1 and not self.theirs.is_known(mapping.stream) else None
+
+    # Permissions
+
+    @cached_property
+    def known(self) -> Mapping[str, str]:
+        """Our names of tables, queues, log groups and the bucket, with the corresponding names of theirs."""
+        known = {
+            self.ours.name(f"ApplicationTable{table.suffix}"): self.tables[table.name]
+            for table in self.deployment.tables
+            if table.name in self.tables
+        }
+        for pair in self.pairs:
+            theirs = _variables(pair.theirs)
+            for name, value in _variables(pair.ours).items():
+                ours = self.ours.resources.get(next(iter(placeholders(value)), ""))
+                if ours is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
+                    continue
+                called: str | None = theirs[name]
+                if ours.type == QUEUE:  # its variable is its URL
+                    queue = theirs[name].removeprefix("${").removesuffix("}")
+                    called = self.theirs.name(queue) if queue in self.theirs.resources else None
+                if called is not None:
+                    known[self.ours.name(ours.id)] = called
+            if logs := text_at(pair.theirs.properties, "LoggingConfig", "LogGroup"):
+                known[str(text_at(pair.ours.properties, "LoggingConfig", "LogGroup"))] = logs
+            for mapping in self._mappings(pair.theirs) if pair.ours.properties["Handler"] == STREAM else ():
+                if mapping.bucket is not None:
+                    known["${DiscardedBucket}"] = mapping.bucket
+        return known
+
+    def _permissions(self, pair: _Pair) -> Iterator[Finding]:
+        """Yield permissions that a function lacks, or that they cannot be checked."""
+        function = pair.theirs
+        try:
+            names = {*self.theirs.resources, *placeholders(list(self.known.values())), "label"}
+            path, grants = _grants(function, self.theirs, names)
+        except _NotJudgedError as error:
+            reason, path = error.args
+            yield self.finding(kinds.NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
+            return
+        keys = {
+            f"table/{self.tables[one.name]}": one.leading for one in self.deployment.tables if one.name in self.tables
+        }
+        lacking: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
+        for action, resource in self._needs(pair.ours):
+            own = keys.get(resource.partition(" ")[2], ())
+            allowing = [(one.path, one.excluded(action, own)) for one in grants if one.covers(action, resource)]
+            if all(excluded for _, excluded in allowing):
+                place, excluded = allowing[0] if allowing else (path, ())
+                lacking.setdefault((place, resource, excluded), []).append(action)
+        for (place, resource, excluded), actions in lacking.items():
+            reason, instead = f"{function.id} is not allowed {', '.join(actions)} on {resource}", "allow it"
+            if excluded:
+                reason = (
+                    f"{function.id} is allowed {', '.join(actions)} on {resource} only for some partition keys, and the "
+                    f"rules also need {', '.join(excluded)}"
+                )
+                instead = "add them to `dynamodb:LeadingKeys` of this statement"
+            yield self.finding(kinds.PERMISSIONS, place, reason, instead)
+
+    def _needs(self, function: Resource) -> list[tuple[str, str]]:
+        """Return the actions of a function of ours with their resources, in the names of theirs.
+
+        Resources without a corresponding one of theirs, such as log groups, are left out.
+        """
+        needs: set[tuple[str, str]] = set()
+        for grant in _grants(function, self.ours)[1]:
+            for resource in grant.resources:
+                if any(name in resource for name in self.known):
+                    for ours, theirs in self.known.items():
+                        resource = resource.replace(ours, theirs)
+                    # `stream/*` includes any label; the label of the current stream is sufficient.
+                    resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
+                    needs.update((action, resource) for action in grant.actions)
+        return sorted(needs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """A statement that allows actions on resources, as `dynamodb table/app`, and the path of the statement.
 
     `keys`: the patterns of partition keys to which a condition restricts it; None without one.
     """
@@ -182,8 +359,8 @@ class Grant:
     keys: tuple[str, ...] | None
 
     def covers(self, action: str, resource: str) -> bool:
-        named = any(_glob(one.lower()).fullmatch(action.lower()) for one in self.actions)
-        return named and any(_glob(one).fullmatch(resource) for one in self.resources)
+        allows = any(_glob(one.lower()).fullmatch(action.lower()) for one in self.actions)
+        return allows and any(_glob(one).fullmatch(resource) for one in self.resources)
 
     def excluded(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of these partition keys the condition excludes. A scan names none, and so is not restricted."""
@@ -197,121 +374,61 @@ class _NotJudgedError(Exception):
     """The permissions of a function cannot be checked: the reason, and the path of what prevents it."""
 
 
-def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Yield permissions that a function lacks, or that they cannot be checked."""
-    function = pair.theirs
-    try:
-        names = {*both.theirs.resources, *placeholders(list(both.known.values())), "label"}
-        path, grants = _grants(function, both.theirs, both.names, names)
-    except _NotJudgedError as error:
-        reason, path = error.args
-        yield both.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
-        return
-    keys = {f"table/{both.tables[one.name]}": one.leading for one in both.deployment.tables if one.name in both.tables}
-    lacking: dict[str, list[str]] = {}
-    restricted: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
-    for action, resource in _needs(pair.ours, both):
-        allowing = [one for one in grants if one.covers(action, resource)]
-        own = keys.get(resource.partition(" ")[2], ())
-        if not allowing:
-            lacking.setdefault(resource, []).append(action)
-        elif all(one.excluded(action, own) for one in allowing):
-            first = allowing[0]
-            restricted.setdefault((first.path, resource, first.excluded(action, own)), []).append(action)
-    for (place, resource, excluded), actions in restricted.items():
-        reason = (
-            f"{function.id} is allowed {', '.join(actions)} on {resource} only for some partition keys, and the rules "
-            f"also need {', '.join(excluded)}"
-        )
-        yield both.finding(PERMISSIONS, place, reason, "add them to `dynamodb:LeadingKeys` of this statement")
-    for resource, actions in lacking.items():
-        reason = f"{function.id} is not allowed {', '.join(actions)} on {resource}"
-        yield both.finding(PERMISSIONS, path, reason, "allow it")
-
-
-def _needs(function: Resource, both: Comparison) -> list[tuple[str, str]]:
-    """Return the actions of a function of ours with their resources, in the names of theirs.
-
-    Resources without a corresponding one of theirs, such as log groups, are left out.
-    """
-    needs: set[tuple[str, str]] = set()
-    for grant in _grants(function, both.ours, both.our_names)[1]:
-        for resource in grant.resources:
-            if any(name in resource for name in both.known):
-                for ours, theirs in both.known.items():
-                    resource = resource.replace(ours, theirs)
-                # `stream/*` includes any label; the label of the current stream is sufficient.
-                resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
-                needs.update((action, resource) for action in grant.actions)
-    return sorted(needs)
-
-
 def _grants(
-    function: Resource, resolution: Resolution, naming: Naming, known: Collection[str] | None = None
-) -> tuple[Location, list[Grant]]:
+    function: Resource, resolution: Resolution, known: Collection[str] | None = None
+) -> tuple[Location, list[_Grant]]:
     """Return the path of the policies of a function's role, and their statements. Raises _NotJudgedError.
 
     With `known`, other placeholders in a resource match anything.
     """
-    role = function.properties.get("Role")
-    named = re.fullmatch(r"\$\{([^.{}]+)\.Arn\}", role) if isinstance(role, str) else None
-    resource = resolution.resources.get(named[1]) if named else None
-    if resource is None or resource.type != "AWS::IAM::Role":
+    name = re.fullmatch(r"\$\{([^.{}]+)\.Arn\}", str(function.properties.get("Role")))
+    role = resolution.resources.get(name[1]) if name else None
+    if role is None or role.type != "AWS::IAM::Role":
         raise _NotJudgedError("its role is not in this template", function.path("Role"))
-    path, grants = resource.path("Policies"), []
-    inline = _list(resource.properties.get("Policies", []))
-    policies = [(policy, (*path, number)) for number, policy in enumerate(inline)]
-    for arn in _list(resource.properties.get("ManagedPolicyArns", [])):
-        if str(arn).endswith(":policy/service-role/AWSLambdaBasicExecutionRole"):
+    path, grants = role.path("Policies"), []
+    policies = [(one, (*path, number)) for number, one in enumerate(_list(role.properties.get("Policies", [])))]
+    for arn in map(str, _list(role.properties.get("ManagedPolicyArns", []))):
+        if arn.endswith(":policy/service-role/AWSLambdaBasicExecutionRole"):
             continue  # it allows logs only
-        managed = resolution.resources.get(str(arn)[2:-1])
+        managed = resolution.resources.get(arn[2:-1])
         if managed is None:
-            raise _NotJudgedError(f"the policy {arn} is not in this template", resource.path("ManagedPolicyArns"))
+            raise _NotJudgedError(f"the policy {arn} is not in this template", role.path("ManagedPolicyArns"))
         policies.append((managed.properties, managed.path()))
     for other in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-        if resource.id in placeholders([other.properties.get("Roles"), other.properties.get("RoleName")]):
+        if role.id in placeholders([other.properties.get("Roles"), other.properties.get("RoleName")]):
             policies.append((other.properties, other.path()))
     for policy, place in policies:
         for number, one in enumerate(_list(value_at(policy, "PolicyDocument", "Statement"))):
             at = (*place, "PolicyDocument", "Statement", number)
             if value_at(one, "Effect") != "Allow" or "Action" not in one or "Resource" not in one:
                 raise _NotJudgedError("only statements that allow actions on resources are read", at)
-            resources = tuple(_short(resource, known) for resource in _list(naming.spelled(one["Resource"])))
-            actions = tuple(map(str, _list(one["Action"])))
-            grants.append(Grant(actions, resources, at, _keys(one.get("Condition"))))
+            resources = tuple(_short(str(resource), known) for resource in _list(one["Resource"]))
+            grants.append(_Grant(tuple(map(str, _list(one["Action"]))), resources, at, _keys(one.get("Condition"))))
     return path, grants
 
 
 def _keys(condition: Any) -> tuple[str, ...] | None:
     """Return the partition keys to which a condition restricts a statement, as patterns."""
-    like, equal = (
-        value_at(condition, f"ForAllValues:{operator}", "dynamodb:LeadingKeys")
-        for operator in ("StringLike", "StringEquals")
-    )
-    if like is None and equal is not None:
-        return tuple(str(one).translate(IN_POLICIES) for one in _list(equal))
-    return None if like is None else tuple(map(str, _list(like)))
+    for operator, escapes in (("StringLike", {}), ("StringEquals", IN_POLICIES)):
+        keys = value_at(condition, f"ForAllValues:{operator}", "dynamodb:LeadingKeys")
+        if keys is not None:
+            return tuple(str(one).translate(escapes) for one in _list(keys))
+    return None
 
 
-def _short(resource: Any, known: Collection[str] | None) -> str:
+def _short(arn: str, known: Collection[str] | None) -> str:
     """Return an ARN without partition, Region and account, such as `dynamodb table/app`."""
-    text = re.sub(r"\$\{AWS::(Partition|Region|AccountId)\}", "", str(resource))
+    text = re.sub(r"\$\{AWS::(Partition|Region|AccountId)\}", "", arn)
     if known is not None:
-        text = re.sub(r"\$\{([^{}]*)\}", lambda name: name[0] if _known(name[1], known) else "*", text)
+        names = {name for name in placeholders(text) if name.partition(".")[0] not in known}
+        for name in names:
+            text = text if name.startswith("AWS::") else text.replace(f"${{{name}}}", "*")
     parts = text.split(":", 5)
     if len(parts) == 6:
         return f"{parts[2]} {parts[5]}"
     return "*" if "*" in text else text
 
 
-def _known(name: str, known: Collection[str]) -> bool:
-    return name.startswith("AWS::") or name.partition(".")[0] in known
-
-
 def _glob(pattern: str) -> re.Pattern[str]:
     """Return a pattern of a policy, with wildcards `*` and `?`, as a regular expression."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

@@ -1,34 +1,33 @@
 """SAM and CloudFormation templates: YAML with short forms such as `!Ref`, or JSON.
 
 A `Document` has the places of its values. A `Resolution` has its resources with parameters at their defaults. Unresolved
-values stay in the text as placeholders: `${LedgerTable}` and `${LedgerTable.Arn}` for names that AWS assigns, `${Name}` for
-a parameter without default, `${AWS::Region}`, `${Fn::ImportValue shared}` for an import. `Naming` gives names and ARNs of
-resources one notation, so that they can be compared.
+values stay in the text as placeholders: `${TaskQueue}` for names that AWS assigns, `${Name}` for a parameter without
+default, `${AWS::Region}`, `${Fn::ImportValue shared}` for an import. Names and ARNs of tables, queues and buckets have one
+notation, however the template refers to them, so that they can be compared.
 
 aws-sam-translator and cfn-lint are not used: the translator leaves conditions and most functions unresolved and needs a
-template without mistakes, cfn-lint installs 80 MB, and the command line must work without extras.
+template without mistakes, cfn-lint installs 80 MB, and the command line must work without extras. cfn-flip, which only
+reads short forms, has no places.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import Problem, RulesError
 from projections.language.files import text_of_file
-from projections.language.mistakes import Location, dotted
-from projections.language.source import UnreadableError, compose
+from projections.language.mistakes import Location, Mistake, dotted
+from projections.language.source import Source, UnreadableError, read
 
-_MOST_NODES = 100_000
-_DEEPEST = 100
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -42,17 +41,15 @@ class Document:
 
     file: str
     data: Mapping[str, Any]
-    places: Mapping[Location, tuple[int, int]] = field(default_factory=dict, repr=False)
+    source: Source | None = None
 
     def at(self, path: Location) -> Any:
         """Return the value at a path, or None."""
         return value_at(self.data, *path)
 
     def place(self, path: Location) -> tuple[int, int]:
-        """Return line and column, from 1, of the value at a path, or of the nearest value around it."""
-        while path and path not in self.places:
-            path = path[:-1]
-        return self.places.get(path, (1, 1))
+        """Return line and column, from 1, of the entry at a path, or of the nearest one around it."""
+        return (1, 1) if self.source is None else self.source.position(Mistake(path, "", at_key=True))
 
 
 def value_at(value: Any, *path: Any) -> Any:
@@ -91,103 +88,53 @@ def read_template(path: str | Path) -> Document:
 
 def template_of(text: str, file: str = "<template>") -> Document:
     """Return the template in a text. Raises TemplateError if it cannot be read, or is not a template."""
-    reading = _Reading(file)
     try:
-        node = compose(text, _MOST_NODES)
-        data = None if node is None else reading.value(node, ())
-    except RecursionError:
-        raise _unreadable(file, "is nested too deeply") from None
+        source = read(text, long_form=_long_form)
     except UnreadableError as error:
-        raise _unreadable(file, f"is {error}") from None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _unreadable(file, f"not YAML: {reason}", *place) from None
-    except YAMLError as error:
-        raise _unreadable(file, f"not YAML: {' '.join(str(error).split())}") from None
-    except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
-        raise _unreadable(file, f"not YAML: {error}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("Resources"), dict):
+        raise _unreadable(file, error.message, error.line, error.column) from None
+    if source.mistakes:
+        places = [(source.position(one), one) for one in source.mistakes]
+        raise TemplateError([Problem(file, *place, dotted(one.path), one.message) for place, one in places])
+    if not isinstance(source.data, dict) or not isinstance(source.data.get("Resources"), dict):
         raise _unreadable(file, "is not a SAM or CloudFormation template: there is no mapping `Resources`")
-    return Document(file, data, reading.places)
+    return Document(file, source.data, source)
 
 
 def _unreadable(file: str, message: str, line: int = 1, column: int = 1) -> TemplateError:
     return TemplateError([Problem(file, line, column, "(top)", message)])
 
 
-class _Reading:
-    """A walk over the nodes of a YAML document."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.places: dict[Location, tuple[int, int]] = {}
-        self.count = 0
-
-    def value(self, node: Node, path: Location) -> Any:
-        line, column = node.start_mark.line + 1, node.start_mark.column + 1
-        self.places.setdefault(path, (line, column))
-        self.count += 1
-        if self.count > _MOST_NODES:
-            raise _unreadable(
-                self.file,
-                f"is too large: more than {_MOST_NODES:,} values, counting each use of an alias",
-                line,
-                column,
-            )
-        if len(path) > _DEEPEST:
-            raise _unreadable(self.file, "is nested too deeply", line, column)
-        tag = str(node.tag)
-        if not tag.startswith("!") or tag == "!":
-            return self._plain(node, path)
-        name = {"!Ref": "Ref", "!Condition": "Condition"}.get(tag, f"Fn::{tag[1:]}")
-        content = self._plain(node, (*path, name), text=True)
-        if name == "Fn::GetAtt" and isinstance(content, str):
-            content = content.split(".", 1)
-        return {name: content}
-
-    def _plain(self, node: Node, path: Location, *, text: bool = False) -> Any:
-        if isinstance(node, MappingNode):
-            return dict(self._entries(node, path))
-        if isinstance(node, SequenceNode):
-            return [self.value(element, (*path, number)) for number, element in enumerate(node.value)]
-        assert isinstance(node, ScalarNode)
-        return str(node.value) if text else _scalar(str(node.tag), str(node.value))
-
-    def _entries(self, node: MappingNode, path: Location) -> Iterator[tuple[str, Any]]:
-        seen: set[str] = set()
-        for key, value in node.value:
-            name, mark = str(key.value) if isinstance(key, ScalarNode) else "", key.start_mark
-            if not name or name in seen:
-                wrong = f"duplicate key {name}" if name else "a key must be plain text"
-                raise _unreadable(self.file, f"{dotted(path)}: {wrong}", mark.line + 1, mark.column + 1)
-            seen.add(name)
-            self.places[(*path, name)] = (mark.line + 1, mark.column + 1)
-            yield name, self.value(value, (*path, name))
-
-
-def _scalar(tag: str, text: str) -> Any:
-    """Return the value of a scalar. Dates and other types that JSON lacks stay text."""
-    kind = tag.removeprefix(_TAG)
-    try:
-        if kind == "int":
-            return int(text.replace("_", ""), 10 if text[1:].isdecimal() else 0)  # 0123 is 123 here
-        if kind == "float":
-            return float(text.replace("_", ""))
-    except ValueError:
-        return text
-    if kind == "bool":
-        return text.lower() == "true"
-    return None if kind == "null" else text
+def _long_form(node: Node) -> Node:
+    """Return the node of a short form such as `!Ref Table` as the mapping that it stands for, other nodes as they are."""
+    tag, start, end = str(node.tag), node.start_mark, node.end_mark
+    if tag == "!" or not tag.startswith("!"):
+        return node
+    name = tag[1:] if tag in ("!Ref", "!Condition") else f"Fn::{tag[1:]}"
+    content = copy(node)
+    kind = "map" if isinstance(node, MappingNode) else "seq" if isinstance(node, SequenceNode) else "str"
+    content.tag = f"{_TAG}{kind}"
+    if name == "Fn::GetAtt" and isinstance(node, ScalarNode):
+        parts = [ScalarNode(f"{_TAG}str", part, start, end) for part in node.value.split(".", 1)]
+        content = SequenceNode(f"{_TAG}seq", parts, start, end)
+    return MappingNode(f"{_TAG}map", [(ScalarNode(f"{_TAG}str", name, start, end), content)], start, end)
 
 
 FUNCTION = "AWS::Serverless::Function"
+TABLE = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
+QUEUE = "AWS::SQS::Queue"
+BUCKET = "AWS::S3::Bucket"
 
 VARIABLES = ("Environment", "Variables")
 """The path of the environment in the properties of a function."""
 
-_NO_VALUE = object()
+_PLACE = "${AWS::Region}:${AWS::AccountId}"
+_NAMED: Mapping[Any, tuple[str, str]] = {
+    **dict.fromkeys(TABLE, ("TableName", f"arn:${{AWS::Partition}}:dynamodb:{_PLACE}:table/")),
+    QUEUE: ("QueueName", f"arn:${{AWS::Partition}}:sqs:{_PLACE}:"),
+    BUCKET: ("BucketName", "arn:${AWS::Partition}:s3:::"),
+}
+"""Types of resources with their property for the name, and their ARN without the name."""
+
 _PLACEHOLDER = re.compile(r"\$\{([^!{}][^{}]*)\}")
 
 
@@ -208,12 +155,14 @@ def placeholders(value: Any) -> Iterator[str]:
     """Yield the names of all placeholders in a value."""
     if isinstance(value, str):
         yield from _PLACEHOLDER.findall(value)
-    elif isinstance(value, Mapping):
-        for each in value.values():
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
             yield from placeholders(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from placeholders(each)
+
+
+def judged(value: Any) -> bool:
+    """Return whether a value has no placeholders."""
+    return not any(True for _ in placeholders(value))
 
 
 class Resolution:
@@ -223,6 +172,7 @@ class Resolution:
         self.document = document
         self._data = document.data
         self._decided: dict[str, bool | None] = {}
+        self._names: dict[str, str] = {}
 
     @cached_property
     def resources(self) -> Mapping[str, Resource]:
@@ -232,204 +182,130 @@ class Resolution:
             if isinstance(raw, Mapping) and isinstance(kind := raw.get("Type"), str):
                 if "Condition" in raw and self.condition(raw["Condition"]) is False:
                     continue
-                properties = self._properties(kind, raw)
-                found[name] = Resource(name, kind, properties)
+                found[name] = Resource(name, kind, self._properties(kind, raw))
         return found
 
     def of_type(self, *types: str) -> Iterator[Resource]:
         return (resource for resource in self.resources.values() if resource.type in types)
 
+    def name(self, resource: str) -> str:
+        """Return the name of a table, queue or bucket; `${LogicalId}` if the template does not set it."""
+        if resource not in self._names:
+            self._names[resource] = f"${{{resource}}}"  # also of one that is named after itself
+            raw = mapping_at(self._data, "Resources", resource)
+            own, _ = _NAMED.get(raw.get("Type"), ("", "")) if isinstance(raw.get("Type"), str) else ("", "")
+            text = self.value(value_at(raw, "Properties", own))
+            self._names[resource] = text if isinstance(text, str) and text else self._names[resource]
+        return self._names[resource]
+
+    def is_known(self, text: str) -> bool:
+        """Return whether a text has no placeholder of a parameter or import."""
+        return all(
+            name.split(".")[0] in self.resources or name == "label" or name.startswith("AWS::")
+            for name in placeholders(text)
+        )
+
     def _properties(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         own = self.value(raw.get("Properties") or {})
         if not isinstance(own, Mapping):
             return {}
-        if kind != FUNCTION:
-            return own
-        shared = self.value(value_at(self._data, "Globals", "Function") or {})
+        shared = self.value(value_at(self._data, "Globals", "Function") or {}) if kind == FUNCTION else None
         if not isinstance(shared, Mapping):
             return own
         variables = {**mapping_at(shared, *VARIABLES), **mapping_at(own, *VARIABLES)}
         return {**shared, **own, **({"Environment": {"Variables": variables}} if variables else {})}
 
     def value(self, value: Any) -> Any:
-        """Return a value of the template with its functions resolved."""
-        resolved = self._value(value)
-        return None if resolved is _NO_VALUE else resolved
-
-    def _value(self, value: Any) -> Any:
+        """Return a value of the template with its functions resolved; None for `AWS::NoValue`."""
         if isinstance(value, list):
-            return [each for each in map(self._value, value) if each is not _NO_VALUE]
+            return [each for each in map(self.value, value) if each is not None]
         if not isinstance(value, Mapping):
             return value
         if len(value) == 1:
             ((name, content),) = value.items()
-            if name == "Ref":
-                return self._ref(content)
-            if name.startswith("Fn::"):
+            if name == "Ref" or name.startswith("Fn::"):
                 return self._function(name, content)
-        return {name: each for name, part in value.items() if (each := self._value(part)) is not _NO_VALUE}
+        return {name: each for name, part in value.items() if (each := self.value(part)) is not None}
 
     def _function(self, name: str, content: Any) -> Any:
-        known: dict[str, Callable[[Any], Any]] = {
-            "Fn::GetAtt": self._get_att,
-            "Fn::If": self._if,
-            "Fn::Sub": self._sub,
-            "Fn::Join": self._join,
-            "Fn::Select": self._select,
-            "Fn::Split": self._split,
-        }
-        found = known[name](content) if name in known else None
-        if found is not None:
-            return found
+        """Return the value of a function, or its name and content as a placeholder."""
+        if name == "Fn::If" and isinstance(content, list) and len(content) == 3:
+            holds = self.condition(content[0])  # the other branch may not be resolvable
+            if holds is not None:
+                return self.value(content[1 if holds else 2])
+        if name == "Fn::Sub":
+            text, given = content if isinstance(content, list) and len(content) == 2 else (content, {})
+            if isinstance(text, str) and isinstance(given, Mapping):
+                return _PLACEHOLDER.sub(lambda found: str(self._substituted(found[1].strip(), given)), text)
         content = self.value(content)
+        match name, content:
+            case "Ref", "AWS::NoValue":
+                return None
+            case "Ref", _:
+                return self._ref(content)
+            case "Fn::GetAtt", [str(resource), str(attribute)]:
+                return self._attribute(resource, attribute)
+            case "Fn::GetAtt", str():
+                return self._substituted(content, {})
+            case "Fn::Join", [str(between), [*parts]]:
+                return between.join(map(str, parts))
+            case "Fn::Split", [str(between), str(text)] if between:
+                return text.split(between)
+            case "Fn::Select", [int(number), [*parts]] if 0 <= number < len(parts):
+                return parts[number]
         text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"), default=str)
         return f"${{{name} {re.sub('[{}]', '', text)}}}"
 
+    def _substituted(self, name: str, given: Mapping[str, Any]) -> Any:
+        if name in given:
+            return self.value(given[name])
+        resource, _, attribute = name.partition(".")
+        return self._attribute(resource, attribute) if attribute else self._ref(name)
+
     def _ref(self, name: Any) -> Any:
-        if name == "AWS::NoValue":
-            return _NO_VALUE
         parameter = value_at(self._data, "Parameters", name) if isinstance(name, str) else None
-        if not isinstance(parameter, Mapping) or "Default" not in parameter:
-            return f"${{{name}}}"
-        kind, default = str(parameter.get("Type")), parameter["Default"]
-        if kind.startswith(("AWS::SSM::", "CommaDelimitedList", "List<")):
-            return f"${{{name}}}"  # the default is the name of an SSM parameter, or the text of a list
-        if kind == "Number" and isinstance(default, str) and re.fullmatch(r"-?\d+", default):
-            return int(default)
-        return default
+        if isinstance(parameter, Mapping) and "Default" in parameter:
+            kind, default = str(parameter.get("Type")), parameter["Default"]
+            if kind.startswith(("AWS::SSM::", "CommaDelimitedList", "List<")):
+                return f"${{{name}}}"  # the default is the name of an SSM parameter, or the text of a list
+            number = kind == "Number" and isinstance(default, str) and re.fullmatch(r"-?\d+", default)
+            return int(default) if number else default
+        is_url = value_at(self._data, "Resources", name, "Type") == QUEUE
+        return f"${{{name}}}" if is_url or not isinstance(name, str) else self.name(name)
 
-    def _get_att(self, content: Any) -> Any:
-        if isinstance(content, str):
-            content = content.split(".", 1)
-        if isinstance(content, list) and content and all(isinstance(part, str) for part in content):
-            return f"${{{'.'.join(content)}}}"
-        return None
-
-    def _if(self, content: Any) -> Any:
-        if not isinstance(content, list) or len(content) != 3:
-            return None
-        condition, one, other = content
-        holds = self.condition(condition)
-        return None if holds is None else self._value(one if holds else other)
-
-    def _sub(self, content: Any) -> Any:
-        text, given = content if isinstance(content, list) and len(content) == 2 else (content, {})
-        if not isinstance(text, str) or not isinstance(given, Mapping):
-            return None
-
-        def replaced(found: re.Match[str]) -> str:
-            name = found[1].strip()
-            value = self.value(given[name]) if name in given else (self._get_att if "." in name else self._ref)(name)
-            return str(value)
-
-        return _PLACEHOLDER.sub(replaced, text)
-
-    def _join(self, content: Any) -> Any:
-        if not isinstance(content, list) or len(content) != 2 or not isinstance(content[0], str):
-            return None
-        parts = self.value(content[1])
-        return content[0].join(map(str, parts)) if isinstance(parts, list) else None
-
-    def _select(self, content: Any) -> Any:
-        chosen = self.value(content)
-        number = chosen[0] if isinstance(chosen, list) and len(chosen) == 2 else None
-        return value_at(chosen, 1, number) if isinstance(number, int) and isinstance(chosen[1], list) else None
-
-    def _split(self, content: Any) -> Any:
-        parts = self.value(content)
-        if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) and part for part in parts):
-            return parts[1].split(parts[0])
-        return None
+    def _attribute(self, resource: str, attribute: str) -> str:
+        kind = value_at(self._data, "Resources", resource, "Type")
+        _, arn = _NAMED.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
+        match attribute:
+            case "Arn" if arn:
+                return f"{arn}{self.name(resource)}"
+            case "StreamArn" if arn:
+                return f"{arn}{self.name(resource)}/stream/${{label}}"
+            case "QueueName" if arn:
+                return self.name(resource)
+        return f"${{{resource}.{attribute}}}"
 
     def condition(self, condition: Any) -> bool | None:
         """Return whether a condition holds; None if that depends on unresolved values."""
-        if isinstance(condition, str):
-            if condition not in self._decided:
-                self._decided[condition] = None  # a condition that depends on itself is undecided
-                self._decided[condition] = self.condition(value_at(self._data, "Conditions", condition))
-            return self._decided[condition]
-        if not isinstance(condition, Mapping) or len(condition) != 1:
-            return None
-        ((name, content),) = condition.items()
-        if name == "Condition":
-            return self.condition(content)
-        if not isinstance(content, list):
-            return None
-        if name == "Fn::Equals" and len(content) == 2:
-            one, other = map(self.value, content)
-            undecided = any(True for value in (one, other) for _ in placeholders(value))
-            return None if undecided and one != other else str(one) == str(other)
-        answers = [self.condition(each) for each in content]
-        if name == "Fn::Not" and len(answers) == 1:
-            return None if answers[0] is None else not answers[0]
-        if name == "Fn::And":
-            return False if False in answers else None if None in answers else True
-        if name == "Fn::Or":
-            return True if True in answers else None if None in answers else False
+        match condition:
+            case str():
+                if condition not in self._decided:
+                    self._decided[condition] = None  # a condition that depends on itself is undecided
+                    self._decided[condition] = self.condition(value_at(self._data, "Conditions", condition))
+                return self._decided[condition]
+            case {"Condition": name}:
+                return self.condition(name)
+            case {"Fn::Equals": [one, other]}:
+                one, other = self.value(one), self.value(other)
+                decided = one == other or judged([one, other])
+                return str(one) == str(other) if decided else None
+            case {"Fn::Not": [part]}:
+                holds = self.condition(part)
+                return None if holds is None else not holds
+            case {"Fn::And": [*parts]}:
+                answers = [self.condition(part) for part in parts]
+                return False if False in answers else None if None in answers else True
+            case {"Fn::Or": [*parts]}:
+                answers = [self.condition(part) for part in parts]
+                return True if True in answers else None if None in answers else False
         return None
-
-
-# Names
-
-TABLE = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
-QUEUE = "AWS::SQS::Queue"
-BUCKET = "AWS::S3::Bucket"
-
-_NAMED_BY = {**dict.fromkeys(TABLE, "TableName"), QUEUE: "QueueName", BUCKET: "BucketName"}
-_PLACE = "${AWS::Region}:${AWS::AccountId}"
-_ARNS = {
-    **dict.fromkeys(TABLE, f"arn:${{AWS::Partition}}:dynamodb:{_PLACE}:table/"),
-    QUEUE: f"arn:${{AWS::Partition}}:sqs:{_PLACE}:",
-    BUCKET: "arn:${AWS::Partition}:s3:::",
-}
-
-
-class Naming:
-    """The names in a template. A resource without a name is called `${LogicalId}`."""
-
-    def __init__(self, resolution: Resolution) -> None:
-        self._resources = resolution.resources
-
-    def of(self, resource: Resource) -> str:
-        """Return the name of a table, queue or bucket."""
-        name = resource.properties.get(_NAMED_BY.get(resource.type, ""))
-        return name if isinstance(name, str) and name else f"${{{resource.id}}}"
-
-    def spelled(self, value: Any) -> Any:
-        """Return a value with all names and ARNs of tables, queues and buckets in this notation."""
-        if isinstance(value, str):
-            return re.sub(r"\$\{([^!{}.]+)(?:\.([^{}]+))?\}", self._one, value)
-        if isinstance(value, list):
-            return [self.spelled(each) for each in value]
-        if isinstance(value, Mapping):
-            return {name: self.spelled(each) for name, each in value.items()}
-        return value
-
-    def _one(self, found: re.Match[str]) -> str:
-        resource = self._resources.get(found[1])
-        if resource is None or resource.type not in _NAMED_BY:
-            return found[0]
-        name, arn = self.of(resource), _ARNS[resource.type]
-        match found[2]:
-            case "Arn":
-                return f"{arn}{name}"
-            case "StreamArn":
-                return f"{arn}{name}/stream/${{label}}"
-            case "QueueName":
-                return name
-            case None if resource.type != QUEUE:  # a queue's `Ref` is its URL
-                return name
-            case _:
-                return found[0]
-
-    def judged(self, text: str) -> bool:
-        """Return whether a text in this notation has no placeholder of a parameter or import."""
-        return all(
-            name.split(".")[0] in self._resources or name == "label" or name.startswith("AWS::")
-            for name in placeholders(text)
-        )
-
-
-def judged(text: Any) -> bool:
-    """Return whether a value has no placeholders."""
-    return not any(True for _ in placeholders(text))

@@ -1,257 +1,194 @@
-"""A template and the generated one for the same rules: corresponding parts, and whether every needed record arrives."""
+"""Whether a table and the mappings of its stream are as rules require: in a template, or as they are deployed.
+
+A table has the keys, indexes, stream and TTL of its schema. Mappings lose no record, and their filters let through every
+record that the rules need: they are tried on records that have only what the rules determine.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
 from typing import Any
 
-from projections.deploy.cloudformation import (
-    FUNCTION,
-    QUEUE,
-    VARIABLES,
-    Document,
-    Naming,
-    Resolution,
-    Resource,
-    judged,
-    mapping_at,
-    placeholders,
-    template_of,
-    text_at,
-    value_at,
+from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
+from projections.deploy.cloudformation import Document, Resource, judged, text_at, value_at
+from projections.deploy.finding import (
+    DELIVERY,
+    FILTERS,
+    INDEXES,
+    KEYS,
+    NOT_JUDGED,
+    STREAM,
+    TTL,
+    Finding,
+    Severity,
+    found,
 )
-from projections.deploy.finding import DELIVERY, FILTERS, NOT_JUDGED, Finding, Severity, found
-from projections.deploy.needs import MAIN, Deployment, TableNeeds, entities_of
-from projections.deploy.template import sam_template
+from projections.deploy.needs import TableNeeds, entities_of
 from projections.language.entity import Entity
-from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import Program
-from projections.local.filters import Filter, FilterError, NotJudgedError
+from projections.local.filters import Filter, NotJudgedError
+
+Key = list[tuple[str, str, str]]
+"""Attributes with type and role."""
+
+
+def table_findings(
+    document: Document, table: Resource, schema: Schema, called: str, *, streams: bool
+) -> Iterator[Finding]:
+    """Yield where a table differs from its schema, or cannot be checked. `streams`: it needs a stream."""
+    path, want = table.path("KeySchema"), _wanted([schema.partition], [schema.sort] if schema.sort else [])
+    have = _keys(table.properties, table.properties)
+    if have is None or not all(isinstance(table.properties.get(kind, []), list) for kind in (GLOBAL, LOCAL)):
+        yield found(document, NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
+    else:
+        if have != want:
+            reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
+            instead = "the key of a table cannot be changed: correct the rules, or create another table"
+            yield found(document, KEYS, path, reason, instead)
+        for name, (partition, sort) in schema.indexes.items():
+            yield from _index(document, table, schema, name, _wanted(partition, sort), called)
+    if streams:
+        yield from _stream(document, table, called)
+    yield from _ttl(document, table, schema, called)
+
+
+def _index(document: Document, table: Resource, schema: Schema, name: str, want: Key, called: str) -> Iterator[Finding]:
+    path, index = next(
+        (
+            (table.path(kind, number), index)
+            for kind in (GLOBAL, LOCAL)
+            for number, index in enumerate(table.properties.get(kind, []))
+            if value_at(index, "IndexName") == name
+        ),
+        (table.path(LOCAL if name in schema.local else GLOBAL), None),
+    )
+    if index is None:
+        reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
+        yield found(document, INDEXES, path, reason, "add it")
+        return
+    have, written = _keys(index, table.properties), index.get("Projection")
+    if have is None or not (isinstance(written, Mapping) and judged(written)):
+        yield found(document, NOT_JUDGED, path, f"index {name} cannot be checked")
+        return
+    if have != want:
+        reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
+        yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
+    local = LOCAL in path
+    if local != (name in schema.local):
+        other = "global" if local else "local"
+        reason = f"index {name} is {'local' if local else 'global'}, the rules have a {other} one"
+        instead = f"{'add' if local else 'remove'} `local: true` {'to' if local else 'from'} it in the rules"
+        yield found(document, INDEXES, path, reason, instead, "warning" if local else "error")
+    has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
+    if has != wanted:  # less is an error, more only costs more
+        less = has is not None and (wanted is None or not has >= wanted)
+        reason = f"index {name} projects {projection_text(has)}, the rules have {projection_text(wanted)}"
+        instead = f"set `projection: {projection_text(has)}` in the rules, or give the new index another name"
+        yield found(document, INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
+
+
+def _keys(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
+    """Return the attributes of the key of a table or index, or None if it cannot be read."""
+    elements, definitions = described.get("KeySchema"), table.get("AttributeDefinitions")
+    if not isinstance(elements, list) or not all(isinstance(one, Mapping) and judged(one) for one in elements):
+        return None
+    listed = definitions if isinstance(definitions, list) else []
+    types = {value_at(one, "AttributeName"): value_at(one, "AttributeType") for one in listed}
+    keys = [
+        (name := str(one.get("AttributeName")), str(types.get(name, "?")), str(one.get("KeyType"))) for one in elements
+    ]
+    return sorted(keys, key=lambda key: {"HASH": 0, "RANGE": 1}.get(key[2], 2))
+
+
+def _wanted(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> Key:
+    return [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
+
+
+def _shown(keys: Key) -> str:
+    return "[" + ", ".join(f"{name}: {kind}" for name, kind, _ in keys) + "]"
+
+
+def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
+    stream, path = table.properties.get("StreamSpecification"), table.path("StreamSpecification")
+    view = stream.get("StreamViewType") if isinstance(stream, Mapping) else stream
+    if not judged(view):
+        yield found(document, NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
+    elif view != "NEW_AND_OLD_IMAGES":
+        reason = f"the stream of {called} has {view} instead of both images" if view else f"{called} has no stream"
+        yield found(document, STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
+
+
+def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
+    ttl, path = table.properties.get("TimeToLiveSpecification"), table.path("TimeToLiveSpecification")
+    if isinstance(ttl, str) or not judged(ttl):
+        yield found(document, NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
+        return
+    enabled = str(value_at(ttl, "Enabled")).lower() in ("true", "yes", "on")
+    attribute = value_at(ttl, "AttributeName") if enabled else None
+    if attribute == schema.ttl:
+        return
+    expire = f"items of {called} expire by {attribute}" if attribute else f"items of {called} never expire"
+    if schema.ttl is None:
+        instead = f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire"
+        yield found(document, TTL, path, f"{expire}, and the rules have no `ttl`", instead, "warning")
+    else:
+        instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
+        yield found(document, TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
+
+
+# Mappings of a stream
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMapping:
-    """An event source mapping of a stream."""
+    """An event source mapping of a stream, and the path of its properties."""
 
     properties: Mapping[str, Any]
     path: Location
-    """The path of its properties."""
-    stream: str
-    """The ARN of its stream, in the notation of `Naming`."""
 
     @property
-    def destination(self) -> str | None:
-        """The ARN of the on-failure destination, if the template has it."""
-        return text_at(self.properties, "DestinationConfig", "OnFailure", "Destination")
+    def stream(self) -> str:
+        """The ARN of its stream, as an event of SAM or as a resource has it."""
+        return str(self.properties.get("Stream", self.properties.get("EventSourceArn")))
+
+    @property
+    def destination(self) -> str:
+        """The ARN of the on-failure destination, empty if the template does not have it."""
+        return text_at(self.properties, "DestinationConfig", "OnFailure", "Destination") or ""
 
     @property
     def bucket(self) -> str | None:
         """The name of the bucket, if the destination is one."""
-        _, found, name = (self.destination or "").partition(":s3:::")
-        return name if found else None
-
-
-def mappings_of(function: Resource, resolution: Resolution, names: Naming) -> list[StreamMapping]:
-    """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
-    found = []
-    events = mapping_at(function.properties, "Events") if function.type == FUNCTION else {}
-    for name, event in events.items():
-        properties = mapping_at(event, "Properties")
-        if properties and event.get("Type") == "DynamoDB":
-            found.append(_mapping(properties, "Stream", function.path("Events", name, "Properties"), names))
-    for resource in resolution.of_type("AWS::Lambda::EventSourceMapping"):
-        target = str(resource.properties.get("FunctionName"))
-        mapping = _mapping(resource.properties, "EventSourceArn", resource.path(), names)
-        is_stream = ":dynamodb:" in mapping.stream or "StartingPosition" in resource.properties  # a queue has none
-        if is_stream and (f"${{{function.id}}}" in target or f"${{{function.id}." in target):
-            found.append(mapping)
-    return found
-
-
-def _mapping(properties: Mapping[str, Any], source: str, path: Location, names: Naming) -> StreamMapping:
-    return StreamMapping(names.spelled(properties), path, str(names.spelled(properties.get(source))))
-
-
-STREAM = "handlers.stream.handler"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A function of ours, and the corresponding one of theirs."""
-
-    ours: Resource
-    theirs: Resource
-
-
-class Comparison:
-    """Two resolved templates. Their names are in the notation of `Naming`."""
-
-    def __init__(self, document: Document, deployment: Deployment) -> None:
-        self.document = document
-        self.deployment = replace(deployment, existing=False)
-        self.ours = _ours(self.deployment)
-        self.theirs = Resolution(document)
-        self.our_names = Naming(self.ours)
-        self.names = Naming(self.theirs)
-
-    def finding(
-        self, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
-    ) -> Finding:
-        return found(self.document, kind, path, reason, instead, rated)
-
-    @cached_property
-    def pairs(self) -> list[Pair]:
-        """The functions that both templates have."""
-        candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
-        pairs = []
-        for ours in self.ours.of_type(FUNCTION):
-            handler = str(ours.properties["Handler"])
-            same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
-            if not same and handler == STREAM:  # perhaps a handler that wraps ours
-                named = [one for one in candidates if "LEDGER_TABLE_NAME" in variables(one)]
-                same = [one for one in named if mappings_of(one, self.theirs, self.names)]
-            if same:
-                pairs.append(Pair(ours, same[0]))
-        return pairs
-
-    @property
-    def stream(self) -> Pair | None:
-        """The function that receives stream records."""
-        return next((pair for pair in self.pairs if pair.ours.properties["Handler"] == STREAM), None)
-
-    def text(self, value: Any) -> str:
-        """Return a value of theirs as text in the notation of `Naming`."""
-        return str(value).lower() if isinstance(value, bool) else str(self.names.spelled(value))
-
-    def tables_of(self, function: Resource) -> dict[str, str]:
-        """Return the real names of the application's tables in a function's environment, by their names in the rules."""
-        given = variables(function)
-        several = self.text(given.get("TABLES", ""))
-        if not several:
-            single = self.text(given.get("TABLE_NAME", ""))
-            return {MAIN: single} if single else {}
-        try:
-            tables = json.loads(several)
-        except ValueError:
-            return {}
-        return {str(key): str(value) for key, value in tables.items()} if isinstance(tables, dict) else {}
-
-    @cached_property
-    def tables(self) -> Mapping[str, str]:
-        """The real name of each table of the rules that any function's environment names."""
-        named: dict[str, str] = {}
-        for pair in self.pairs:
-            named = {**self.tables_of(pair.theirs), **named}
-        return named
-
-    @cached_property
-    def known(self) -> Mapping[str, str]:
-        """Our names of tables, queues, log groups and the bucket, with the corresponding names of theirs."""
-        known = {
-            f"${{ApplicationTable{table.suffix}}}": self.tables[table.name]
-            for table in self.deployment.tables
-            if table.name in self.tables
-        }
-        for pair in self.pairs:
-            theirs = variables(pair.theirs)
-            for name, value in variables(pair.ours).items():
-                ours = self.ours.resources.get(next(iter(placeholders(value)), ""))
-                if ours is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
-                    continue
-                text = self.text(theirs[name])
-                if ours.type == QUEUE:  # named by its URL
-                    queue = self.theirs.resources.get(text.removeprefix("${").removesuffix("}"))
-                    if queue is None:
-                        continue
-                    text = self.names.of(queue)
-                known[self.our_names.of(ours)] = text
-            if logs := _log_group(pair.theirs):
-                known[str(_log_group(pair.ours))] = logs
-        for mapping in mappings_of(self.stream.theirs, self.theirs, self.names) if self.stream else ():
-            if mapping.bucket is not None:
-                known["${DiscardedBucket}"] = mapping.bucket
-        return known
-
-
-@lru_cache(maxsize=4)
-def _ours(deployment: Deployment) -> Resolution:
-    return Resolution(template_of(sam_template(deployment), "our template"))
-
-
-def _log_group(function: Resource) -> str | None:
-    return text_at(function.properties, "LoggingConfig", "LogGroup")
-
-
-def variables(function: Resource) -> Mapping[str, Any]:
-    """Return the environment of a function."""
-    return mapping_at(function.properties, *VARIABLES)
-
-
-def delivery_findings(both: Comparison) -> Iterator[Finding]:
-    """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
-    if both.stream is None:
-        return
-    function = both.stream.theirs
-    read: dict[str, list[StreamMapping]] = {}
-    unknown = False
-    for mapping in mappings_of(function, both.theirs, both.names):
-        yield from setting_findings(both.document, mapping)
-        name = _table(both, mapping)
-        if name is None:
-            unknown = True
-            reason = f"the table of this stream cannot be determined: {mapping.stream}"
-            yield both.finding(NOT_JUDGED, mapping.path, reason)
-        else:
-            read.setdefault(name, []).append(mapping)
-    for table in both.deployment.tables:
-        if table.name in read:
-            yield from filter_findings(both.document, both.deployment.program, table, read[table.name])
-        elif table.name in both.tables and not unknown:
-            reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"
-            yield both.finding(DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
-
-
-def _table(both: Comparison, mapping: StreamMapping) -> str | None:
-    """Return the table of the rules whose stream a mapping reads, or None if it is unknown."""
-    tables = both.deployment.tables
-    for table in tables:
-        name = both.tables.get(table.name)
-        if (
-            name and f":table/{name}/stream/" in mapping.stream
-        ) or mapping.stream == f"${{ExistingStreamArn{table.suffix}}}":
-            return table.name
-    return tables[0].name if len(tables) == 1 and not both.names.judged(mapping.stream) else None
+        _, is_bucket, name = self.destination.partition(":s3:::")
+        return name if is_bucket else None
 
 
 def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Finding]:
     """Yield settings of a mapping under which records are lost."""
-    if "ReportBatchItemFailures" not in str(mapping.properties.get("FunctionResponseTypes")):
+
+    def wrong(name: str, reason: str, instead: str, severity: Severity = "error") -> Finding:
+        return found(document, DELIVERY, (*mapping.path, name), reason, instead, severity)
+
+    given = mapping.properties
+    if "ReportBatchItemFailures" not in str(given.get("FunctionResponseTypes")):
         reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
-        instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
-        yield found(document, DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
-    if mapping.properties.get("TumblingWindowInSeconds"):
+        yield wrong("FunctionResponseTypes", reason, "FunctionResponseTypes: [ReportBatchItemFailures]")
+    if given.get("TumblingWindowInSeconds"):
         reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
-        yield found(document, DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "remove it")
-    if mapping.properties.get("StartingPosition") == "LATEST":
+        yield wrong("TumblingWindowInSeconds", reason, "remove it")
+    if given.get("StartingPosition") == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
-        path = (*mapping.path, "StartingPosition")
-        yield found(document, DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
-    if not mapping.properties.get("DestinationConfig"):
+        yield wrong("StartingPosition", reason, "StartingPosition: TRIM_HORIZON", "warning")
+    if not given.get("DestinationConfig"):
         reason = "records that Lambda discards are lost: there is no on-failure destination"
-        yield found(
-            document, DELIVERY, mapping.path, reason, "add DestinationConfig with an S3 bucket", rated="warning"
-        )
-    elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
+        yield wrong("DestinationConfig", reason, "add DestinationConfig with an S3 bucket", "warning")
+    elif mapping.destination.startswith("arn:") and mapping.bucket is None:
         reason = "a queue or topic receives only the sequence numbers of discarded records"
-        path = (*mapping.path, "DestinationConfig")
-        yield found(
-            document, DELIVERY, path, reason, "use the ARN of a bucket, which receives the records", rated="note"
-        )
+        yield wrong("DestinationConfig", reason, "use the ARN of a bucket, which receives the records", "note")
 
 
 def filter_findings(
@@ -264,7 +201,6 @@ def filter_findings(
     every: list[Filter] = []
     unknown = False
     for mapping in mappings:
-        path = (*mapping.path, "FilterCriteria")
         if mapping.properties.get("FilterCriteria") is None:
             return  # everything arrives
         filters, unusable = _filters(mapping, document)
@@ -273,10 +209,8 @@ def filter_findings(
         if not filters and not unusable:
             return
         every += filters
-    path = (*mappings[0].path, "FilterCriteria")
-    ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
     instead = "remove FilterCriteria"
-    if ours:
+    if ours := [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]:
         instead = f"use the filters that `projections template` writes: {', '.join(ours)}"
     for entity in entities_of(program, table.name):
         records = list(_records(entity, entity.schema))
@@ -294,7 +228,8 @@ def filter_findings(
             reason += ", unless a filter that cannot be checked matches them"
         elif rules:
             reason += f"; rule {rules} receives no change of them"
-        finding = found(document, FILTERS, path, reason, instead, rated="note" if unknown else "error")
+        path = (*mappings[0].path, "FilterCriteria")
+        finding = found(document, FILTERS, path, reason, instead, "note" if unknown else "error")
         yield replace(finding, rule=rules) if rules else finding
 
 
@@ -304,28 +239,22 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
     listed = value_at(mapping.properties, "FilterCriteria", "Filters")
     if not isinstance(listed, list):
         return [], [found(document, NOT_JUDGED, path, "the filters cannot be read")]
-    built: list[Filter] = []
+    filters: list[Filter] = []
     unusable: list[Finding] = []
     for number, one in enumerate(listed):
-        place = (*path, "Filters", number, "Pattern")
-        text = one.get("Pattern") if isinstance(one, Mapping) else None
+        place, text = (*path, "Filters", number, "Pattern"), value_at(one, "Pattern")
         if not isinstance(document.at(place), str) and (text is None or not judged(text)):
             reason = "this filter refers to values that are not in the template"
             unusable.append(found(document, NOT_JUDGED, place, reason))
             continue
         try:
-            built.append(Filter(json.loads(str(text))))
+            filters.append(Filter(json.loads(str(text))))
         except NotJudgedError as error:
             unusable.append(found(document, NOT_JUDGED, place, str(error)))
-        except FilterError as error:
+        except (ValueError, RecursionError) as error:
             unusable.append(found(document, FILTERS, place, f"Lambda rejects this filter: {error}"))
-        except (ValueError, TypeError, RecursionError) as error:
-            reason = f"Lambda rejects this filter, which is not a JSON object: {error}"
-            unusable.append(found(document, FILTERS, place, reason))
-    return built, unusable
+    return filters, unusable
 
-
-# Records that have only what the rules determine: do filters match every record that the rules need?
 
 _RARE = "\U0010fffd"
 """The value of variables: filters for certain values do not match it."""

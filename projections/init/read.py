@@ -10,7 +10,6 @@ from projections.deploy.cloudformation import (
     TABLE,
     VARIABLES,
     Document,
-    Naming,
     Resolution,
     Resource,
     judged,
@@ -123,13 +122,10 @@ def _template(document: Document) -> Model:
     """Return the tables of a template, with its parameters at their defaults. Raises UsageError if there is none."""
     resolution = Resolution(document)
     model = Model("CloudFormation template", document.file, [], existing=True)
-    names = Naming(resolution)
-    ledgers = [
-        names.spelled(value_at(resource.properties, *VARIABLES, _LEDGER)) for resource in resolution.resources.values()
-    ]
+    ledgers = [value_at(resource.properties, *VARIABLES, _LEDGER) for resource in resolution.resources.values()]
     for resource in resolution.of_type(*TABLE):
         part = Part(document.file, resource.properties, resource.path())
-        if names.of(resource) in ledgers:
+        if resolution.name(resource.id) in ledgers:
             model.unread.append(
                 Unread(part.place, f"is the ledger of the rules ({_LEDGER}), not an application's table")
             )

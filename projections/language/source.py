@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -24,6 +24,7 @@ from projections.language.mistakes import Location, Mistake
 
 MOST_VALUES = 50_000
 """The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
+_TOO_LARGE = f"too large: more than {MOST_VALUES:,} values, counting each use of an alias"
 _DEEPEST = 60
 _DEEPEST_TEXT = 150
 """Levels of any YAML text. Parsing needs several frames of Python's stack for each."""
@@ -103,13 +104,14 @@ class Source:
         return line, column + offset + (1 if node.style else 0)
 
 
-def read(text: str, *, exact: bool = False) -> Source:
+def read(text: str, *, exact: bool = False, long_form: Callable[[Node], Node] = lambda node: node) -> Source:
     """Return the data and places of one document. Raises `UnreadableError` if the text is not YAML.
 
-    With `exact`, numbers that are not whole are Decimals with all their digits.
+    With `exact`, numbers that are not whole are Decimals with all their digits. `long_form` returns the node that another
+    one stands for.
     """
     try:
-        node = compose(text, MOST_VALUES)
+        node = _compose(text)
     except RecursionError:
         raise UnreadableError("nested too deeply") from None
     except MarkedYAMLError as error:
@@ -122,14 +124,14 @@ def read(text: str, *, exact: bool = False) -> Source:
     source = Source(text)
     if node is not None:
         try:
-            _Reading(source, exact).value(node, ())
+            _Reading(source, exact, long_form).value(node, ())
         except RecursionError:
             raise UnreadableError("nested too deeply") from None
     return source
 
 
-def compose(text: str, most: int) -> Node | None:
-    """Return the tree of nodes of one document, at most twice `most` nodes: it is built before its values are counted.
+def _compose(text: str) -> Node | None:
+    """Return the tree of nodes of one document, at most twice MOST_VALUES: it is built before its values are counted.
 
     Raises UnreadableError if it has more, and the errors of ruamel.yaml.
     """
@@ -137,15 +139,14 @@ def compose(text: str, most: int) -> Node | None:
         raise UnreadableError(f"too large: more than {MOST_BYTES // 2**20} MiB of YAML")
 
     class Bounded(Composer):
-        left = 2 * most
-
+        left = 2 * MOST_VALUES
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.left -= 1
             self.depth += 1
             if self.left < 0:
-                raise UnreadableError(_too_large(most))
+                raise UnreadableError(_TOO_LARGE)
             if self.depth > _DEEPEST_TEXT:
                 raise UnreadableError("nested too deeply")
             node = super().compose_node(parent, index)
@@ -155,10 +156,6 @@ def compose(text: str, most: int) -> Node | None:
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer = Bounded
     return yaml.compose(text)  # type: ignore[no-any-return]
-
-
-def _too_large(most: int) -> str:
-    return f"too large: more than {most:,} values, counting each use of an alias"
 
 
 def _start(node: Node) -> tuple[int, int]:
@@ -172,7 +169,7 @@ def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
     if "'\\t'" in message:
         message += " (use spaces)"
-    elif re.search(r"[^\"'{ ]\{\w", written):
+    elif re.search(r"[^\"'{$ ]\{\w", written):
         message += ' (templates need quotes: "USER#{userId}")'
     elif "'\\t'" in message:
         message += " (indent with spaces, not tabs)"
@@ -188,12 +185,14 @@ def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
 class _Reading:
     """A walk over the nodes that fills a source."""
 
-    def __init__(self, source: Source, exact: bool) -> None:
+    def __init__(self, source: Source, exact: bool, long_form: Callable[[Node], Node]) -> None:
         self.source = source
         self.exact = exact
+        self.long_form = long_form
         self.open: list[Node] = []
 
     def value(self, node: Node, path: Location) -> Any:
+        node = self.long_form(node)
         self.source._values[path] = node
         self._count(node)
         if len(path) > _DEEPEST:
@@ -215,7 +214,7 @@ class _Reading:
     def _count(self, node: Node) -> None:
         self.source.size += 1
         if self.source.size > MOST_VALUES:
-            raise UnreadableError(_too_large(MOST_VALUES), *_start(node))
+            raise UnreadableError(_TOO_LARGE, *_start(node))
 
     def _mapping(self, node: MappingNode, path: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}
