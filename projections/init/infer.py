@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from projections.init.entities import understand
 from projections.init.indexes import index_rules
-from projections.init.measures import Family, contradicted_rules, count_rules
+from projections.init.measures import measure_candidates
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unknown
-from projections.init.relations import copy_rules, embed_rules, links
+from projections.init.relations import copy_rules, derived_rules, embed_candidates, links
 from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
 from projections.init.rule_file import rule_file
 from projections.language.findings.kinds import Finding
@@ -39,10 +39,8 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     taken = {
         (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
     }  # an attribute of a target has one writer
-    families = [Family(link, table, sample) for link in others]
-    rules: list[Rule] = [*count_rules(families, taken)]
-    rules += embed_rules(others, table, sample.complete, taken)
-    rules += contradicted_rules(families, table, taken)
+    candidates = [*measure_candidates(others, table, sample), *embed_candidates(others, table, sample.complete)]
+    rules = [*derived_rules(candidates, others, table, taken)]
     rules += index_rules(groups, table, separator)
     rules += [rule for _, rule in copies]
     return Proposal(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
 
-from projections.init.contradictions import Case, Verdict, contradiction, identity, judged
-from projections.init.proposal import Attribute, Relation, Rule, Sample, Table
-from projections.init.relations import Link, named_by, related_twice, rule_body
-from projections.init.rows import lower_camel, normal, plural, singular, words
+from projections.init.contradictions import Case, identity, judged
+from projections.init.proposal import Attribute, Sample, Table
+from projections.init.relations import Candidate, Link
+from projections.init.rows import normal, plural, singular, words
 from projections.language.one_form import path_text
 from projections.language.syntax import PATH, an
 from projections.language.values import CONTEXT, Image, Value, number_text
@@ -21,7 +20,7 @@ _DIFFERING = 0.2
 
 
 class Family:
-    """The parents and children of a relation, and the measures of the children as a rule would publish them."""
+    """The parents and children of a relation."""
 
     def __init__(self, link: Link, table: Table, sample: Sample) -> None:
         self.link = link
@@ -34,45 +33,59 @@ class Family:
             for row in self.parents
         ]
         """For each parent, whether all its children are in the sample."""
-        self._published: dict[str, list[Value]] = {}
-        self._verdicts: dict[str, list[tuple[str, Verdict]]] = {}
+        numbers = [one.name for one in link.child.entity.attributes if _is_number(one)]
+        self.published = {
+            measure: [measured(measure, children) for children in self.children]
+            for measure in ("", *numbers[:_MOST_NUMBERS])
+        }
+        """The value of each measure for each parent: "" is the count, others are the names of summed attributes."""
 
-    def published(self, measure: str) -> list[Value]:
-        """Return the value of a measure for each parent."""
-        if measure not in self._published:
-            self._published[measure] = [measured(measure, children) for children in self.children]
-        return self._published[measure]
+    def measures(self, attribute: Attribute) -> list[str]:
+        """Return the measures that an attribute of parents may have."""
+        usable = _is_number(attribute) and attribute.name not in self.link.parent.entity.variables
+        return list(self.published) if usable else []
 
-    def cases(self, attribute: str, measure: str) -> list[Case]:
+    def candidates(self, attribute: Attribute, tries: int) -> Iterator[Candidate]:
+        """Yield the measures that agree with all stored values of an attribute that are known, or with most of them.
+
+        A counter by its name may have no known value: then no number is less than the children in the sample.
+        """
+        relation = self.link.relation
+        with_it = sum(attribute.name in row.item for row in self.parents)
+        for measure in self.measures(attribute):
+            every = self._cases(attribute.name, measure)
+            cases = [case for case in every if case.stored is not None]
+            named = not measure and is_counter(attribute, self.link)
+            verdict = judged(cases, tries, named=named)
+            unseen = with_it - len(cases)
+            certain = verdict.right == len(cases) and (named or (verdict.right > 0 and self._varies(cases)))
+            if not (certain or verdict.accepted) or (measure and not self._needs_all(measure)):
+                continue
+            form = f"sum({path_text(measure)})" if measure else "count"
+            said = f"{form} of the {relation.child} items" if measure else f"the number of {relation.child} items"
+            evidence = f"{attribute.name} is {said} in {verdict.right} of {len(cases)} {relation.parent} items"
+            if certain and unseen:
+                evidence += f"; {unseen} more could not be compared"
+            if not cases:
+                evidence = (
+                    f"{attribute.name} has the name of a counter, and is not less than the number of {relation.child} items "
+                    f"in the sample in {with_it} of {with_it} {relation.parent} items; {relation.seen} of {relation.of} "
+                    f"{relation.child} items belong to {an(relation.parent)} in the sample"
+                )
+            yield Candidate("aggregate", self.link, attribute.name, form, evidence, certain, verdict, every, unseen)
+
+    def _cases(self, attribute: str, measure: str) -> list[Case]:
         """Return the parents whose value is known, and those with a number that is less than the children in the sample."""
         return [
             Case(row, row.item.get(attribute), value)
-            for row, value, seen in zip(self.parents, self.published(measure), self.seen, strict=True)
+            for row, value, seen in zip(self.parents, self.published[measure], self.seen, strict=True)
             if seen or (not measure and attribute in row.item and _less(row.item[attribute], value))
         ]
 
-    def verdicts(self, attribute: Attribute, tries: int) -> list[tuple[str, Verdict]]:
-        """Return the measures that agree with at least half of the stored values, each with its verdict."""
-        if attribute.name not in self._verdicts:
-            self._verdicts[attribute.name] = list(self._compared(attribute, tries))
-        return self._verdicts[attribute.name]
-
-    def _compared(self, attribute: Attribute, tries: int) -> Iterator[tuple[str, Verdict]]:
-        if not any(self.seen):
-            return
-        for measure in self.measures(attribute):
-            cases = [case for case in self.cases(attribute.name, measure) if case.stored is not None]
-            if not cases or 2 * sum(case.agrees for case in cases) < len(cases):
-                continue
-            if not measure or self._needs_all(measure):
-                yield measure, judged(cases, tries, named=not measure and is_counter(attribute, self.link))
-
-    def measures(self, attribute: Attribute) -> Iterator[str]:
-        """Yield the measures that an attribute of parents may have: "" for the count, or the name of a summed attribute."""
-        if not _is_number(attribute) or attribute.name in self.link.parent.entity.variables:
-            return
-        yield ""
-        yield from [one.name for one in self.link.child.entity.attributes if _is_number(one)][:_MOST_NUMBERS]
+    def _varies(self, cases: Sequence[Case]) -> bool:
+        """Return whether parents with children have several values."""
+        with_children = {id(row) for row, children in zip(self.parents, self.children, strict=True) if children}
+        return len({identity(case.stored) for case in cases if id(case.row) in with_children}) >= _LEAST_PARENTS
 
     def _needs_all(self, measure: str) -> bool:
         """Return whether a measure of several children differs from that of the first or last one alone."""
@@ -82,6 +95,18 @@ class Family:
             whole, first, last = (identity(measured(measure, some)) for some in (children, children[:1], children[-1:]))
             differing += not first == last == whole
         return differing >= max(2, _DIFFERING * len(several))
+
+
+def measure_candidates(links: Sequence[Link], table: Table, sample: Sample) -> Iterator[Candidate]:
+    """Yield the attributes of parents that may be aggregates of their children."""
+    families = [Family(link, table, sample) for link in links]
+    tries = sum(len(one.measures(each)) for one in families for each in one.link.parent.entity.attributes)
+    for family in sorted(families, key=lambda one: (bool(one.link.relation.bind), -one.link.relation.seen)):
+        # Parents may have several children if the child's key has further variables.
+        if set(family.link.child.entity.variables) - set(family.link.relation.binding.values()):
+            attributes = family.link.parent.entity.attributes
+            for attribute in sorted(attributes, key=lambda one: not is_counter(one, family.link)):
+                yield from family.candidates(attribute, tries)
 
 
 def measured(name: str, items: Sequence[Image]) -> Value:
@@ -100,69 +125,6 @@ def _with_its_parent(link: Link, partition: str) -> bool:
     return template.replace("\0", "") == link.child.entity.key[partition]
 
 
-def count_rules(families: Sequence[Family], skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """Yield a rule for each relation whose parents have attributes that are aggregates of the children in all items.
-
-    `skipped` are (parent, attribute) that other rules have; those found here are added.
-    """
-    several, tries = related_twice([family.link for family in families]), _tries(families)
-    for family in _in_order(families):
-        attributes = family.link.parent.entity.attributes
-        found: dict[str, tuple[str, str]] = {}
-        for attribute in sorted(attributes, key=lambda one: not is_counter(one, family.link)):
-            place = (family.link.relation.parent, attribute.name)
-            if place in skipped:
-                continue
-            counter = is_counter(attribute, family.link) and _counted(family, attribute.name)
-            certain = ("", counter) if counter else _certain(family, attribute, tries)
-            if certain:
-                skipped.add(place)
-                found[attribute.name] = certain
-        if found:
-            yield _rule(family.link, found, several)
-
-
-def contradicted_rules(families: Sequence[Family], table: Table, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """Yield a rule for each attribute of parents that is an aggregate of their children in most items, as a comment with the
-    items that contradict it. `skipped` is as in `count_rules`.
-    """
-    several, tries = related_twice([family.link for family in families]), _tries(families)
-    best: dict[tuple[str, str], tuple[Family, str, Verdict]] = {}
-    for family in _in_order(families):
-        for attribute in family.link.parent.entity.attributes:
-            place = (family.link.relation.parent, attribute.name)
-            for measure, verdict in family.verdicts(attribute, tries) if place not in skipped else ():
-                if verdict.accepted and (place not in best or verdict.share > best[place][2].share):
-                    best[place] = (family, measure, verdict)
-    for place, (family, measure, verdict) in best.items():
-        skipped.add(place)
-        parent, name = place
-        every = family.cases(name, measure)
-        with_it = sum(name in row.item for row in family.parents)
-        unseen = with_it - sum(case.stored is not None for case in every)
-        found = contradiction(verdict, every, parent, name, table, unseen=unseen)
-        of = f"{verdict.right} of {len(verdict.cases)} {parent} items"
-        rule = _rule(
-            family.link, {name: (measure, f"{name} is {_said(measure, family.link.relation)} in {of}")}, several
-        )
-        yield replace(rule, doubt=found.doubt, contradiction=found)
-
-
-def _tries(families: Sequence[Family]) -> int:
-    """Return the number of candidates that are compared: pairs of an attribute of parents and a measure of children."""
-    return sum(len(list(one.measures(each))) for one in families for each in one.link.parent.entity.attributes)
-
-
-def _rule(link: Link, found: Mapping[str, tuple[str, str]], several: set[tuple[str, str]]) -> Rule:
-    relation = link.relation
-    by = "" if (relation.child, relation.parent) not in several else named_by(relation)
-    name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
-    body = rule_body(
-        link, "aggregate", {"into": relation.parent, "set": {a: _measure(m) for a, (m, _) in found.items()}}
-    )
-    return Rule(name, body, "; ".join(dict.fromkeys(evidence for _, evidence in found.values())))
-
-
 def is_counter(attribute: Attribute, link: Link) -> bool:
     """Return whether an attribute is a number that is named as the number of these children: likeCount, num_likes, likes."""
     if attribute.type != "N" or not PATH.fullmatch(attribute.name):
@@ -178,25 +140,6 @@ def is_counter(attribute: Attribute, link: Link) -> bool:
     return normal(attribute.name) in names
 
 
-def _counted(family: Family, attribute: str) -> str:
-    """Return why an attribute named as a counter may be one, empty if an item contradicts it."""
-    relation, counts = family.link.relation, family.published("")
-    with_it = [(row, n) for n, row in enumerate(family.parents) if attribute in row.item]
-    exact = [Case(row, row.item[attribute], counts[n]) for row, n in with_it if family.seen[n]]
-    if not all(case.agrees for case in exact) or any(_less(row.item[attribute], counts[n]) for row, n in with_it):
-        return ""
-    if exact:
-        rest = len(with_it) - len(exact)
-        more = f"; {rest} more could not be compared" if rest else ""
-        every = f"{len(exact)} of {len(exact)} {relation.parent} items"
-        return f"{attribute} is {_said('', relation)} in {every}{more}"
-    return (
-        f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the sample in "
-        f"{len(with_it)} of {len(with_it)} {relation.parent} items; {relation.seen} of {relation.of} {relation.child} items "
-        f"belong to {an(relation.parent)} in the sample"
-    )
-
-
 def _less(stored: Value, counted: Value) -> bool:
     """Return whether a stored number is less than a count, or is no number."""
     try:
@@ -205,36 +148,6 @@ def _less(stored: Value, counted: Value) -> bool:
         return True
 
 
-def _in_order(families: Sequence[Family]) -> list[Family]:
-    """Return the families whose parents may have several children: the child's key has further variables."""
-    usable = [
-        family
-        for family in families
-        if set(family.link.child.entity.variables) - set(family.link.relation.binding.values())
-    ]
-    return sorted(usable, key=lambda family: (bool(family.link.relation.bind), -family.link.relation.seen))
-
-
 def _is_number(attribute: Attribute) -> bool:
     named = PATH.fullmatch(attribute.name) is not None and "." not in attribute.name
     return named and attribute.type == "N" and attribute.form != "ttl"
-
-
-def _certain(family: Family, attribute: Attribute, tries: int) -> tuple[str, str] | None:
-    """Return the measure that equals an attribute in all items that can be compared, and its evidence."""
-    relation = family.link.relation
-    with_children = {id(row) for row, children in zip(family.parents, family.children, strict=True) if children}
-    for measure, verdict in family.verdicts(attribute, tries):
-        stored = [identity(case.stored) for case in verdict.cases if id(case.row) in with_children]
-        if verdict.all_right and len(set(stored)) >= _LEAST_PARENTS:
-            of = f"{verdict.right} of {verdict.right} {relation.parent} items"
-            return measure, f"{attribute.name} is {_said(measure, relation)} in {of}"
-    return None
-
-
-def _said(measure: str, relation: Relation) -> str:
-    return f"{_measure(measure)} of the {relation.child} items" if measure else f"the number of {relation.child} items"
-
-
-def _measure(name: str) -> str:
-    return f"sum({path_text(name)})" if name else "count"

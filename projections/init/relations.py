@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from projections.init.contradictions import Case, contradiction, identity, judged
+from projections.init.contradictions import Case, Verdict, contradiction, identity, judged
 from projections.init.proposal import Relation, Rule, Table
-from projections.init.rows import Group, Row, lower_camel, normal, pascal, small_numbers, words
+from projections.init.rows import Group, Row, grouped, lower_camel, normal, pascal, plural, small_numbers, words
 from projections.language.syntax import PATH
 
 _LEAST_SEEN = 3
@@ -108,12 +108,6 @@ def named_by(relation: Relation) -> str:
     return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
 
 
-def related_twice(links: Sequence[Link]) -> set[tuple[str, str]]:
-    """Return (child, parent) of entities with several relations."""
-    counts = Counter((link.relation.child, link.relation.parent) for link in links)
-    return {pair for pair, count in counts.items() if count > 1}
-
-
 def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rule from the children of a relation into its parents."""
     body: dict[str, Any] = {"from": link.relation.child}
@@ -124,61 +118,84 @@ def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any
     return {**body, kind: dict(action)}
 
 
+# Attributes that follow from related items
+
 _LEAST = 3
 _AGREE = 0.8
 _BY_CHANCE = 0.05
 _COPIED = 0.6
 
 
-def embed_rules(links: Sequence[Link], table: Table, complete: bool, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """Yield a rule for each relation whose children repeat attributes of their parents; then for each attribute that most
-    children repeat, as a comment with the items that contradict it.
-
-    `skipped` are (entity, attribute) that other rules have; those found here are added.
+@dataclass(frozen=True)
+class Candidate:
+    """An attribute that may follow from related items: of a parent from its children (`aggregate`), or of a child from its
+    parent (`embed`). `form` is its value as a rule has it. `certain`: no item contradicts it. `every` are the cases of all
+    items that the rule would write to; `unseen` items have the attribute and could not be compared.
     """
-    several = related_twice(links)
+
+    kind: str
+    link: Link
+    attribute: str
+    form: str
+    evidence: str
+    certain: bool
+    verdict: Verdict
+    every: Sequence[Case]
+    unseen: int
+
+    @property
+    def entity(self) -> str:
+        """The entity that has the attribute."""
+        return self.link.relation.parent if self.kind == "aggregate" else self.link.relation.child
+
+
+def derived_rules(
+    candidates: Iterable[Candidate], links: Sequence[Link], table: Table, taken: set[tuple[str, str]]
+) -> Iterator[Rule]:
+    """Yield a rule for the certain attributes of each relation, and one as a comment for each other attribute.
+
+    An attribute has the first certain candidate, or that with the largest share. `taken` are the (entity, attribute) that
+    other rules write.
+    """
+    counts = Counter((link.relation.child, link.relation.parent) for link in links)
+    best: dict[tuple[str, str], Candidate] = {}
+    for one in sorted(candidates, key=lambda one: -2 if one.certain else -one.verdict.share):
+        if (one.entity, one.attribute) not in taken:
+            best.setdefault((one.entity, one.attribute), one)
+    together = grouped(best.values(), lambda one: (id(one.link), one.kind, one.certain or one.attribute))
+    for same in together.values():
+        first, relation = same[0], same[0].link.relation
+        values = {one.attribute: one.form for one in same}
+        by = named_by(relation) if counts[relation.child, relation.parent] > 1 else ""
+        if first.kind == "aggregate":
+            name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
+            body = rule_body(first.link, "aggregate", {"into": relation.parent, "set": values})
+        else:
+            name = f"{lower_camel(relation.parent)}In{relation.child}{by}"
+            match = {attribute: "{" + variable + "}" for variable, attribute in relation.binding.items()}
+            body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": values}}
+        rule = Rule(name, body, "; ".join(one.evidence for one in same))
+        if not first.certain:
+            found = contradiction(first.verdict, first.every, first.entity, first.attribute, table, unseen=first.unseen)
+            rule = replace(rule, doubt=found.doubt, contradiction=found)
+        yield rule
+
+
+def embed_candidates(links: Sequence[Link], table: Table, complete: bool) -> Iterator[Candidate]:
+    """Yield the attributes of children that may repeat an attribute of their parent."""
     ordered = sorted(links, key=lambda link: -link.relation.seen)
-    pairs = {id(link): list(_named_alike(link, table)) for link in ordered}
-    tries = sum(map(len, pairs.values()))
-    for link in ordered:
-        child, parent = link.relation.child, link.relation.parent
-        found: dict[str, str] = {}
-        evidence = []
-        for mine, theirs in pairs[id(link)]:
-            cases = [case for case in _cases(link, mine, theirs) if None not in (case.stored, case.computed)]
-            verdict = judged(cases, 1)
-            if (child, mine) not in skipped and verdict.all_right and verdict.by_chance <= _BY_CHANCE:
-                skipped.add((child, mine))
-                found[mine] = theirs
-                evidence.append(f"{mine} is the {theirs} of its {parent} in {len(cases)} of {len(cases)}")
-        if found:
-            yield _embed(link, found, f"{'; '.join(evidence)} {child} items", several)
-    for link in ordered:
-        child, parent = link.relation.child, link.relation.parent
-        for mine, theirs in pairs[id(link)]:
-            every = _cases(link, mine, theirs)
-            cases = [case for case in every if None not in (case.stored, case.computed)]
-            verdict = judged(cases, tries)
-            if (child, mine) in skipped or not verdict.accepted:
-                continue
-            skipped.add((child, mine))
+    pairs = [(link, mine, theirs) for link in ordered for mine, theirs in _named_alike(link, table)]
+    for link, mine, theirs in pairs:
+        every = [Case(child, child.item.get(mine), parent.item.get(theirs)) for child, parent in link.pairs]
+        cases = [case for case in every if None not in (case.stored, case.computed)]
+        alone, verdict = judged(cases, 1), judged(cases, len(pairs))
+        certain = alone.all_right and alone.by_chance <= _BY_CHANCE
+        if certain or verdict.accepted:
             with_it = sum(mine in row.item for row in link.child.rows)
             orphans = 0 if complete else with_it - sum(mine in row.item for row, _ in link.pairs)
-            counter = contradiction(verdict, every, child, mine, table, unseen=orphans)
-            words = f"{mine} is the {theirs} of its {parent} in {verdict.right} of {len(cases)} {child} items"
-            yield replace(_embed(link, {mine: theirs}, words, several), doubt=counter.doubt, contradiction=counter)
-
-
-def _cases(link: Link, mine: str, theirs: str) -> list[Case]:
-    return [Case(child, child.item.get(mine), parent.item.get(theirs)) for child, parent in link.pairs]
-
-
-def _embed(link: Link, attributes: Mapping[str, str], evidence: str, several: set[tuple[str, str]]) -> Rule:
-    relation = link.relation
-    match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
-    by = "" if (relation.child, relation.parent) not in several else named_by(relation)
-    body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": dict(attributes)}}
-    return Rule(f"{lower_camel(relation.parent)}In{relation.child}{by}", body, evidence)
+            of = f"{verdict.right} of {len(cases)} {link.relation.child} items"
+            evidence = f"{mine} is the {theirs} of its {link.relation.parent} in {of}"
+            yield Candidate("embed", link, mine, theirs, evidence, certain, verdict, every, orphans)
 
 
 def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
