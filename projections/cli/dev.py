@@ -41,11 +41,12 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
       projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create
     """
     from projections.aws.clients import client
-    from projections.dev.session import RulesFile, Session
+    from projections.dev.session import Session
     from projections.dev.target import prepare
+    from projections.language.including import Watched
     from projections.language.program import Program
 
-    file = RulesFile(find_rules(given.rules))
+    file = Watched(find_rules(given.rules))
     program = Program.from_document(document_of(file.path))
     target = prepare(
         program,
@@ -144,9 +145,9 @@ class Printer:
     def findings(self, found: Sequence[Finding]) -> None:
         """Print errors and warnings of a rule file."""
         for one in found:
-            colour = "red" if one.severity == "error" else "yellow"
-            for line in str(one).split("\n"):
-                self._out.print(styled("[{}]{}[/]", colour, line))
+            if one.severity != "note":
+                for line in str(one).split("\n"):
+                    self._out.print(styled("[{}]{}[/]", "red" if one.severity == "error" else "yellow", line))
 
     def changed(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""

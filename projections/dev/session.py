@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from projections.aws.streams import StreamGone, StreamReader
@@ -19,7 +18,6 @@ from projections.engine.registry import Registry
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.inspect.diff.difference import difference
 from projections.inspect.explain.words import key_words
-from projections.language.findings.kinds import Finding
 from projections.language.including import Watched
 from projections.language.program import Program
 from projections.language.review import review
@@ -30,28 +28,6 @@ from projections.operations.backfill.runner import Runner
 from projections.terminal import count, styled, units
 
 
-class RulesFile:
-    """The rule file and the files that it includes, checked for changes by their times and sizes.
-
-    A change is reported when the files have stayed the same for two looks: editors write in more than one step.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._watched = Watched(path)
-        self._known = self._seen = self._watched.stamp()
-
-    def changed(self) -> bool:
-        """Return whether a file differs from the last reported state, and all are the same as at the last call."""
-        stamp = self._watched.stamp()
-        settled = stamp is not None and stamp == self._seen and stamp != self._known
-        self._seen = stamp
-        if settled:
-            self._watched.refresh()
-            self._known = self._seen = self._watched.stamp()
-        return settled
-
-
 class ActiveRules:
     """Activates rules in the registry.
 
@@ -59,18 +35,17 @@ class ActiveRules:
     longer, and a removed rule is retired.
     """
 
-    def __init__(self, target: Target, file: RulesFile, projector: Projector, report: Reporter) -> None:
+    def __init__(self, target: Target, file: Watched, projector: Projector, report: Reporter) -> None:
         self._target = target
         self._file = file
         self._projector = projector
         self._report = report
-        self._warned: set[tuple[str, str, str]] = set()
         self._removed: set[str] = set()
         self.backfilling = False
 
     def begin(self) -> None:
         """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""
-        self._findings(review(self._file.path).findings)
+        self._report.findings(review(self._file.path).findings)
         program, snapshot = self._projector.program, Registry(self._projector.program, self._projector.store).read()
         if snapshot is not None:
             program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
@@ -81,7 +56,7 @@ class ActiveRules:
         name, old = self._file.path.name, self._projector.program
         found = review(self._file.path)
         if found.rules is None:
-            self._findings(found.findings)
+            self._report.findings(found.findings)
             self._refused(f"{name} has mistakes")
             return
         program = Program.from_document(found.rules.canonical())
@@ -96,7 +71,7 @@ class ActiveRules:
             self._refused("; ".join(wrong))
             return
         self._report.changed(difference(old.document, program.document), name)
-        self._findings(found.findings)
+        self._report.findings(found.findings)
         try:
             self.backfill(program)
         except (UsageError, Misconfigured) as error:
@@ -156,16 +131,6 @@ class ActiveRules:
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
         return Program.from_document({**program.document, "retired": retired})
 
-    def _findings(self, found: Sequence[Finding]) -> None:
-        """Report errors, and warnings that were not reported before."""
-        fresh = []
-        for one in found:
-            mark = (one.code, one.path, one.reason)
-            if one.severity == "error" or (one.severity == "warning" and mark not in self._warned):
-                fresh.append(one)
-                self._warned.add(mark)
-        self._report.findings(fresh)
-
 
 POLL_SECONDS = 0.2
 DISCOVER_SECONDS = 1.0
@@ -178,7 +143,7 @@ class Session:
     def __init__(
         self,
         target: Target,
-        file: RulesFile,
+        file: Watched,
         program: Program,
         streams: Any,
         report: Reporter,

@@ -5,15 +5,17 @@ templates and a condition, as an `index` rule writes them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from projections.init.contradictions import Case, Verdict, contradiction, judged
 from projections.init.proposal import Entity, Rule, Table
 from projections.init.rows import Group, Row, cut, is_marker, lower_camel, pascal
 from projections.language.syntax import PATH
-from projections.language.values import Value
+from projections.language.templates import Template
+from projections.language.values import Resolver, Value
 
 _INDEXED = 0.95
 _MOSTLY = 0.75
@@ -38,8 +40,8 @@ def index_keys(entity: Entity, rows: Sequence[Row], table: Table, separator: str
             with_it = [row for row in rows if kind in row.item.get(name, {})]
             if name not in table.key_names and with_it and len(with_it) >= _INDEXED * len(rows):
                 made = _template(entity, name, kind, with_it, separator)
-                all_right = made is not None and all(made.render(row) == row.text(name) for row in with_it)
-                templates[name] = made.text if made is not None and all_right else "{" + name + "}"
+                all_right = made is not None and all(_rendered(made, row) == row.text(name) for row in with_it)
+                templates[name] = made if made is not None and all_right else "{" + name + "}"
         if all("{" in templates.get(name, "") for name, _ in partition):
             found |= templates  # a partition with all items does not lead to the children of a parent
     return found
@@ -88,17 +90,16 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
         return
     templates = {name: _template(group.entity, name, kind, with_it, separator) for name, kind in keys}
     written = {name: one for name, one in templates.items() if one is not None}
-    if len(written) < len(templates) or not any("{" in one.text for one in written.values()):
+    if len(written) < len(templates) or not any("{" in text for text in written.values()):
         return
     stored = [_stored(row, [name for name, _ in keys]) for row in group.rows]
     computed = [_computed(row, written, dict(keys)) for row in group.rows]
-    form = {name: one.text for name, one in written.items()}
     entity = group.entity.name
-    yield _Candidate({"from": entity, "index": form}, _cases(group.rows, stored, computed), "")
+    yield _Candidate({"from": entity, "index": written}, _cases(group.rows, stored, computed), "")
     for attribute, values in _conditions(group, with_it):
         fits = [_scalar(row, attribute) in values for row in group.rows]
         chosen = [value if fit else None for value, fit in zip(computed, fits, strict=True)]
-        body = {"from": entity, "where": {attribute: sorted(values, key=str)}, "index": form}
+        body = {"from": entity, "where": {attribute: sorted(values, key=str)}, "index": written}
         yield _Candidate(body, _cases(group.rows, stored, chosen), f" and a condition on {attribute}")
 
 
@@ -120,8 +121,8 @@ def _stored(row: Row, names: Sequence[str]) -> Value | None:
     return {"M": found} if found else None
 
 
-def _computed(row: Row, templates: dict[str, _Template], kinds: dict[str, str]) -> Value | None:
-    texts = {name: one.render(row) for name, one in templates.items()}
+def _computed(row: Row, templates: Mapping[str, str], kinds: Mapping[str, str]) -> Value | None:
+    texts = {name: _rendered(text, row) for name, text in templates.items()}
     if None in texts.values():
         return None
     return {"M": {name: {kinds[name]: text} for name, text in texts.items()}}
@@ -156,32 +157,21 @@ def _scalar(row: Row, name: str) -> str | bool | None:
 # Templates
 
 
-@dataclass(frozen=True)
-class _Template:
-    """The parts of a key, each a constant or a variable or attribute, and the separators between them."""
-
-    parts: Sequence[tuple[str, bool]]
-    signs: Sequence[str]
-
-    @property
-    def text(self) -> str:
-        """The template as rules have it."""
-        return self._joined("{" + text + "}" if named else _escaped(text) for text, named in self.parts)
-
-    def render(self, row: Row) -> str | None:
-        """Return the key of an item, None if a part is missing."""
-        texts = [row.text(text) if named else text for text, named in self.parts]
-        return None if None in texts else self._joined(map(str, texts))
-
-    def _joined(self, texts: Iterable[str]) -> str:
-        return "".join(f"{text}{sign}" for text, sign in zip(texts, (*self.signs, ""), strict=True))
-
-
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separator: str) -> _Template | None:
+def _rendered(template: str, row: Row) -> str | None:
+    """Return the key that a rule with this template gives an item, None if a part is missing."""
+    return _renderer(template)(lambda name: None if (text := row.text(name)) is None else {"S": text})
+
+
+@lru_cache(maxsize=256)
+def _renderer(template: str) -> Callable[[Resolver], str | None]:
+    return Template.parse(template).compile()
+
+
+def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separator: str) -> str | None:
     """Return the template that gives the key of most rows."""
     if kind == "B":
         return None
@@ -189,25 +179,25 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
     names += [one.name for one in entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
     if kind == "N":
         source = _source(names, rows, [row.text(name) for row in rows])
-        return _Template([(source, True)], ()) if source else None
+        return "{" + source + "}" if source else None
     cuts = [(row, *cut(row.item[name]["S"], separator)) for row in rows]
     ((signs, count),) = Counter(between for *_, between in cuts).most_common(1)
     if count < _MOSTLY * len(rows):
         return None
     alike = [(row, parts) for row, parts, between in cuts if between == signs]
-    found: list[tuple[str, bool]] = []
-    for number in range(len(signs) + 1):
+    template = ""
+    for number, sign in enumerate((*signs, "")):
         texts = [parts[number] for _, parts in alike]
         source = _source(names, [row for row, _ in alike], texts)
         ((text, same),) = Counter(texts).most_common(1)
         constant = same >= _MOSTLY * len(texts) and (is_marker(text) or not text)
         if constant and (not source or number == 0):
-            found.append((text, False))
+            template += _escaped(text) + sign
         elif source:
-            found.append((source, True))
+            template += "{" + source + "}" + sign
         else:
             return None
-    return _Template(found, signs)
+    return template
 
 
 def _source(names: Sequence[str], rows: Sequence[Row], texts: Sequence[str | None]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from projections.init.entities import understand
@@ -66,54 +65,53 @@ def _is_guard(name: str, value: Value) -> bool:
 
 
 def _distinctly_named(every: Iterable[Rule]) -> list[Rule]:
-    """Return the rules with different names: a rule that is a comment gets the name of its attribute, if it must."""
-    rules = list(every)
-    names = Counter(rule.name for rule in rules)
-    taken = {rule.name for rule in rules if not rule.doubt}
-    found = []
-    for rule in rules:
-        if rule.doubt:
-            written = "".join(pascal(name) for name in rule.attributes)
-            name = rule.name + written if names[rule.name] > 1 else rule.name
-            while name in taken:
-                name += "Again"
-            taken.add(name)
-            rule = replace(rule, name=name)
-        found.append(rule)
-    return found
+    """Return the rules with different names: one whose name is taken gets the names of its attributes, too."""
+    rules: dict[str, Rule] = {}
+    for rule in sorted(every, key=lambda rule: bool(rule.doubt)):
+        name = rule.name
+        if name in rules:
+            name += "".join(map(pascal, rule.attributes))
+        while name in rules:
+            name += "Again"
+        rules[name] = replace(rule, name=name)
+    return list(rules.values())
 
 
 _FALLBACK = "Item"
 
 
 def proven(proposal: Proposal) -> Proposal:
-    """Return the proposal without rejected parts. It has at least one entity, which may be any item."""
+    """Return the proposal without rejected parts. It has at least one entity, which may be any item.
+
+    Rules that `projections check` finds wrong become comments with the reason. Possible rules that would be errors if they
+    were not comments go.
+    """
     proposal = proposal if proposal.entities else replace(proposal, entities=[_any_item(proposal)])
     while True:
-        findings = [one for one in reviewed(rule_file(proposal)).findings if one.severity in ("error", "warning")]
-        changed = _without(proposal, findings)
+        bare = replace(proposal, rules=[])
+        changed = _without(proposal, reviewed(rule_file(bare)).findings)
         if changed is proposal:
-            return _tried(proposal)
+            break
         proposal = changed
-
-
-def _tried(proposal: Proposal) -> Proposal:
-    """Return the proposal without possible rules that would be errors if they were not comments. Uncertain rules remain,
-    with the reason.
-    """
-    rules = []
+    active: list[Rule] = []
+    kept = []
     for rule in proposal.rules:
-        if not rule.doubt or rule.refused:
-            rules.append(rule)
+        tried = replace(proposal, rules=[*active, replace(rule, doubt="")])
+        finding = next((one for one in reviewed(rule_file(tried)).findings if _rejects(one, rule)), None)
+        if finding is not None and rule.state == "possible":
             continue
-        others = [one for one in proposal.rules if not one.doubt and one is not rule]
-        tried = replace(proposal, rules=[*others, replace(rule, doubt="")])
-        error = next((one for one in reviewed(rule_file(tried)).findings if one.severity == "error"), None)
-        if error is None:
-            rules.append(rule)
-        elif rule.contradiction is not None:
-            rules.append(replace(rule, doubt=f"{rule.doubt}. {_rejection(error)}", refused=True))
-    return replace(proposal, rules=rules)
+        if finding is not None:
+            doubt = f"{rule.doubt}. {_rejection(finding)}" if rule.doubt else _rejection(finding)
+            rule = replace(rule, doubt=doubt, refused=True)
+        if not rule.doubt:
+            active.append(rule)
+        kept.append(rule)
+    return replace(proposal, rules=kept)
+
+
+def _rejects(finding: Finding, rule: Rule) -> bool:
+    """Return whether a finding on a rule file, which had none on rules without this rule, is about the rule."""
+    return finding.severity == "error" or (finding.severity == "warning" and bool(finding.rule) and not rule.doubt)
 
 
 def _rejection(finding: Finding) -> str:
@@ -121,12 +119,8 @@ def _rejection(finding: Finding) -> str:
     return f"`projections check` {'rejects it' if finding.severity == 'error' else 'warns of it'}: {words}"
 
 
-def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
-    """Return the proposal without the first rejected part, or the same proposal if nothing can be left out."""
-    rules = {rule.name: rule for rule in proposal.rules if not rule.doubt}
-    for finding in findings:
-        if finding.rule in rules:
-            return _refused(proposal, rules[finding.rule], finding)
+def _without(proposal: Proposal, findings: Sequence[Finding]) -> Proposal:
+    """Return the proposal without the first rejected entity, or the same proposal if there is none."""
     for finding in findings:
         place = finding.path.split(".")
         entity = next((one for one in proposal.entities if place[:2] == ["entities", one.name]), None)
@@ -138,11 +132,6 @@ def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
             return replace(proposal, entities=[changed if one is entity else one for one in proposal.entities])
         return _left_out(proposal, entity, finding)
     return proposal
-
-
-def _refused(proposal: Proposal, rule: Rule, finding: Finding) -> Proposal:
-    refused = replace(rule, doubt=_rejection(finding), refused=True)
-    return replace(proposal, rules=[refused if one is rule else one for one in proposal.rules])
 
 
 def _left_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:

@@ -273,6 +273,19 @@ class Watched:
         self.path = path
         self._roots = _roots(path)
         self._including = self._read()
+        self._known = self._seen = self.stamp()
+
+    def changed(self) -> bool:
+        """Return whether a file differs from the last reported state, and all are the same as at the last call: editors
+        write in more than one step.
+        """
+        stamp = self.stamp()
+        settled = stamp is not None and stamp == self._seen and stamp != self._known
+        self._seen = stamp
+        if settled:
+            self.refresh()
+            self._known = self._seen = self.stamp()
+        return settled
 
     def _read(self) -> dict[Path, Source]:
         """Return the files that can be read and that include others, by path."""

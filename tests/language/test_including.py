@@ -11,9 +11,9 @@ from yaml import safe_load
 
 import projections
 from projections.deploy.package import package
-from projections.dev.session import RulesFile
 from projections.errors import RulesError
 from projections.language import loader
+from projections.language.including import Watched
 from projections.language.review import review
 from projections.language.schema import json_schema
 from projections.testing.plugin import rules_of
@@ -233,7 +233,7 @@ def test_pattern_leaves_out_the_file_that_has_it(tmp_path: Path) -> None:
 
 
 def test_change_of_an_included_file_is_noticed(tmp_path: Path) -> None:
-    file = RulesFile(written(tmp_path))
+    file = Watched(written(tmp_path))
     for change in (
         lambda: (tmp_path / "users.yaml").write_text(PARTS["users.yaml"] + "# more\n"),
         lambda: (tmp_path / "orders" / "c.yaml").write_text("projections: {}\n"),

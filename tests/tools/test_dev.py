@@ -23,12 +23,13 @@ from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretc
 from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.projector import WatchedStore, is_own
-from projections.dev.session import ActiveRules, RulesFile
+from projections.dev.session import ActiveRules
 from projections.dev.target import Followed
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient
 from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
+from projections.language.including import Watched
 from projections.language.keys import Image
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -498,7 +499,7 @@ def test_reader_continues_after_the_last_record() -> None:
 
 
 def test_rule_file_has_changed_when_it_is_stable_again(rules: Path) -> None:
-    file = RulesFile(rules)
+    file = Watched(rules)
     assert not file.changed()
     rules.write_text(RULES + "\n")
     assert not file.changed(), "it may still be written"
