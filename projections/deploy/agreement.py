@@ -30,7 +30,6 @@ from projections.deploy.cloudformation import (
     mapping_at,
     placeholders,
     template_of,
-    text_at,
     value_at,
 )
 from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
@@ -292,8 +291,8 @@ class _Comparison:
                     called = self.theirs.name(queue) if queue in self.theirs.resources else None
                 if called is not None:
                     known[self.ours.name(ours.id)] = called
-            if logs := text_at(pair.theirs.properties, "LoggingConfig", "LogGroup"):
-                known[str(text_at(pair.ours.properties, "LoggingConfig", "LogGroup"))] = logs
+            ours, logs = (value_at(one.properties, "LoggingConfig", "LogGroup") for one in (pair.ours, pair.theirs))
+            known |= {str(ours): str(logs)} if logs else {}
             for mapping in self._mappings(pair.theirs) if pair.ours.properties["Handler"] == STREAM else ():
                 if mapping.bucket is not None:
                     known["${DiscardedBucket}"] = mapping.bucket

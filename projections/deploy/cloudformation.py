@@ -24,15 +24,11 @@ from typing import Any
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import Problem, RulesError
-from projections.language.files import text_of_file
+from projections.language.including import text_of
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 
 _TAG = "tag:yaml.org,2002:"
-
-
-class TemplateError(RulesError):
-    """The template cannot be read. `problems` has the place and the reason."""
 
 
 @dataclass(frozen=True)
@@ -68,40 +64,25 @@ def mapping_at(value: Any, *path: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def text_at(value: Any, *path: Any) -> str | None:
-    """Return the text at a path, or None."""
-    found = value_at(value, *path)
-    return found if isinstance(found, str) else None
-
-
 def read_template(path: str | Path) -> Document:
-    """Return the template in a file. Raises TemplateError."""
-    file = str(path)
-    try:
-        text = text_of_file(path)
-    except UnicodeDecodeError:
-        raise _unreadable(file, "it is not UTF-8") from None
-    except (OSError, ValueError) as error:
-        raise _unreadable(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return template_of(text, file)
+    """Return the template in a file. Raises RulesError."""
+    return template_of(text_of(path), str(path))
 
 
 def template_of(text: str, file: str = "<template>") -> Document:
-    """Return the template in a text. Raises TemplateError if it cannot be read, or is not a template."""
+    """Return the template in a text. Raises RulesError if it cannot be read, or is not a template."""
     try:
         source = read(text, long_form=_long_form)
     except UnreadableError as error:
-        raise _unreadable(file, error.message, error.line, error.column) from None
+        raise RulesError([Problem(file, error.line, error.column, "(top)", error.message)]) from None
     if source.mistakes:
-        places = [(source.position(one), one) for one in source.mistakes]
-        raise TemplateError([Problem(file, *place, dotted(one.path), one.message) for place, one in places])
+        raise RulesError(
+            [Problem(file, *source.position(one), dotted(one.path), one.message) for one in source.mistakes]
+        )
     if not isinstance(source.data, dict) or not isinstance(source.data.get("Resources"), dict):
-        raise _unreadable(file, "is not a SAM or CloudFormation template: there is no mapping `Resources`")
+        reason = "is not a SAM or CloudFormation template: there is no mapping `Resources`"
+        raise RulesError([Problem(file, 1, 1, "(top)", reason)])
     return Document(file, source.data, source)
-
-
-def _unreadable(file: str, message: str, line: int = 1, column: int = 1) -> TemplateError:
-    return TemplateError([Problem(file, line, column, "(top)", message)])
 
 
 def _long_form(node: Node) -> Node:

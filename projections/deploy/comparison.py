@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
-from projections.deploy.cloudformation import Document, Resource, judged, text_at, value_at
+from projections.deploy.cloudformation import Document, Resource, judged, value_at
 from projections.deploy.finding import (
     DELIVERY,
     FILTERS,
@@ -158,7 +158,7 @@ class StreamMapping:
     @property
     def destination(self) -> str:
         """The ARN of the on-failure destination, empty if the template does not have it."""
-        return text_at(self.properties, "DestinationConfig", "OnFailure", "Destination") or ""
+        return str(value_at(self.properties, "DestinationConfig", "OnFailure", "Destination") or "")
 
     @property
     def bucket(self) -> str | None:

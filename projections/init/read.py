@@ -39,7 +39,7 @@ FORMATS = "a NoSQL Workbench data model, a CloudFormation or SAM template, or El
 
 
 def read_model(path: Path) -> Model:
-    """Return the model in a file, without what rule files reject. Raises UsageError or TemplateError."""
+    """Return the model in a file, without what rule files reject. Raises UsageError or RulesError."""
     file = str(path)
     return _accepted(_read(text_of(file), file))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from projections.aws.tables import time_to_live
 from projections.errors import UsageError
 from projections.init.model import Part, table_of
 from projections.init.proposal import Sample, Table
@@ -33,11 +34,11 @@ class Reading:
 def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
     """Return the table and DescribeTable's answer. Raises UsageError if there is no table, or it may not be read."""
     with_it = _asked(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
-    stream = with_it.get("StreamSpecification") or {}
+    stream, ttl = with_it.get("StreamSpecification") or {}, time_to_live(dynamodb, name) or {}
     table = table_of(
         name,
         Part(f"table {name}", with_it),
-        _ttl(dynamodb, name),
+        ttl.get("AttributeName") if ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None,
         stream.get("StreamViewType") if stream.get("StreamEnabled") else None,
     )
     return replace(table, items=with_it.get("ItemCount") or 0, bytes=with_it.get("TableSizeBytes") or 0), with_it
@@ -46,17 +47,6 @@ def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
 def stream_arn(table: Table, described: Mapping[str, Any]) -> str | None:
     """Return the ARN of the stream, if it has both images."""
     return described.get("LatestStreamArn") if table.stream == _IMAGES else None
-
-
-def _ttl(dynamodb: Any, name: str) -> str | None:
-    """Return the attribute by which items expire, None if there is none or the caller may not read it."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    except (BotoCoreError, ClientError, KeyError):
-        return None
-    return found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
 
 
 def estimated_units(table: Table, size: int) -> int:

@@ -24,7 +24,6 @@ from projections.language.mistakes import Location, Mistake
 
 MOST_VALUES = 50_000
 """The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
-_TOO_LARGE = f"too large: more than {MOST_VALUES:,} values, counting each use of an alias"
 _DEEPEST = 60
 _DEEPEST_TEXT = 150
 """Levels of any YAML text. Parsing needs several frames of Python's stack for each."""
@@ -146,7 +145,7 @@ def _compose(text: str) -> Node | None:
             self.left -= 1
             self.depth += 1
             if self.left < 0:
-                raise UnreadableError(_TOO_LARGE)
+                raise UnreadableError(_too_large())
             if self.depth > _DEEPEST_TEXT:
                 raise UnreadableError("nested too deeply")
             node = super().compose_node(parent, index)
@@ -156,6 +155,10 @@ def _compose(text: str) -> Node | None:
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer = Bounded
     return yaml.compose(text)  # type: ignore[no-any-return]
+
+
+def _too_large() -> str:
+    return f"too large: more than {MOST_VALUES:,} values, counting each use of an alias"
 
 
 def _start(node: Node) -> tuple[int, int]:
@@ -214,7 +217,7 @@ class _Reading:
     def _count(self, node: Node) -> None:
         self.source.size += 1
         if self.source.size > MOST_VALUES:
-            raise UnreadableError(_TOO_LARGE, *_start(node))
+            raise UnreadableError(_too_large(), *_start(node))
 
     def _mapping(self, node: MappingNode, path: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}

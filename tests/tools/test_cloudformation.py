@@ -10,7 +10,8 @@ import pytest
 from cfnlint.decode import decode
 from emulators import ROOT
 
-from projections.deploy.cloudformation import Document, Resolution, TemplateError, read_template, template_of
+from projections.deploy.cloudformation import Document, Resolution, read_template, template_of
+from projections.errors import RulesError
 
 TEMPLATE = ROOT / "template.yaml"
 
@@ -66,7 +67,7 @@ def bomb() -> str:
     ids=lambda value: str(value)[:20].strip(),
 )
 def test_invalid_template_is_an_error_with_its_place(text: str, reason: str) -> None:
-    with pytest.raises(TemplateError) as caught:
+    with pytest.raises(RulesError) as caught:
         template_of(text, "t.yaml")
     (problem,) = caught.value.problems
     assert reason in problem.message
@@ -75,12 +76,12 @@ def test_invalid_template_is_an_error_with_its_place(text: str, reason: str) -> 
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(TemplateError, match="cannot be read"):
+    with pytest.raises(RulesError, match="cannot be read"):
         read_template(tmp_path / "none")
-    with pytest.raises(TemplateError, match="cannot be read"):
+    with pytest.raises(RulesError, match="cannot be read"):
         read_template(tmp_path)
     (tmp_path / "latin").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(TemplateError, match="not UTF-8"):
+    with pytest.raises(RulesError, match="not UTF-8"):
         read_template(tmp_path / "latin")
 
 
