@@ -97,7 +97,7 @@ def _keys(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
     if not isinstance(elements, list) or not all(isinstance(one, Mapping) and judged(one) for one in elements):
         return None
     listed = definitions if isinstance(definitions, list) else []
-    types = {value_at(one, "AttributeName"): value_at(one, "AttributeType") for one in listed}
+    types = {str(value_at(one, "AttributeName")): value_at(one, "AttributeType") for one in listed}
     keys = [
         (name := str(one.get("AttributeName")), str(types.get(name, "?")), str(one.get("KeyType"))) for one in elements
     ]
