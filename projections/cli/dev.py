@@ -59,14 +59,8 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
     printer = Printer()
     for what in target.created:
         printer.note(f"created {what}")
-    session = Session(
-        target,
-        file,
-        program,
-        client("dynamodbstreams", given.endpoint_url, region=given.region),
-        printer,
-        until_idle=until_idle,
-    )
+    streams = client("dynamodbstreams", given.endpoint_url, region=given.region)
+    session = Session(target, file, program, streams, printer, until_idle=until_idle)
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.default_int_handler)  # a second signal stops at once
@@ -145,9 +139,9 @@ class Printer:
     def findings(self, found: Sequence[Finding]) -> None:
         """Print errors and warnings of a rule file."""
         for one in found:
-            if one.severity != "note":
-                for line in str(one).split("\n"):
-                    self._out.print(styled("[{}]{}[/]", "red" if one.severity == "error" else "yellow", line))
+            colour = {"error": "red", "warning": "yellow"}.get(one.severity)
+            for line in str(one).split("\n") if colour else ():
+                self._out.print(styled("[{}]{}[/]", colour, line))
 
     def changed(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""
