@@ -50,7 +50,6 @@ def bomb() -> str:
     ("text", "reason"),
     [
         ("", "no mapping `Resources`"),
-        ("- a", "no mapping `Resources`"),
         ("Resources: [1]", "no mapping `Resources`"),
         ("a: [", "not YAML"),
         ("\tx: 1", "not YAML"),
