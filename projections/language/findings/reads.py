@@ -13,7 +13,6 @@ from projections.language.measures import FUNCTIONS, Measure
 from projections.language.mistakes import Location
 from projections.language.models import Projection
 from projections.language.patterns import Pattern
-from projections.language.patterns.parsing import is_comparison
 from projections.language.patterns.tree import Test, tests_in
 from projections.language.shapes import cases, computed_cases, each_parts
 from projections.language.syntax import root
@@ -228,7 +227,7 @@ def tests(rules: Rules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
     for name, source, document, place in patterns(rules):
         for test in tests_in(Pattern.parse(document).conditions):
-            yield Tested(name, source, test, _find(document, test, place))
+            yield Tested(name, source, test, (*place, *test.place))
 
 
 def patterns(rules: Rules) -> Iterator[tuple[str, str, Mapping[str, Any], Location]]:
@@ -260,20 +259,3 @@ def _where_place(form: Any, place: Location) -> Location:
     if "where" in form:
         return (*place, "where")
     return (*place, next(name for name in FUNCTIONS if name in form), "where")
-
-
-def _find(document: Any, test: Test, place: Location) -> Location:
-    """Return the place of the first condition on a name in a pattern."""
-    return next(_found(document, test.name, "", place), place)
-
-
-def _found(document: Any, name: str, prefix: str, place: Location) -> Iterator[Location]:
-    for key, value in document.items():
-        at = (*place, key)
-        if key == "$or":
-            for position, branch in enumerate(value):
-                yield from _found(branch, name, prefix, (*at, position))
-        elif prefix + key == name and (not isinstance(value, dict) or any(map(is_comparison, value))):
-            yield at
-        elif isinstance(value, dict) and name.startswith(f"{prefix}{key}."):
-            yield from _found(value, name, f"{prefix}{key}.", at)

@@ -6,8 +6,10 @@ It differs where that would not suit DynamoDB: numbers compare as decimals, `exi
 `null`, which match it as in EventBridge.
 
 It adds comparisons (`{"<": "2026-01-01"}`, `{">=": "{lessons}"}`): of two numbers or two texts, with a constant or with
-another value of the item. A comparison that other forms can express is parsed to these forms: `{">": 10}` to that of
-`{numeric: [">", 10]}`, and `{"=": "x"}` to that of `x`.
+another value of the item. `{">": 10}` is parsed as `{numeric: [">", 10]}` is, and `{"=": "x"}` as `x`.
+
+`parsing` makes the `tree`, which evaluates itself on an item and says itself in words. `implication` compares patterns.
+`engine.application` makes DynamoDB's conditions of the tree, and `inspect.client.expressions` Python source.
 """
 
 from __future__ import annotations

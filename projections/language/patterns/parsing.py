@@ -180,23 +180,16 @@ def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterat
 
 
 def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> Iterator[Condition]:
-    if isinstance(value, Mapping) and any(map(is_comparison, value)):
-        found = _alternative(value, at, errors, name)
-        yield Test(name, () if found is None else (found,))
-        return
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not any(map(is_comparison, value)):
         if not value:
             errors.append(LanguageError("this has no condition; remove it, or write [{exists: true}]", None, at))
         yield from _conditions(value, name + ".", at, errors)
         return
-    if not isinstance(value, list):
-        found = _alternative(value, at, errors, name)
-        yield Test(name, () if found is None else (found,))
-        return
-    if not value:
+    if value == []:
         errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
-    found_all = [_alternative(each, (*at, position), errors, name) for position, each in enumerate(value)]
-    yield Test(name, tuple(one for one in found_all if one is not None))
+    places = [((*at, number), each) for number, each in enumerate(value)] if isinstance(value, list) else [(at, value)]
+    alternatives = [_alternative(each, place, errors, name) for place, each in places]
+    yield Test(name, tuple(each for each in alternatives if each is not None), at)
 
 
 def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: str) -> Alternative | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
 from typing import Any, TypeAlias, assert_never
@@ -193,6 +193,8 @@ class Test:
 
     name: str
     alternatives: tuple[Alternative, ...]
+    place: tuple[str | int, ...] = field(default=(), compare=False)
+    """Its path in the document of the pattern."""
 
     @property
     def names(self) -> tuple[str, ...]:
