@@ -25,10 +25,11 @@ from typing import Any
 
 from projections.aws.clients import client
 from projections.aws.tables import create_table, delete_table
-from projections.engine.ledger_items import group_key, member_key, members_key
+from projections.engine.guards import Identity
+from projections.engine.ledger_items import group_at, group_key, member_key, members_key
 from projections.engine.registry import LIVE, Registered, RegistrySnapshot
 from projections.engine.running import at_once
-from projections.engine.store import Image, ItemKey, Page
+from projections.engine.store import Image, ItemKey, Page, Schema
 from projections.language.contribution import canonical_text
 from projections.language.keys import encode_key
 from projections.language.loader import loads
@@ -158,10 +159,14 @@ def measure(endpoint: str, items: int, rounds: int = 3) -> Iterator[Verified]:
 class _MadeUp:
     """Tables that nobody keeps: posts, likes, and a ledger in which everything is right."""
 
-    def __init__(self, program: Program, items: int) -> None:
-        self._program = program
+    def __init__(self, scope: Scope, items: int) -> None:
+        self._program = scope.program
+        self._guards = scope.guards
         self._items = items
         self._posts = max(1, items // LIKES_PER_POST)
+
+    def schema(self, table: str) -> Schema:
+        return {**self._program.tables, "ledger": LEDGER_SCHEMA}[table]
 
     def scan(self, table: str, *, segment: int, segments: int, limit: int, after: Any) -> Page:
         first = segment if after is None else after
@@ -178,8 +183,11 @@ class _MadeUp:
         if table == "main":
             newest = [{"M": {"userId": {"S": f"{one:07}"}}} for one in self._likes(number)[:-4:-1]]
             count = {"N": str(len(self._likes(number)))}
-            guard = {"M": {"at": {"S": "0000.000000000000001"}, "n": count}}
-            return [{**item, "likeCount": count, "~likes": guard, "newest": {"L": newest}, "~newest": guard}]
+            guards = {
+                self._guards.name(rule): self._guards.stamp(rule, key, group_at(0, 1), n=len(self._likes(number)))
+                for rule in ("likes", "newest")
+            }
+            return [{**item, "likeCount": count, "newest": {"L": newest}, **guards}]
         target = encode_key(key)
         return [
             {
@@ -224,10 +232,11 @@ def _made_up(items: int) -> float:
     """Memory above idle, in MB, of a verification of so many items."""
     program = Program.from_document(loads(_HEAD + _COUNT + _NEWEST).canonical())
     rules = {name: Registered(rule.fingerprint, LIVE) for name, rule in program.rules.items()}
-    scope = Scope(program, RegistrySnapshot(1, program.fingerprint, frozenset(), rules))
+    identity = Identity("benchmark", (b"secret",))
+    scope = Scope(program, RegistrySnapshot(1, program.fingerprint, frozenset(), rules, identity))
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with Scratch() as scratch:
-        store: Any = _MadeUp(program, items)
+        store: Any = _MadeUp(scope, items)
         one = Verification(scope, store, scratch, threads=SEGMENTS, patience=0.0)
         one.all()
         assert one.candidates.count() == 0

@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from projections.engine.running import Run, one_by_one
 from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Purpose, Store, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
-from projections.operations.verify.drift import DRIFT, FINE, Drift, Finding, Observation, judge
+from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scope import Scope, Subject, of_items, of_ledger
 
@@ -303,8 +303,9 @@ class _Round:
 
 
 def _short(finding: Finding) -> Finding:
+    drifts = tuple(drift for drift in finding.drifts if drift.kind != LEFT_OVER)
     state = blake2b(finding.state.encode(), digest_size=8).hexdigest() if finding.state else ""
-    return Finding(state, finding.drifts, finding.image, finding.reached, finding.known, finding.push)
+    return replace(finding, state=state, drifts=drifts)
 
 
 def _kept(look: Observation) -> tuple[str, str, str, bool]:

@@ -13,7 +13,7 @@ from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
-from projections.operations.verify import examine, reading, scope
+from projections.operations.verify import examine, scope
 from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
@@ -45,15 +45,15 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))
         case "copies":
-            for module in (copies, copier, refresh, examine, reading, scope):
+            for module in (copies, copier, refresh, examine, scope):
                 monkeypatch.setattr(module, "copies_of", _breaking(copies.copies_of, second))
         case "indexes":
             original = indexes.index_attributes
-            for module in (indexes, examine, reading):
+            for module in (indexes, examine):
                 monkeypatch.setattr(module, "index_attributes", _breaking(original, second))
         case "children":
             original = embeds.reference_of
-            for module in (embeds, examine, reading):
+            for module in (embeds, examine):
                 monkeypatch.setattr(module, "reference_of", _breaking(original, second))
     return str(request.param)
 

@@ -19,8 +19,7 @@ from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
 from projections.language.values import plain
 from projections.operations.verify.drift import Drift, Finding
-from projections.operations.verify.examine import contributions_goal
-from projections.operations.verify.reading import bare
+from projections.operations.verify.examine import bare, contributions_goal
 from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
 
 
@@ -184,7 +183,7 @@ class Guard:
 
 @dataclass(slots=True)
 class Readings:
-    """The item with its groups, and the items near it: sources, parents, copies, fences."""
+    """The item with its groups. `store` reads each item once: its sources, parents, copies and fences."""
 
     program: Program
     store: Store
@@ -195,7 +194,6 @@ class Readings:
     found: Mapping[Subject, Finding] = field(default_factory=dict)
     """The result of the comparison."""
     groups: dict[Target, Group] = field(default_factory=dict)
-    near: dict[ItemKey, Image] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -268,7 +266,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
         for key in copies_of(copier, read.item, problems):
             drifts = tuple(read.drifts(copier.name, COPY, target=encode_key(key)))
-            copies.append(Copied(copier.name, key, key in read.near, drifts))
+            copies.append(Copied(copier.name, key, read.store.get(key) is not None, drifts))
     return Source(
         entry=entry,
         expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, Group, read_first, read_groups, read_members
@@ -33,8 +32,6 @@ from projections.operations.verify.scope import (
     CHILD,
     COPY,
     INDEX,
-    ITEM,
-    LEFT,
     REBUILD,
     SOURCE,
     TARGET,
@@ -65,8 +62,6 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     targets = [(rule.name, text) for rule in read.onto]
     if targets and not scope.offline:
         read.groups = read_groups(read.store, targets, Generations())
-    if neighbours := _neighbours(read):
-        read.near = once.get_many(neighbours)
     stored = found.get(entry_key(text))
     read.found = Examiner(scope, read.store).examine(_subjects(read, stored))
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
@@ -80,11 +75,7 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
     """Yield everything that `verify` examines of an item."""
     if read.image is not None:
-        yield Subject(ITEM, "", read.text)
-        yield Subject(LEFT, "", read.text)
         yield from of_items(read.scope, read.key.table, [read.image])
-        for rule, by in _lost(read):
-            yield Subject(COPY, rule.name, read.text, (by,))
     if entry is not None and not read.scope.offline:
         yield Subject(SOURCE, "", read.text)
     for target in read.groups:
@@ -92,36 +83,6 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
             yield Subject(TARGET, *target)
         if target[0] in read.scope.grouped:
             yield Subject(REBUILD, *target)
-
-
-def _lost(read: Readings) -> Iterator[tuple[CopyRule, str]]:
-    """Yield the rules whose guard is on the item although it is not their copy any more, with the source in the guard."""
-    for entity, rule in read.scope.copy_into.items():
-        if (read.item is None or read.item.entity.name != entity) and rule.into.at(read.key):
-            guard = read.scope.guards.read(rule.name, read.key, read.image)
-            if guard is not None and guard.by:
-                yield rule, guard.by
-
-
-def _neighbours(read: Readings) -> list[ItemKey]:
-    """Return the keys of the items that this one is derived from, and of its copies."""
-    keys = [decode_key(by) for _, by in _lost(read)]
-    if read.item is None:
-        return keys
-    name = read.item.entity.name
-    copy = read.program.copy_rule_into.get(name)
-    if copy is not None:
-        keys += read.guard(copy).sources
-    for rule in read.program.embeds_into.get(name, ()):
-        if isinstance(rule, ListEmbedRule):
-            keys += [one.key for one in references_of(rule, read.item)[0] or () if one.key is not None]
-            continue
-        parent = reference_of(rule, read.item)[0]
-        if parent is not None:
-            keys += [parent, fence_key(rule.name, encode_key(parent))]
-    for own in read.program.copy_rules.get(name, ()):
-        keys += copies_of(own, read.item)
-    return list(dict.fromkeys(keys))
 
 
 class _ReadOnce(WrappedStore):
@@ -277,7 +238,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     if not any(drift.kind == "copy extra" for drift in drifts):
         return report
     (source,) = guard.sources
-    image = read.near.get(source)
+    image = read.store.get(source)
     item = read.program.recognise(source, image) if image is not None else None
     problem = "its source was deleted: the removal of the copy is pending, or failed"
     if image is not None:
@@ -303,7 +264,7 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
         note = f"it references no {rule.source.name}" + (f": {flaw}" if flaw else "")
         return replace(report, notes=(note,))
     by = encode_key(parent)
-    image, fence = read.near.get(parent), read.near.get(fence_key(rule.name, by))
+    image, fence = read.store.get(parent), read.store.get(fence_key(rule.name, by))
     known = fence["version"]["S"] if fence is not None else ""
     item = read.program.recognise(parent, image) if image is not None else None
     note = _nothing_given(read, rule, parent, image, item)
@@ -331,7 +292,7 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
         if one.key is None:
             notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
             continue
-        image = read.near.get(one.key)
+        image = read.store.get(one.key)
         parent = read.program.recognise(one.key, image) if image is not None else None
         given = rule.given(read.item, one, parent)
         sources.append((encode_key(one.key), "its parent" if given is not None else "not a parent"))

@@ -1,4 +1,4 @@
-"""Candidates for drift: subjects with a difference, which are examined again after a pause. Late ones are dropped.
+"""Candidates for drift: subjects that are examined, and again after a pause if they differ. Late ones are dropped.
 
 `observation` judges two observations. A candidate with the same difference in every observation is drift, even if its item
 kept changing. Otherwise, if its item kept changing, it is busy: neither drift nor fine.
@@ -15,7 +15,7 @@ from projections.engine.running import Run, one_by_one, slices
 from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Subject
+from projections.operations.verify.scope import GROUP, Subject
 
 DRIFTS, BUSY, LEFT = "drift", "busy", "left_over"
 
@@ -46,18 +46,29 @@ class Candidates:
         self._sleep = sleep
         self._run = run
         scratch.run(
-            "CREATE TABLE candidate (subject TEXT PRIMARY KEY, state TEXT, known TEXT, image TEXT, steady INTEGER, "
-            "push TEXT, drifts TEXT, stuck INTEGER)"
+            "CREATE TABLE candidate (subject TEXT PRIMARY KEY, sources TEXT, state TEXT, known TEXT, image TEXT, "
+            "steady INTEGER, push TEXT, drifts TEXT, stuck INTEGER)"
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
         for table in (DRIFTS, BUSY, LEFT):
             scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, shadow INTEGER, drift TEXT)")
             scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
-    def add(self, texts: Iterable[str]) -> None:
-        """Add candidates by their texts; duplicates are ignored."""
-        for some in slices(texts, AT_ONCE):
-            self._scratch.fill("INSERT OR IGNORE INTO candidate (subject) VALUES (?)", [(text,) for text in some])
+    def add(self, subjects: Iterable[Subject]) -> None:
+        """Add candidates. One that is there already gets the sources of the other, too."""
+        rows = [(subject._replace(sources=()).text(), _sources(subject)) for subject in subjects]
+        self._scratch.fill(
+            "INSERT INTO candidate (subject, sources) VALUES (?, ?) ON CONFLICT (subject) DO UPDATE SET "
+            "sources = sources || ',' || excluded.sources WHERE excluded.sources <> 'null'",
+            rows,
+        )
+
+    def differing(self, examiner: Examiner) -> Iterator[Finding]:
+        """Remove the candidates without a difference to this examiner, and yield what it finds of the others."""
+        for rows in self._batches("subject, sources", AT_ONCE):
+            found = examiner.examine(_subject(*row) for row in rows)
+            self._remove([subject for subject, finding in found.items() if not finding.drifts])
+            yield from (finding for finding in found.values() if finding.drifts)
 
     def examine(self, subjects: Sequence[Subject]) -> None:
         """Examine subjects now, and add those with differences."""
@@ -81,17 +92,17 @@ class Candidates:
                 return
             self._sleep(self._patience)
             self._examine_all()
-        for subject, drifts, steady in self._scratch.rows(
-            "SELECT subject, drifts, steady AND push = '' FROM candidate"
+        for subject, sources, drifts, steady in self._scratch.rows(
+            "SELECT subject, sources, drifts, steady AND push = '' FROM candidate"
         ):
-            self.drift(subject, _drifts(drifts), DRIFTS if steady else BUSY)
+            self.drift(_subject(subject, sources), _drifts(drifts), DRIFTS if steady else BUSY)
         self._scratch.run("DELETE FROM candidate")
 
-    def drift(self, subject: str, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
+    def drift(self, subject: Subject, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
         """Add drift, or busy subjects. Left over values have a table of their own."""
         rows: dict[str, list[tuple[Any, ...]]] = {}
         for drift in drifts:
-            row = subject, drift.rule, drift.target, int(drift.shadow), drift.text()
+            row = subject.text(), drift.rule, drift.target, int(drift.shadow), drift.text()
             rows.setdefault(LEFT if drift.kind == LEFT_OVER else table, []).append(row)
         for name, some in rows.items():
             self._scratch.fill(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", some)
@@ -129,7 +140,7 @@ class Candidates:
         """Forget the drift of a subject with other sources, and examine this one instead."""
         query = f"DELETE FROM {DRIFTS} WHERE rule = ? AND target = ? AND subject LIKE ?"
         self._scratch.run(query, (subject.rule, subject.key, f'["{subject.kind}",%'))
-        self.add([subject.text()])
+        self.add([subject])
 
     def rules(self) -> set[str]:
         """Return the rules with drift or with busy subjects."""
@@ -144,62 +155,63 @@ class Candidates:
     def reset(self) -> None:
         """Make all drift of rules that publish candidates again, because it was repaired."""
         for table in (DRIFTS, BUSY):
-            self._scratch.run(
-                f"INSERT OR IGNORE INTO candidate (subject) SELECT DISTINCT subject FROM {table} "
-                "WHERE NOT shadow AND subject NOT LIKE '[\"group\",%'"
-            )
+            for some in slices((one for one in self.subjects(table) if one.kind != GROUP), AT_ONCE):
+                self.add(some)
             self._scratch.run(f"DELETE FROM {table} WHERE NOT shadow")
 
     # One observation
-    def _examine_all(self) -> None:
+
+    def _batches(self, columns: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all candidates, in the order in which they were added. They may be changed and removed meanwhile."""
         last = 0
-        while True:
-            columns = "rowid, subject, state, known, image, steady"
-            query = f"SELECT {columns} FROM candidate WHERE rowid > ? ORDER BY rowid LIMIT ?"
-            rows = list(self._scratch.rows(query, (last, 8 * AT_ONCE)))
-            if not rows:
-                break
+        query = f"SELECT rowid, {columns} FROM candidate WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        while rows := list(self._scratch.rows(query, (last, size))):
             last = rows[-1][0]
-            self._run([partial(self._batch, rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE)])
+            yield [row[1:] for row in rows]
+
+    def _examine_all(self) -> None:
+        for rows in self._batches("subject, sources, state, known, image, steady", 8 * AT_ONCE):
+            self._run([partial(self._batch, some) for some in slices(rows, AT_ONCE)])
         self._give_up()
 
     def _batch(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        before = {Subject.read(text): None if look[0] is None else Observation(*look) for _, text, *look in rows}
+        before = {
+            _subject(text, sources): None if look[0] is None else Observation(*look) for text, sources, *look in rows
+        }
         kept: list[tuple[Any, ...]] = []
-        done: list[str] = []
+        done: list[Subject] = []
         for subject, finding in self._examiner.examine(before).items():
             verdict, look = judge(before[subject], finding)
             if verdict == FINE:
-                done.append(subject.text())
+                done.append(subject)
             elif verdict == DRIFT and not finding.push:
-                self.drift(subject.text(), finding.drifts)
-                done.append(subject.text())
+                self.drift(subject, finding.drifts)
+                done.append(subject)
             else:
                 kept.append(_row(subject, finding, look, stuck=verdict == DRIFT))
-        if done:
-            self._drop(done)
+        self._remove(done)
         if kept:
             self._keep(kept)
 
-    def _drop(self, texts: Sequence[str]) -> None:
+    def _remove(self, subjects: Sequence[Subject]) -> None:
         """Remove candidates that are done. A push that one of them was waiting for makes progress."""
-        marks = ", ".join("?" * len(texts))
-        which = f"FROM candidate WHERE subject IN ({marks})"
+        texts = [subject._replace(sources=()).text() for subject in subjects]
+        which = f"FROM candidate WHERE subject IN ({', '.join('?' * len(texts))})"
         self._scratch.run(f"INSERT OR IGNORE INTO moving SELECT push {which} AND push <> ''", texts)
         self._scratch.run(f"DELETE {which}", texts)
 
     def _give_up(self) -> None:
         """Children that have not changed are drift, unless the push that they wait for makes progress."""
         still = "FROM candidate WHERE stuck AND push NOT IN (SELECT push FROM moving)"
-        for subject, drifts in self._scratch.rows(f"SELECT subject, drifts {still}"):
-            self.drift(subject, _drifts(drifts))
+        for subject, sources, drifts in self._scratch.rows(f"SELECT subject, sources, drifts {still}"):
+            self.drift(_subject(subject, sources), _drifts(drifts))
         self._scratch.run(f"DELETE {still}")
         self._scratch.run("DELETE FROM moving")
 
     def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
         self._scratch.fill(
-            "INSERT INTO candidate (subject, state, known, image, steady, push, drifts, stuck) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET state = excluded.state, "
+            "INSERT INTO candidate (subject, sources, state, known, image, steady, push, drifts, stuck) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET state = excluded.state, "
             "known = excluded.known, image = excluded.image, steady = excluded.steady, push = excluded.push, "
             "drifts = excluded.drifts, stuck = excluded.stuck",
             rows,
@@ -207,8 +219,18 @@ class Candidates:
 
 
 def _row(subject: Subject, finding: Finding, look: Observation, *, stuck: bool = False) -> tuple[Any, ...]:
+    text, sources = subject._replace(sources=()).text(), _sources(subject)
     drifts = json.dumps([drift.text() for drift in finding.drifts])
-    return subject.text(), look.state, look.known, look.image, int(look.steady), finding.push, drifts, int(stuck)
+    return text, sources, look.state, look.known, look.image, int(look.steady), finding.push, drifts, int(stuck)
+
+
+def _sources(subject: Subject) -> str:
+    """Return the sources as the elements of a JSON list, so that those of equal subjects can be joined by a comma."""
+    return ",".join(map(json.dumps, subject.sources)) or "null"
+
+
+def _subject(text: str, sources: str) -> Subject:
+    return Subject.read(text)._replace(sources=tuple(sorted({*json.loads(f"[{sources}]")} - {None})))
 
 
 def _drifts(text: str) -> list[Drift]:

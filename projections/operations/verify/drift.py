@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -176,14 +176,13 @@ def occupied(common: Drift, item: Image) -> Drift:
     return replace(common, kind="occupied", actual=showing.item(item))
 
 
-def image_digest(item: Image | None) -> str:
-    """Return a digest of a whole item."""
-    text = "" if item is None else json.dumps(item, sort_keys=True)
-    return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def state_text(*parts: object) -> str:
-    return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+def finding(drifts: Sequence[Drift], item: Image | None, *state: object) -> Finding:
+    """Return the finding of a subject. Its state is needed only if there is drift."""
+    if not drifts:
+        return Finding()
+    text = json.dumps([*state, [drift.text() for drift in drifts]], sort_keys=True, ensure_ascii=False, default=str)
+    digest = blake2b(json.dumps(item, sort_keys=True).encode(), digest_size=8).hexdigest() if item is not None else ""
+    return Finding(text, tuple(drifts), digest)
 
 
 def recognised(program: Program, key: ItemKey, image: Image | None) -> Item | None:

@@ -7,37 +7,37 @@ a target's guard before its group. What is read later is at least as new, so a d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from projections.engine.application import ApplicationItems
-from projections.engine.changes import unmarked
+from projections.engine.changes import GENERATION, SETTLED, unmarked
 from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import Embedder, Fence, reference_of
 from projections.engine.goals import goal_of
-from projections.engine.groups import Generations, read_groups, read_members
+from projections.engine.groups import Generations, Group, read_groups, read_members
+from projections.engine.guards import Guard
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.rejections import Failures
-from projections.engine.store import Image, ItemKey, Store
-from projections.language.contribution import Contributions, canonical_text
+from projections.engine.store import Image, ItemKey, Store, Value
+from projections.language.contribution import Contributed, Contributions
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
-from projections.language.rules import CopyRule, LedgerRule
-from projections.operations.verify import showing, views
+from projections.language.rules import CopyRule, LedgerRule, Member
+from projections.language.values import differing
+from projections.operations.verify import showing
 from projections.operations.verify.drift import (
     LEFT_OVER,
     Drift,
     Finding,
-    image_digest,
+    finding,
     occupied,
     recognised,
-    state_text,
 )
-from projections.operations.verify.reading import Reading, bare
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import (
     CHILD,
@@ -51,6 +51,7 @@ from projections.operations.verify.scope import (
     Scope,
     Subject,
     left_on,
+    roles,
 )
 
 
@@ -84,12 +85,12 @@ class Examiner:
         found: dict[Subject, Finding] = {}
         for kind, some in by_kind.items():
             found.update(self._apart(self._kinds[kind], some))
-        return {subject: self._sided(finding) for subject, finding in found.items()}
+        return {subject: self._sided(result) for subject, result in found.items()}
 
-    def _sided(self, finding: Finding) -> Finding:
-        if not finding.drifts:
-            return finding
-        return replace(finding, drifts=tuple(self._scope.sided(drift) for drift in finding.drifts))
+    def _sided(self, result: Finding) -> Finding:
+        if not result.drifts:
+            return result
+        return replace(result, drifts=tuple(self._scope.sided(drift) for drift in result.drifts))
 
     def _apart(
         self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
@@ -113,7 +114,8 @@ class Examiner:
         for subject, key, image in self._read(subjects):
             try:
                 if image is not None:
-                    Reading(self._scope, self._items).one(key, image)
+                    roles(self._scope, key, image)
+                    self._program.contributions(recognised(self._program, key, image))
             except Exception as error:
                 found[subject] = _failed(subject, error, image)
         return found
@@ -124,7 +126,7 @@ class Examiner:
         for subject, key, image in self._read(subjects):
             if image is not None:
                 drifts = left_on(self._scope, self._items, key, image, recognised(self._program, key, image))
-                found[subject] = Finding("", tuple(drifts), image_digest(image))
+                found[subject] = finding(drifts, image)
         return found
 
     # Entries
@@ -152,7 +154,7 @@ class Examiner:
                     raw = [old or {}, new or {}]
                     drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at, raw=raw))
         revision = entry.revision if entry is not None else None
-        return Finding(f"{revision} {canonical_text(goal)}", tuple(drifts))
+        return finding(drifts, None, revision, goal)
 
     # Index attributes
 
@@ -164,9 +166,8 @@ class Examiner:
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
                 common = Drift(rule.kind, rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
-                drifts += views.wrong_values(common, item.image, index_attributes(rule, item)[0])
-            state = state_text([drift.text() for drift in drifts])
-            found[subject] = Finding(state, tuple(drifts), image_digest(image))
+                drifts += wrong_values(common, item.image, index_attributes(rule, item)[0])
+            found[subject] = finding(drifts, image)
         return found
 
     # Copies
@@ -213,14 +214,12 @@ class Examiner:
         else:
             source, wanted = made
             common = replace(common, kind="copy stale", source=source)
-            drifts = views.wrong_values(
-                common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())}
-            )
+            drifts = wrong_values(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
             if not drifts and not shadow and (guard is None or guard.by != source):
                 actual = showing.guard(held, guard, "by")
                 drifts = [replace(common, kind="guard", attribute=name, actual=actual, expected={"by": source})]
         drifts = self._scope.attributed(rule, key, item, drifts)
-        return Finding(state_text(held, showing.item(item or {}, names), made), tuple(drifts), image_digest(item))
+        return finding(drifts, item, held, showing.item(item or {}, names), made)
 
     # Targets and groups
 
@@ -245,15 +244,15 @@ class Examiner:
                     common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
                     drifts = [occupied(common, item)]
             else:
-                drifts = views.differences(self._scope, rule, key, item, group, members)
+                drifts = differences(self._scope, rule, key, item, group, members)
                 empty = item is not None and rule.creates and group.totals.n == 0 and not self._scope.shadow(rule)
                 if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
                     drifts += self._unwanted(rule, key, item, generations)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
-            state = state_text(held, [drift.text() for drift in drifts], group.at)
+            found[subject] = finding(drifts, item, held, group.at)
             at = guard.at if guard is not None else ""
-            versions = (at, group.at) if drifts and at < group.at else ("", "")
-            found[subject] = Finding(state, tuple(drifts), image_digest(item), *versions)
+            if drifts and at < group.at:
+                found[subject] = replace(found[subject], reached=at, known=group.at)
         return found
 
     def _unwanted(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
@@ -279,7 +278,7 @@ class Examiner:
         for subject in subjects:
             group = groups[subject.rule, subject.key]
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
-            found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
+            found[subject] = finding([drift] if group.rebuilding else [], None, group.at)
         return found
 
     # Children
@@ -319,7 +318,7 @@ class Examiner:
         lists = self._embedder.lists
         wanted = lists.wanted(rule, child, references, parents, "")
         common = Drift("embed", rule.name, encode_key(child.key), shadow=shadow)
-        drifts = views.wrong_values(common, child.image, {rule.list_name: wanted.values[rule.list_name]})
+        drifts = wrong_values(common, child.image, {rule.list_name: wanted.values[rule.list_name]})
         if not shadow and not self._scope.offline:
             guard = self._guards.read(rule.name, child.key, child.image)
             if not drifts and (guard is None) != (references is None):
@@ -331,11 +330,7 @@ class Examiner:
                 for parent in lists.unlinked(rule, child.key, references)
             ]
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
-        return Finding(
-            state_text(child.image.get(name), [drift.text() for drift in drifts], ""),
-            tuple(drifts),
-            image_digest(child.image),
-        )
+        return finding(drifts, child.image, child.image.get(name))
 
     def _child(
         self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None
@@ -351,10 +346,7 @@ class Examiner:
             return Finding()
         wanted = self._embedder.wanted(rule, child, parent, fence, image)
         common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
-        drifts = views.wrong_values(
-            common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted}
-        )
-        state = state_text(held, [drift.text() for drift in drifts], fence.version)
+        drifts = wrong_values(common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted})
         late = bool(drifts) and own and at < fence.version
         if not shadow:
             common = replace(common, kind="guard", attribute=name)
@@ -366,9 +358,8 @@ class Examiner:
             elif not own and not drifts and name in wanted:
                 drifts.append(replace(common, actual=showing.guard(held, guard, "by"), expected={"by": by}))
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
-        if late:
-            return Finding(state, tuple(drifts), image_digest(child.image), at, fence.version, f"{rule.name}|{by}")
-        return Finding(state, tuple(drifts), image_digest(child.image))
+        result = finding(drifts, child.image, held, fence.version)
+        return replace(result, reached=at, known=fence.version, push=f"{rule.name}|{by}") if late else result
 
 
 def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, gone: bool) -> Contributions:
@@ -383,7 +374,7 @@ def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, 
 
 def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
     text = f"{type(error).__name__}: {error}"
-    return Finding(text, (Drift("error", subject.rule, subject.key, actual=text),), image_digest(image))
+    return finding([Drift("error", subject.rule, subject.key, actual=text)], image)
 
 
 def _both(one: Finding, other: Finding) -> Finding:
@@ -401,3 +392,89 @@ def _both(one: Finding, other: Finding) -> Finding:
         other.known if late else "",
         other.push if late else "",
     )
+
+
+def bare(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+    """Return an entry's contributions to a rule's targets, without marks of settled amounts and of generations."""
+    bare = {
+        target: {slot: amount for slot, amount in contributed.items() if slot not in (SETTLED, GENERATION)}
+        for target, contributed in targets.items()
+    }
+    return {target: contributed for target, contributed in bare.items() if contributed}
+
+
+def differences(
+    scope: Scope,
+    rule: LedgerRule,
+    key: ItemKey,
+    item: Image | None,
+    group: Group,
+    members: Mapping[str, Sequence[Member]],
+) -> list[Drift]:
+    """Return the differences between an item and its group, which was read later. The item is of the target entity, or None.
+
+    An item that should not exist is not reported here, because that depends on the groups of other rules, too.
+    """
+    if group.withheld:
+        return []
+    shadow, makes, n = scope.shadow(rule), rule.creates, group.totals.n
+    values = rule.published(group.totals, members)
+    guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
+    at = guard.at or None if guard is not None else None
+    common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
+    if makes and n == 0 and item is None:
+        return []
+    unclaimed = rule.claimed and rule.claimant(members) is None
+    if unclaimed and (guard is None or guard.n == 0):
+        return []  # not the rule's item, or the rest of one
+    if item is None:
+        return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
+    if rule.claimed:
+        owned = rule.owned(item) if guard is None else scope.guards.owned(rule, key, item)
+        if unclaimed:
+            owned = set(owned) - rule.into.constants.keys()
+        values = {**{name: None for name in owned if name not in values}, **values}
+    values = {**rule.created_with, **values}
+    found = wrong_values(replace(common, kind="value"), item, values)
+    if not shadow:
+        common = replace(common, kind="guard", attribute=scope.program.guard(rule.name))
+        found += _guard(rule, common, item, guard, group, members, bool(found))
+    return scope.attributed(rule, key, item, found)
+
+
+def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
+    """Return a drift for each attribute that differs from the desired value; `common` has their common fields."""
+    shown = {name: showing.both(item.get(name), value) for name, value in differing(item, desired).items()}
+    return [replace(common, attribute=name, actual=actual, expected=wanted) for name, (actual, wanted) in shown.items()]
+
+
+def _guard(
+    rule: LedgerRule,
+    common: Drift,
+    item: Image,
+    guard: Guard | None,
+    group: Group,
+    members: Mapping[str, Sequence[Member]],
+    wrong: bool,
+) -> Iterator[Drift]:
+    """A guard with a future version is reported in addition to wrong values, another guard only if the values are
+    correct.
+    """
+    held = item.get(common.attribute or "")
+    if guard is not None and guard.at > group.at:
+        yield replace(common, actual={"at": guard.at}, expected={"at": group.at})
+    elif wrong:
+        return
+    elif guard is None:
+        yield replace(common, actual=showing.guard(held, guard, "at"), expected={"at": group.at})
+    elif (by := rule.claimant(members)) is not None and guard.by != by:
+        yield replace(common, actual={"by": guard.by}, expected={"by": by})
+    elif guard.at == group.at and guard.n != group.totals.n:
+        yield replace(common, actual={"n": guard.n}, expected={"n": group.totals.n})
+
+
+def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:
+    """The source whose attributes are shown, where it is a single one."""
+    if rule.carries and all(query.limit == 1 for query in rule.member_queries):
+        return next((found[0].source for found in members.values() if found), None)
+    return None

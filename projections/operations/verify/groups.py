@@ -4,6 +4,9 @@ Every commit raises the version of the groups that it changes. So the versions o
 the versions again: if the version of a group is the same, none of its entries has changed, and their sum can be compared
 with the group. The other groups are compared again, a few times.
 
+All groups are compared like this first in the copy of the tables. Those that differ there are then compared in the ledger.
+Without a ledger, the groups are computed in the same way from what the items contribute.
+
 The values that the source items give are those of the entries, corrected by the drift of entries that was found before. So
 neither a wrong entry nor a wrong group is reported as the expected value.
 """
@@ -13,11 +16,11 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import groupby
-from typing import Any
+from hashlib import blake2b
+from typing import Any, TypeAlias
 
 from projections.engine.changes import GENERATION, SETTLED, WIDE
 from projections.engine.groups import Generations, Group, read_groups
@@ -25,25 +28,33 @@ from projections.engine.ledger_items import (
     COUNT,
     KEPT,
     LEDGER,
+    Target,
+    group_key,
     member_key,
     members_key,
     slot_in,
+    whole_key,
 )
-from projections.engine.store import Image, Store
-from projections.engine.value_counters import count_of
-from projections.language.contribution import Contributions
+from projections.engine.running import slices
+from projections.engine.store import Image, ItemKey, Store
+from projections.engine.value_counters import count_of, counter_key
+from projections.errors import BadInput
+from projections.language.contribution import Contributed, Contributions, Evaluated
 from projections.language.contribution import digest as payload_digest
 from projections.language.keys import unescape
+from projections.language.program import LEDGER_SCHEMA
 from projections.language.rules import LedgerRule
-from projections.language.values import number_text
+from projections.language.values import decode_order, encode_order, number_text
 from projections.operations.verify import showing
 from projections.operations.verify.candidates import BUSY, Candidates
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
-from projections.operations.verify.reading import counter_slot, has_its_value, live_count, member_digest
-from projections.operations.verify.scanning import Scanner, Scratch, account_of, digest, patiently
-from projections.operations.verify.scope import GROUP, SOURCE, TARGET, Scope, Subject, source_of
+from projections.operations.verify.scanning import Scanner, Scratch, patiently
+from projections.operations.verify.scope import GROUP, SOURCE, TARGET, Scope, Subject, group_of, source_of
+
+_Row: TypeAlias = tuple[Any, ...]
+"""Of a group: its account, rule, target and version."""
 
 _MOST_ROUNDS = 3
 _AT_ONCE = 100
@@ -66,14 +77,38 @@ class Groups:
             "CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, generation INTEGER, at TEXT)"
         )
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
-        scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, content TEXT)")
+        scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, content TEXT)")
         scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, live INTEGER, kept INTEGER)")
         self._sources = False
 
-    def add(self, subjects: Sequence[Subject]) -> None:
+    def add(self, targets: Iterable[Target]) -> None:
         """Add groups to compare."""
-        rows = [(account_of(members_key(s.rule, s.key)), s.rule, s.key) for s in subjects]
+        rows = [(account_of(members_key(rule, target)), rule, target) for rule, target in targets]
+        change = "ON CONFLICT (account) DO UPDATE SET target = excluded.target"  # of members, it may be a hash
+        self._scratch.fill(f"INSERT INTO compared (account, rule, target) VALUES (?, ?, ?) {change}", rows)
+
+    def add_all(self, images: Sequence[Image]) -> None:
+        """Add the groups on a page of the ledger, and those that its entries and members belong to."""
+        targets: dict[Target, None] = {}
+        members: dict[str, None] = {}
+        for image in images:
+            partition = image["pk"]["S"]
+            kind = partition[:2]
+            if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
+                targets |= {(rule, target): None for rule, of in json.loads(text).items() for target in of}
+            elif kind == "G|" and "order" not in image:
+                targets[group_of(image)] = None
+            elif kind == "M|":
+                members[partition] = None
+        grouped = self._scope.grouped
+        self.add(target for target in targets if target[0] in grouped)
+        rows = [(account_of(one), *one[2:].split("|", 1)) for one in members if one[2:].partition("|")[0] in grouped]
         self._scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
+
+    def screen(self, copy: Store) -> None:
+        """Compare the groups of a copy of the ledger. Those without a difference there are not compared again."""
+        while self._round(copy, Scanner(copy, threads=1), self._sides):
+            pass
 
     def compare(self, *, sources: bool) -> None:
         """Compare the groups. Differences are drift; groups that keep changing are busy.
@@ -83,21 +118,25 @@ class Groups:
         self._sources = sources
         for _ in range(_MOST_ROUNDS):
             self._scratch.run("UPDATE compared SET at = NULL")
-            while self._round():
+            while self._round(self._store, self._scanner, self._drifts):
                 pass
             if not self._scratch.one("SELECT 1 FROM compared LIMIT 1"):
                 return
         for rule, target, at in self._scratch.rows("SELECT rule, target, at FROM compared"):
             busy = Drift("group", rule, target, at=at)
-            self._candidates.drift(Subject(GROUP, rule, target).text(), [busy], BUSY)
+            self._candidates.drift(Subject(GROUP, rule, target), [busy], BUSY)
         self._scratch.run("DELETE FROM compared")
 
-    def _round(self) -> bool:
-        """Compare as many groups as one scan allows. Return whether there were any."""
+    def _round(self, store: Store, scanner: Scanner, done: Callable[[_Row, Group], bool]) -> bool:
+        """Compare as many groups as one scan allows. Return whether there were any.
+
+        `done` is called for each with its row and the group as it is after the scan. It returns whether no other round is
+        needed for the group.
+        """
         self._accounts, self._generations = array("q"), array("q")
         query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
         for rows in self._batches(query, _MOST):
-            groups = self._read(rows)
+            groups = _read(store, rows)
             for account, rule, target in rows:
                 group = groups[rule, target]
                 self._accounts.append(account)
@@ -108,32 +147,69 @@ class Groups:
             )
         if not self._accounts:
             return False
-        self._scanner.whole([(LEDGER, self._page)])
-        self._scratch.run("CREATE INDEX amount_of ON amount (account)")
-        self._scratch.run("CREATE INDEX member_of ON member (account, sort)")
-        self._scratch.run("CREATE INDEX counter_of ON counter (account)")
+        scanner.whole([(LEDGER, self._page)])
+        self._index()
         first, last = self._accounts[0], self._accounts[-1]
         query = (
             f"SELECT account, rule, target, at FROM compared WHERE account BETWEEN {first} AND {last} "
             "AND at IS NOT NULL ORDER BY account LIMIT ?"
         )
         for rows in self._batches(query, _MOST):
-            groups = self._read(rows)
-            done = [(row[0],) for row in rows if self._compared(row, groups[row[1], row[2]])]
-            self._scratch.fill("DELETE FROM compared WHERE account = ?", done)
-        for index, table in (("amount_of", "amount"), ("member_of", "member"), ("counter_of", "counter")):
-            self._scratch.run(f"DROP INDEX {index}")
-            self._scratch.run(f"DELETE FROM {table}")
+            groups = _read(store, rows)
+            rows = [row for row in rows if done(row, groups[row[1], row[2]])]
+            self._scratch.fill("DELETE FROM compared WHERE account = ?", [row[:1] for row in rows])
+        self._clear()
         return True
 
-    def _batches(self, query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
-        rows = self._scratch.rows(query, (most,))
-        for _, some in groupby(enumerate(rows), key=lambda one: one[0] // _AT_ONCE):
-            yield [row for _, row in some]
+    def _index(self) -> None:
+        self._scratch.run("CREATE INDEX amount_of ON amount (account)")
+        self._scratch.run("CREATE INDEX member_of ON member (account, sort)")
+        self._scratch.run("CREATE INDEX counter_of ON counter (account)")
 
-    def _read(self, rows: Sequence[tuple[Any, ...]]) -> dict[tuple[str, str], Group]:
-        targets = [(row[1], row[2]) for row in rows]
-        return patiently(lambda: read_groups(self._store, targets, Generations()))
+    def _clear(self) -> None:
+        for table in ("amount", "member", "counter"):
+            self._scratch.run(f"DROP INDEX {table}_of")
+            self._scratch.run(f"DELETE FROM {table}")
+
+    def _batches(self, query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
+        yield from slices(self._scratch.rows(query, (most,)), _AT_ONCE)
+
+    # Without a ledger
+
+    def contribute(self, sources: Iterable[tuple[str, Evaluated]]) -> list[Image]:
+        """Add what items contribute to their groups, and return the members as commits would store them."""
+        amounts: dict[tuple[int, str], Decimal] = {}
+        members: list[Image] = []
+        added: dict[Target, None] = {}
+        for source, evaluated in sources:
+            for rule in evaluated.contributions.keys() & self._scope.recorded:
+                for target, contributed in evaluated.contributions[rule].items():
+                    added[rule, target] = None
+                    _sum(amounts, account_of(members_key(rule, target)), contributed)
+                    for member in contributed.get("+", ()):
+                        payload = evaluated.payloads.get((rule, target, member))
+                        members.append(_member(member_key(rule, target, 0, member, source), member, source, payload))
+        self.add(added)
+        self._keep(amounts)
+        return members
+
+    def computed(self) -> Iterator[Image]:
+        """Yield the groups and value counters that all contributions give, as the ledger would store them."""
+        self._index()
+        for account, rule, target in self._scratch.rows("SELECT account, rule, target FROM compared"):
+            sums = self._sums(account)
+            _count_values(sums, {})
+            key = group_key(rule, target)
+            amounts = {slot: {"N": number_text(one)} for slot, one in sums.items() if not slot.startswith("%|")}
+            yield {**LEDGER_SCHEMA.wire(key), **whole_key(key, target), "version": {"N": "1"}, **amounts}
+            for slot, number in sums.items():
+                if slot.startswith("%|") and number > 0:
+                    value = slot.removeprefix("%|")
+                    counter = LEDGER_SCHEMA.wire(counter_key((rule, target), 0, value))
+                    order = value.partition("|")[2]
+                    yield {**counter, "o": {"S": order}, "v": decode_order(order), COUNT: {"N": number_text(number)}}
+        self._clear()
+        self._scratch.run("DELETE FROM compared")
 
     # The ledger
 
@@ -143,17 +219,13 @@ class Groups:
 
     def _page(self, images: Sequence[Image]) -> None:
         amounts: dict[tuple[int, str], Decimal] = {}
-        members: list[tuple[int, str, int, int, str]] = []
+        members: list[tuple[int, str, int, str]] = []
         counters: list[tuple[int, str, int | None, int | None]] = []
         for image in images:
             kind = image["pk"]["S"][:2]
             if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
                 self._entry(source_of(image), json.loads(text), amounts, members)
-            elif (
-                kind == "M|"
-                and (account := account_of(image["pk"]["S"]))
-                and (place := self._place(account)) is not None
-            ):
+            elif kind == "M|" and (place := self._place(account := account_of(image["pk"]["S"]))) is not None:
                 if COUNT in image:
                     if int(image["sk"]["S"][:4]) == self._generations[place]:
                         counters.append(_counter_row(account, image))
@@ -161,23 +233,24 @@ class Groups:
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
                 order = image["o"]["S"] if "o" in image else ""
                 value = showing.member(order, payload) if has_its_value(image) else showing.DAMAGED
-                content = [image["s"]["S"], value, order]
-                number = digest_number(member_digest(image))
-                members.append((account, image["sk"]["S"], -1, number, json.dumps(content, ensure_ascii=False)))
-        rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
-        if rows:
-            self._scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
+                members.append((account, image["sk"]["S"], -1, _content(image["s"]["S"], value, order)))
+        self._keep(amounts)
         if counters:
             self._scratch.fill("INSERT INTO counter VALUES (?, ?, ?, ?)", counters)
         if members:
-            self._scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?, ?)", members)
+            self._scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?)", members)
+
+    def _keep(self, amounts: Mapping[tuple[int, str], Decimal]) -> None:
+        rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
+        if rows:
+            self._scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
 
     def _entry(
         self,
         source: str,
         contributions: Contributions,
         amounts: dict[tuple[int, str], Decimal],
-        members: list[tuple[int, str, int, int, str]],
+        members: list[tuple[int, str, int, str]],
     ) -> None:
         for rule in contributions.keys() & self._scope.grouped:
             for target, contributed in contributions[rule].items():
@@ -185,42 +258,41 @@ class Groups:
                 place = self._place(account)
                 if place is None:
                     continue
-                generation = self._generations[place]
-                for slot, amount in contributed.items():
-                    if slot == "+":
-                        for member, payload in amount.items():
-                            members.append(_expected(account, rule, target, generation, member, source, payload))
-                    elif slot == "%":
-                        for value, number in amount.items():
-                            key = account, counter_slot(value)
-                            amounts[key] = WIDE.add(amounts.get(key, Decimal(0)), Decimal(number))
-                    elif slot not in (SETTLED, GENERATION):
-                        key = account, slot
-                        amounts[key] = WIDE.add(amounts.get(key, Decimal(0)), Decimal(amount))
+                _sum(amounts, account, contributed)
+                for member, payload in contributed.get("+", {}).items():
+                    sort, content = _expected(rule, target, self._generations[place], member, source, payload)
+                    members.append((account, sort, 1, content))
 
     # The comparison
 
-    def _compared(self, row: tuple[Any, ...], now: Group) -> bool:
-        """Return whether the group has not changed since its version was read: then differences are drift."""
-        account, rule, target, at = row
+    def _sides(self, row: _Row, now: Group) -> bool:
+        """Return whether a group of the copy has no difference."""
+        return now.rebuilding or not any(self._differences(row, now, None))
+
+    def _drifts(self, row: _Row, now: Group) -> bool:
+        """Return whether a group of the ledger has not changed since its version was read: then differences are drift."""
+        _, rule, target, at = row
         if now.rebuilding:
             return True  # reported as `rebuilding`, and not published
         if now.at != at:
             return False
+        corrections = self._corrections(rule, target, now.generation)
+        self._candidates.drift(Subject(GROUP, rule, target), list(self._differences(row, now, corrections)))
+        return True
+
+    def _differences(self, row: _Row, now: Group, corrections: _Corrections | None) -> Iterator[Drift]:
+        """Yield the differences between a group and its entries."""
+        account, rule, target, at = row
         known = self._scope.rule(rule)
         assert known is not None
-        sums: dict[str, Decimal] = {}
-        for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
-            sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
+        sums = self._sums(account)
         counters = self._counters(account)
         live = {**now.live, **{slot: Decimal(number or 0) for slot, (number, _) in counters.items()}}
-        corrections = self._corrections(rule, target, now.generation)
         wanted = corrections.sums(sums) if corrections is not None else None
         for one in (sums, wanted):
             if one is not None:
                 _count_values(one, counters)
         common = Drift("group", rule, target, at=at)
-        drifts = []
         for slot in sorted(sums.keys() | live.keys() | now.damaged.keys() | (wanted or {}).keys()):
             summed = showing.number(sums.get(slot, Decimal(0)))
             held = showing.number(live.get(slot, Decimal(0)))
@@ -231,10 +303,14 @@ class Groups:
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held)
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
-                drifts.append(_sided(drift, summed, *source))
-        drifts += self._members(account, known, target, at, corrections)
-        self._candidates.drift(Subject(GROUP, rule, target).text(), drifts)
-        return True
+                yield _sided(drift, summed, *source)
+        yield from self._members(account, known, target, at, corrections)
+
+    def _sums(self, account: int) -> dict[str, Decimal]:
+        sums: dict[str, Decimal] = {}
+        for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
+            sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
+        return sums
 
     def _counters(self, account: int) -> dict[str, tuple[int | None, int]]:
         """Return the value counters of a group by slot: what entries contributed, None if damaged, and what has settled."""
@@ -245,13 +321,12 @@ class Groups:
         self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
     ) -> Iterator[Drift]:
         query = (
-            "SELECT sort, sum(side), max(CASE WHEN side < 0 THEN content END), "
-            "max(CASE WHEN side > 0 THEN content END) FROM member WHERE account = ? "
-            "GROUP BY sort HAVING sum(side * digest) <> 0 OR sum(side) <> 0"
+            "SELECT sort, max(CASE WHEN side < 0 THEN content END) held, max(CASE WHEN side > 0 THEN content END) entered "
+            "FROM member WHERE account = ? GROUP BY sort HAVING held IS NOT entered"
         )
-        for sort, side, *content in self._scratch.rows(query, (account,)):
+        for sort, *content in self._scratch.rows(query, (account,)):
             held, entered = (json.loads(one) if one is not None else None for one in content)
-            kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
+            kind = "member missing" if held is None else "member extra" if entered is None else "member stale"
             source = json.loads(content[1] or content[0])[0]
             slot = showing.members(rule, unescape(sort.split("|", 2)[1]))
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
@@ -304,18 +379,12 @@ class _Corrections:
     def add(self, rule: str, target: str, generation: int, drift: Drift) -> None:
         """Add the drift of one entry."""
         for contributed, sign in zip(drift.raw, (-1, 1), strict=True):
-            for slot, amount in contributed.items():
-                if slot == "%":
-                    for value, number in amount.items():
-                        name = counter_slot(value)
-                        self._amounts[name] = WIDE.add(self._amounts.get(name, Decimal(0)), Decimal(number * sign))
-                elif slot != "+":
-                    change = WIDE.multiply(Decimal(amount), Decimal(sign))
-                    self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
-                    continue
-                for member, payload in amount.items():
-                    _, sort, _, _, content = _expected(0, rule, target, generation, member, drift.source or "", payload)
-                    self.members[sort] = json.loads(content) if sign > 0 else None
+            for slot, amount in _amounts(contributed):
+                change = WIDE.multiply(amount, Decimal(sign))
+                self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
+            for member, payload in contributed.get("+", {}).items():
+                sort, content = _expected(rule, target, generation, member, drift.source or "", payload)
+                self.members[sort] = json.loads(content) if sign > 0 else None
 
     def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
         """Return the corrected sums of entries."""
@@ -325,7 +394,7 @@ class _Corrections:
 
 def _counter_row(account: int, image: Image) -> tuple[int, str, int | None, int | None]:
     order = image["o"]["S"] if "o" in image else image["sk"]["S"].split("|", 2)[2]
-    return account, counter_slot(f"{slot_in(image)}|{order}"), live_count(image), count_of(image, KEPT)
+    return account, _counter_slot(f"{slot_in(image)}|{order}"), live_count(image), count_of(image, KEPT)
 
 
 def _count_values(sums: dict[str, Decimal], counters: Mapping[str, tuple[int | None, int]]) -> None:
@@ -345,17 +414,74 @@ def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
     return replace(drift, expected=source[0], sides={**sides, SOURCE_SIDE: source[0]}, wrong=wrong)
 
 
-def _expected(
-    account: int, rule: str, target: str, generation: int, member: str, source: str, payload: str
-) -> tuple[int, str, int, int, str]:
-    """Return the member that an entry expects in the open generation."""
+def _expected(rule: str, target: str, generation: int, member: str, source: str, payload: str) -> tuple[str, str]:
+    """Return the sort key and the content of the member that an entry expects in the open generation."""
     sort = member_key(rule, target, generation, member, source).sort or ""
-    order = member.partition("|")[2].partition(" ")[0]
-    said = digest(f"{sort}\n{source}\n{order}\n{payload}")
-    content = [source, showing.member(order, payload), order]
-    return account, sort, 1, digest_number(said), json.dumps(content, ensure_ascii=False)
+    order = _order_of(member)
+    return sort, _content(source, showing.member(order, payload), order)
 
 
-def digest_number(residues: tuple[int, int]) -> int:
-    """Return residues as one number. A few such numbers can be added."""
-    return (residues[0] << 30) ^ residues[1]
+def _content(source: str, value: object, order: str) -> str:
+    """Return the content of a member as text: equal for equal members."""
+    return json.dumps([source, value, order], ensure_ascii=False)
+
+
+def _order_of(member: str) -> str:
+    """Return the encoded value of a member of a contribution."""
+    return member.partition("|")[2].partition(" ")[0]
+
+
+def _member(key: ItemKey, member: str, source: str, payload: Image | None) -> Image:
+    """Return a member as a commit would store it."""
+    order = _order_of(member)
+    ordered = {"o": {"S": order}, "v": decode_order(order)} if order else {}
+    return {**LEDGER_SCHEMA.wire(key), "s": {"S": source}, **ordered, **({"a": {"M": payload}} if payload else {})}
+
+
+def _amounts(contributed: Contributed) -> Iterator[tuple[str, Decimal]]:
+    """Yield what a contribution adds to its group, by slot; the number of each value has a slot of its own."""
+    for slot, amount in contributed.items():
+        if slot == "%":
+            yield from ((_counter_slot(value), Decimal(number)) for value, number in amount.items())
+        elif slot not in ("+", SETTLED, GENERATION):
+            yield slot, Decimal(amount)
+
+
+def _sum(amounts: dict[tuple[int, str], Decimal], account: int, contributed: Contributed) -> None:
+    """Add a contribution to the amounts of its group."""
+    for slot, amount in _amounts(contributed):
+        key = account, slot
+        amounts[key] = WIDE.add(amounts.get(key, Decimal(0)), amount)
+
+
+def _read(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[Target, Group]:
+    targets = [(row[1], row[2]) for row in rows]
+    return patiently(lambda: read_groups(store, targets, Generations()))
+
+
+def account_of(text: str) -> int:
+    """Return the number of a group by the partition key of its members."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _counter_slot(value: str) -> str:
+    """Return the slot under which the numbers of a value are compared: no group has such an amount."""
+    return f"%|{value}"
+
+
+def live_count(counter: Image) -> int | None:
+    """Return how many contributions of entries a value counter holds; None if it is damaged."""
+    held, kept = count_of(counter), count_of(counter, KEPT)
+    described = "v" in counter and "o" in counter and has_its_value(counter)
+    return held - kept if held is not None and kept is not None and held > 0 and described else None
+
+
+def has_its_value(image: Image) -> bool:
+    """Return whether a stored member has the value that it is ordered by, if it has an order."""
+    value, order = image.get("v"), image["o"]["S"] if "o" in image else ""
+    if not order:
+        return True
+    try:
+        return value is not None and encode_order(value) == order
+    except (BadInput, ArithmeticError):
+        return False

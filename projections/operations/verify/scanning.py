@@ -1,11 +1,10 @@
-"""Parallel scans, and their facts in a temporary file: what a comparison needs of the items. They grow with the tables.
+"""Parallel scans, and a copy of the tables in a temporary file.
 
 Reads are repeated while they are throttled.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sqlite3
@@ -14,15 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from decimal import Decimal
-from functools import lru_cache, partial
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from projections.engine.running import Deadline
-from projections.engine.store import Image, Store
+from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
 
 PAGE = 1000
 """Items read at a time: what a thread holds in memory."""
@@ -172,111 +169,65 @@ class Scratch:
                 some = cursor.fetchmany(_ROWS)
 
 
-Residues = tuple[int, int]
-
-_P, _Q = 2_147_483_629, 2_147_483_587
-"""Primes below 2³¹: SQLite's 64 bits can hold the sum of 2³² residues."""
-
-
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
-
-def digest(text: str) -> Residues:
-    """Return the residues of a text's hash."""
-    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-    return number % _P, (number >> 31) % _Q
+_LAST = chr(0x10FFFF)
+"""The character that sorts last."""
 
 
-def residues(slot: Residues, amount: int | str) -> Residues:
-    """Return the residues of an amount (a decimal number as text, or an integer) of something that has residues itself."""
-    try:
-        whole = int(amount)
-    except ValueError:
-        sign, digits, exponent = Decimal(amount).as_tuple()
-        assert isinstance(exponent, int)
-        number = int("".join(map(str, digits))) * (-1 if sign else 1)
-        return number * pow(10, exponent, _P) * slot[0] % _P, number * pow(10, exponent, _Q) * slot[1] % _Q
-    return whole * slot[0] % _P, whole * slot[1] % _Q
+class TableCopy(WrappedStore):
+    """The tables as one scan reads them, in a scratch file: a store to read from, whose items are of different moments.
 
+    Call `keep` with each page, from any thread, then `index`, and read after that.
+    """
 
-@lru_cache(maxsize=4096)
-def slot_residues(generation: int, slot: str) -> Residues:
-    """Return the residues of a slot of a group."""
-    return digest(f"{generation}|{slot}")
-
-
-def account_of(text: str) -> int:
-    """Return the number of an account by its name."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-class Page:
-    """The facts of one page of a scan: summed as far as possible, then stored at once."""
-
-    __slots__ = ("postings", "views")
-
-    def __init__(self) -> None:
-        self.postings: dict[tuple[str, str], Residues] = {}
-        """By account and subject: all subjects of an account are examined, such as two sources of one copy."""
-        self.views: list[tuple[str, int, str, str]] = []
-
-    def post(self, account: str, subject: str, amount: Residues, sign: int) -> None:
-        """Post to an account, under the text of a subject that is examined if the account is not zero."""
-        a, b = self.postings.get((account, subject), (0, 0))
-        self.postings[account, subject] = a + sign * amount[0], b + sign * amount[1]
-
-    def view(self, account: str, role: int, subject: str, content: Any) -> None:
-        """Add a row to a view. Rows of an account are sorted by role."""
-        self.views.append((account, role, subject, _encode(content)))
-
-
-class Facts:
-    """The facts of one pass through the tables."""
-
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, store: Store, scratch: Scratch, tables: Iterable[str]) -> None:
+        super().__init__(store)
         self._scratch = scratch
-        scratch.run("CREATE TABLE posting (account INTEGER, a INTEGER, b INTEGER, subject TEXT)")
-        scratch.run("CREATE TABLE sight (account INTEGER, role INTEGER, subject TEXT, content TEXT)")
+        self._names = {table: f"copy_{number}" for number, table in enumerate(tables)}
+        for name in self._names.values():
+            scratch.run(f"CREATE TABLE {name} (partition TEXT, sort TEXT, image TEXT)")
 
-    def keep(self, page: Page) -> None:
-        """Store the facts of a page."""
-        if page.postings:
-            self._scratch.fill(
-                "INSERT INTO posting VALUES (?, ?, ?, ?)",
-                [
-                    (account_of(account), a % _P, b % _Q, subject)
-                    for (account, subject), (a, b) in page.postings.items()
-                ],
-            )
-        if page.views:
-            self._scratch.fill(
-                "INSERT INTO sight VALUES (?, ?, ?, ?)",
-                [(account_of(account), role, subject, content) for account, role, subject, content in page.views],
-            )
+    def keep(self, table: str, images: Iterable[Image]) -> None:
+        """Store a page of a table."""
+        schema = self.schema(table)
+        keys = ((schema.key(table, image), image) for image in images)
+        rows = [(key.partition, key.sort or "", _encode(image)) for key, image in keys]
+        self._scratch.fill(f"INSERT INTO {self._names[table]} VALUES (?, ?, ?)", rows)
 
-    def unbalanced(self) -> Iterator[list[str]]:
-        """Yield the accounts that are not zero: for each, the texts of the subjects that posted to it."""
-        self._scratch.run("CREATE TEMP TABLE unbalanced (account INTEGER PRIMARY KEY)")
-        self._scratch.run(
-            "INSERT INTO unbalanced SELECT account FROM posting GROUP BY account "
-            f"HAVING sum(a) % {_P} <> 0 OR sum(b) % {_Q} <> 0"
-        )
-        if self._scratch.one("SELECT 1 FROM unbalanced LIMIT 1"):
-            query = (
-                "SELECT DISTINCT account, subject FROM posting WHERE account IN (SELECT account FROM unbalanced) "
-                "ORDER BY account"
-            )
-            for _, rows in itertools.groupby(self._scratch.rows(query), key=lambda row: row[0]):
-                yield [subject for _, subject in rows]
-        self._scratch.run("DROP TABLE unbalanced")
-
-    def views(self) -> Iterator[Iterator[tuple[int, str, Any]]]:
-        """Yield the rows (role, subject, content) of each account by role. Read them before those of the next account."""
-        query = "SELECT account, role, subject, content FROM sight ORDER BY account, role"
-        for _, rows in itertools.groupby(self._scratch.rows(query), key=lambda row: row[0]):
-            yield ((role, subject, json.loads(content)) for _, role, subject, content in rows)
+    def index(self) -> None:
+        """Prepare for reading: all pages are stored."""
+        for name in self._names.values():
+            self._scratch.run(f"CREATE INDEX {name}_key ON {name} (partition, sort)")
 
     def clear(self) -> None:
-        """Delete all facts."""
-        self._scratch.run("DELETE FROM posting")
-        self._scratch.run("DELETE FROM sight")
+        """Delete all items, to read the tables again."""
+        for name in self._names.values():
+            self._scratch.run(f"DROP INDEX IF EXISTS {name}_key")
+            self._scratch.run(f"DELETE FROM {name}")
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        query = f"SELECT image FROM {self._names[key.table]} WHERE partition = ? AND sort = ?"
+        text = self._scratch.one(query, (key.partition, key.sort or ""))
+        return None if text is None else json.loads(text)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        return {key: image for key in dict.fromkeys(keys) if (image := self.get(key)) is not None}
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        (partition,) = values[0].values()
+        prefix, reverse, limit = options.get("prefix") or "", options.get("reverse"), options.get("limit")
+        low, high, after = prefix, prefix + _LAST, options.get("after")
+        condition = "" if after is None else f"AND sort {'<' if reverse else '>'} ?"
+        rows = self._scratch.rows(
+            f"SELECT sort, image FROM {self._names[table]} WHERE partition = ? AND sort BETWEEN ? AND ? {condition} "
+            f"ORDER BY sort {'DESC' if reverse else ''} LIMIT ?",
+            (partition, low, high, *([] if after is None else [after]), -1 if limit is None else limit),
+        )
+        found = list(rows)
+        return Page([json.loads(image) for _, image in found], found[-1][0] if len(found) == limit else None)
+
+    def scan(self, table: str, **options: Any) -> Page:
+        query = f"SELECT rowid, image FROM {self._names[table]} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        found = list(self._scratch.rows(query, (options["after"] or 0, options["limit"])))
+        return Page([json.loads(image) for _, image in found], found[-1][0] if found else None)

@@ -14,7 +14,7 @@ from projections.engine.ledger_items import CLOSED, REBUILDING
 from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
-from projections.language.entity import Entity, Item
+from projections.language.entity import Item
 from projections.language.keys import encode_key, is_range
 from projections.language.program import Program, grouped
 from projections.language.rules import LedgerRule, Rule
@@ -185,6 +185,9 @@ GROUP = "group"
 """A group and all entries that contribute to it."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class Subject(NamedTuple):
     """A subject. `key` is the encoded key of an item, or of a group's target. An empty `rule` means all rules."""
 
@@ -195,7 +198,7 @@ class Subject(NamedTuple):
 
     def text(self) -> str:
         """Return a text that is the same for equal subjects."""
-        return subject_text(self.kind, self.rule, self.key, *self.sources)
+        return _encode([self.kind, self.rule, self.key, *self.sources])
 
     @classmethod
     def read(cls, text: str) -> Subject:
@@ -204,54 +207,41 @@ class Subject(NamedTuple):
         return cls(kind, rule, key, tuple(sources))
 
 
-_quoted = json.encoder.encode_basestring
-
-
-def subject_text(kind: str, rule: str, key: str, *sources: str) -> str:
-    """Return the text of a subject without making one, because there are many."""
-    more = f",{','.join(map(_quoted, sources))}" if sources else ""
-    return f'["{kind}","{rule}",{_quoted(key)}{more}]'
-
-
-def merged(texts: Iterable[str]) -> Subject:
-    """Return one subject for several that differ in their sources."""
-    subjects = [Subject.read(text) for text in texts]
-    sources = {source for subject in subjects for source in subject.sources if source}
-    return subjects[0]._replace(sources=tuple(sorted(sources)))
-
-
 def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
     """Yield a subject for each role of items of an application's table."""
     schema = scope.program.tables[table]
     for image in images:
         key = schema.key(table, image)
         try:
-            yield from list(_of_item(scope, key, image))
+            yield from roles(scope, key, image)
         except Exception:
             yield Subject(ITEM, "", encode_key(key))
 
 
-def _of_item(scope: Scope, at: ItemKey, image: Image) -> Iterator[Subject]:
-    item = scope.program.recognise(at, image)
+def roles(scope: Scope, key: ItemKey, image: Image) -> list[Subject]:
+    """Return a subject for each role of an item. Raises any error that its content causes."""
+    item, text = scope.program.recognise(key, image), encode_key(key)
+    found = [Subject(LEFT, "", text)] if strange_guards(scope, image, item) else []
+    for copied in scope.copy_into.values():
+        if not copied.into.at(key):
+            continue
+        guard = scope.guards.read(copied.name, key, image)
+        if guard is not None and guard.by:
+            found.append(Subject(COPY, copied.name, text, (guard.by,)))
+        elif guard is None and scope.writes(copied) and scope.guards.created(key, image):
+            found.append(Subject(COPY, copied.name, text))  # its source, if there is one, has the same subject
     if item is None:
-        return
-    entity, key = item.entity.name, encode_key(item.key)
+        return found
+    entity = item.entity.name
     if entity in scope.recorded_from and not scope.offline:
-        yield Subject(SOURCE, "", key)
+        found.append(Subject(SOURCE, "", text))
     for rule in scope.copies_from.get(entity, ()):
-        for target in copies_of(rule, item):
-            yield Subject(COPY, rule.name, encode_key(target), (key,))
-    copied = scope.copy_into.get(entity)
-    guard = scope.guards.read(copied.name, item.key, image) if copied is not None else None
-    if copied is not None and guard is not None and guard.by:
-        yield Subject(COPY, copied.name, key, (guard.by,))
+        found += [Subject(COPY, rule.name, encode_key(target), (text,)) for target in copies_of(rule, item)]
     if entity in scope.indexes:
-        yield Subject(INDEX, "", key)
+        found.append(Subject(INDEX, "", text))
     if entity in scope.embeds_into:
-        yield Subject(CHILD, "", key)
-    if not scope.offline:
-        for into in scope.published_into.get(entity, ()):
-            yield Subject(TARGET, into.name, key)
+        found.append(Subject(CHILD, "", text))
+    return found + [Subject(TARGET, into.name, text) for into in scope.published_into.get(entity, ())]
 
 
 def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
@@ -283,12 +273,7 @@ def group_of(group: Image) -> tuple[str, str]:
 def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
     """Return a drift for each rule that publishes and that left values on an item of another kind."""
     prefix, program = scope.program.guard_prefix, scope.program
-    entity = item.entity if item is not None else None
-    names = [
-        name for name in image if name.startswith(prefix) and (entity is None or not _writes_to(program, name, entity))
-    ]
-    if not names or (entity is not None and names == [prefix]):
-        return []
+    names = strange_guards(scope, image, item)
     found, guarded = [], False
     target = encode_key(key)
     kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
@@ -304,7 +289,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
         if left:
             found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
-    if item is None and not guarded and items.created(key, image):
+    if names and item is None and not guarded and items.created(key, image):
         at = program.entities_at(key)
         makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if rule.creates]
         if makers and scope.writes(makers[0]):
@@ -312,7 +297,12 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
     return found
 
 
-def _writes_to(program: Program, guard: str, entity: Entity) -> bool:
-    """Return whether the rule of a guard writes to an entity."""
-    rule = program.rules.get(guard[len(program.guard_prefix) :])
-    return rule is not None and rule.into is entity
+def strange_guards(scope: Scope, image: Image, item: Item | None) -> list[str]:
+    """Return the names of the guards on an item of rules that do not write to its entity."""
+    prefix, rules = scope.program.guard_prefix, scope.program.rules
+    names = [name for name in image if name.startswith(prefix)]
+    if item is None:
+        return names
+    written = (rules.get(name.removeprefix(prefix)) for name in names)
+    names = [name for name, rule in zip(names, written, strict=True) if rule is None or rule.into is not item.entity]
+    return names if names != [prefix] else []

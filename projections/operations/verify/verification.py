@@ -8,22 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
-from itertools import chain
-from typing import Any
+from typing import Any, cast
 
-from projections.engine.application import ApplicationItems
 from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import Image, Store
+from projections.language.contribution import Evaluated
 from projections.language.keys import encode_key
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.groups import Groups
-from projections.operations.verify.reading import Reading
-from projections.operations.verify.scanning import Facts, Scanner, Scratch, Segment
-from projections.operations.verify.scope import COPY, GROUP, TARGET, Scope, Subject, merged, of_items, of_ledger
-from projections.operations.verify.views import mismatches
+from projections.operations.verify.scanning import PAGE, Scanner, Scratch, Segment, TableCopy
+from projections.operations.verify.scope import COPY, ITEM, TARGET, Scope, Subject, of_items, of_ledger
 
 PATIENCE = 20.0
 """Seconds after which a change has usually had all its effects."""
@@ -57,16 +54,16 @@ class Verification:
         self.scope = scope
         self.counts: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._scratch = scratch
         self._patience = patience
         self._sleep = sleep
         self._report = report
-        self._judge = ApplicationItems(scope.program, store, scope.guards)
-        self._examiner = Examiner(scope, store, sleep)
-        self.candidates = Candidates(self._examiner, scratch, patience=patience, sleep=self._pause, run=run)
+        self._copied = TableCopy(store, scratch, [*scope.tables, LEDGER])
+        self._copy = cast(Store, self._copied)
+        self._copy_examiner = Examiner(scope, self._copy)
+        examiner = self._copy_examiner if scope.offline else Examiner(scope, store, sleep)
+        self.candidates = Candidates(examiner, scratch, patience=patience, sleep=self._pause, run=run)
         self._scanner = Scanner(store, threads=threads, report=self._count, sleep=sleep, page=page)
         self._groups = Groups(scope, store, scratch, self.candidates, self._scanner)
-        self._facts = Facts(scratch)
         self.compares_sources = False
         """Whether all source items are compared with the ledger, so that the wrong side of a difference is known."""
         self.uncompared: dict[str, list[str]] = {}
@@ -75,15 +72,13 @@ class Verification:
         """Whether items have guards, although they were compared without a ledger: functions with a ledger wrote them."""
 
     def all(self) -> None:
-        """Verify everything."""
+        """Verify everything: first in a copy of the tables, then what differs there in the tables themselves."""
         self.compares_sources = True
-        if self.scope.offline:
-            self._offline()
-            return
         self._read()
         self._report("comparing", 0)
-        self.candidates.add(self._mismatched())
-        self._facts.clear()
+        for _ in self.candidates.differing(self._copy_examiner):
+            pass
+        self._groups.screen(self._copy)
         self.examine()
 
     def compared(self) -> Iterator[Drift]:
@@ -92,9 +87,8 @@ class Verification:
         Differences are not examined again: some may be due to changes at the same time.
         """
         self._read()
-        for _, drifts in mismatches(self.scope, self._facts):
-            yield from drifts
-        self._facts.clear()
+        for finding in self.candidates.differing(self._copy_examiner):
+            yield from finding.drifts
 
     def examine(self) -> None:
         """Examine all candidates until each has a verdict, then compare groups."""
@@ -108,8 +102,7 @@ class Verification:
 
     def compare_groups(self) -> None:
         """Compare the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
-        targets = (one._replace(kind=GROUP) for one in self.candidates.subjects() if one.kind == TARGET)
-        for some in slices(targets, AT_ONCE):
+        for some in slices((one for one in self.candidates.subjects() if one.kind == TARGET), AT_ONCE):
             self.add_groups(some)
         self.examine()
 
@@ -134,7 +127,7 @@ class Verification:
 
     def add_groups(self, subjects: Sequence[Subject]) -> None:
         """Add groups, which the next `examine` compares with their entries."""
-        self._groups.add(subjects)
+        self._groups.add((subject.rule, subject.key) for subject in subjects)
 
     def sample(self, share: float, chance: random.Random | None = None) -> None:
         """Verify a random share of the items and of the ledger (0 to 1).
@@ -146,7 +139,7 @@ class Verification:
         picked = max(1, round(share * of))
         wanted: list[Segment] = []
         for table in self.scope.tables:
-            each = partial(self._items, table, partial(self._sampled, partial(of_items, self.scope, table)))
+            each = partial(self._sampled, partial(of_items, self.scope, table))
             wanted += [Segment(table, number, of, each) for number in chance.sample(range(of), picked)]
         if self.scope.ledger:
             each = partial(self._sampled, partial(of_ledger, self.scope))
@@ -176,78 +169,42 @@ class Verification:
                 some = []
         self.candidates.examine(some)
 
-    def _read(self) -> None:
-        """Read all tables once."""
-        reading = Reading(self.scope, self._judge)
-        tables = [
-            (table, partial(self._items, table, partial(self._page, partial(reading.items, table))))
-            for table in self.scope.tables
-        ]
-        if self.scope.ledger:
-            tables.append((LEDGER, partial(self._page, reading.ledger)))
-        self._scanner.whole(tables)
+    def _read(self, *, again: bool = False) -> None:
+        """Copy all tables, and make everything in them a candidate, unless they are read again."""
+        self._copied.clear()
+        tables = [*self.scope.tables, *([LEDGER] if self.scope.ledger else [])]
+        self._scanner.whole([(table, partial(self._page, table, again)) for table in tables])
+        if self.scope.offline:
+            for images in slices(self._groups.computed(), PAGE):
+                self._page(LEDGER, again, images)
+        self._copied.index()
 
-    def _items(self, table: str, each: Callable[[Sequence[Image]], None], images: Sequence[Image]) -> None:
-        """Process a page of an application's table."""
-        if self.scope.offline and not self.guarded:
-            guards, schema = self.scope.guards, self.scope.program.tables[table]
-            self.guarded = any(
-                guards.parse(guards.rule(name), schema.key(table, image), value) is not None
-                for image in images
+    def _page(self, table: str, again: bool, images: Sequence[Image]) -> None:
+        self._copied.keep(table, images)
+        if table != LEDGER and self.scope.offline:
+            self._contribute(table, images)
+        elif not self.scope.offline and table == LEDGER:
+            self._groups.add_all(images)
+        if not again:
+            subjects = of_ledger(self.scope, images) if table == LEDGER else of_items(self.scope, table, images)
+            self.candidates.add(subjects)
+
+    def _contribute(self, table: str, images: Sequence[Image]) -> None:
+        """Without a ledger: add what the items of a page contribute to the groups that are computed."""
+        guards, program = self.scope.guards, self.scope.program
+        sources: list[tuple[str, Evaluated]] = []
+        for image in images:
+            key = program.tables[table].key(table, image)
+            self.guarded = self.guarded or any(
+                guards.parse(guards.rule(name), key, value) is not None
                 for name, value in image.items()
                 if guards.is_guard(name)
             )
-        each(images)
-
-    def _page(self, read: Callable[[Sequence[Image]], Any], images: Sequence[Image]) -> None:
-        page, wrong = read(images)
-        self._facts.keep(page)
-        if wrong:
-            self.candidates.add(wrong)
-
-    def _mismatched(self) -> Iterator[str]:
-        """Yield the texts of subjects with differences, except for groups, which are added to `_groups`."""
-        groups: list[Subject] = []
-        unfit = chain(
-            (merged(texts) for texts in self._facts.unbalanced()),
-            (Subject.read(text) for text, _ in mismatches(self.scope, self._facts)),
-        )
-        for subject in unfit:
-            if subject.kind != GROUP:
-                yield subject.text()
-                continue
-            groups.append(subject)
-            if len(groups) == AT_ONCE:
-                self._groups.add(groups)
-                groups = []
-        self._groups.add(groups)
-
-    def _offline(self) -> None:
-        """Verify without a ledger: compute the groups from the items, twice. Values that differ both times are drift."""
-        seen = "CREATE TABLE seen (subject TEXT PRIMARY KEY, drifts TEXT)"
-        self._scratch.run(seen)
-        for again in (False, True):
-            if again:
-                self._pause(self._patience)
-            self._read()
-            for text, drifts in mismatches(self.scope, self._facts):
-                self._differs(text, drifts, again)
-            self.candidates.add(merged(texts).text() for texts in self._facts.unbalanced())
-            self._facts.clear()
-        self.candidates.resolve()
-
-    def _differs(self, subject: str, drifts: Sequence[Drift], again: bool) -> None:
-        drifts = [self.scope.sided(drift) for drift in drifts]
-        if not drifts:  # not published from groups
-            self.candidates.add([subject])
-            return
-        text = "\n".join(drift.text() for drift in drifts)
-        if not again:
-            self._scratch.run("INSERT OR REPLACE INTO seen VALUES (?, ?)", (subject, text))
-            return
-        before = self._scratch.one("SELECT drifts FROM seen WHERE subject = ?", (subject,))
-        if before is not None:
-            self.candidates.drift(subject, drifts, DRIFTS if before == text else BUSY)
+            try:
+                sources.append((encode_key(key), program.contributions(program.recognise(key, image))))
+            except Exception:
+                self.candidates.add([Subject(ITEM, "", encode_key(key))])
+        self._copied.keep(LEDGER, self._groups.contribute(sources))
 
     def _count(self, table: str, items: int) -> None:
         with self._lock:
@@ -259,3 +216,5 @@ class Verification:
         if seconds > 0:
             self._report(f"waiting {seconds:g} s", 0)
             self._sleep(seconds)
+        if self.scope.offline:
+            self._read(again=True)
