@@ -58,17 +58,15 @@ def command(
     """Compare stored values with the rules; --repair corrects differences.
 
     The application may write meanwhile. Compares each source item with its entry in the ledger, the totals of each target
-    (its group in the ledger) with the entries, and published values with groups. Compares copies, index attributes and
-    embedded attributes with their sources. Rules in shadow mode are compared as well. If nothing is deployed yet, compares
-    the tables with the values that the rules would write: this checks values that the application maintains itself. A rule
-    that reads what another rule writes is compared only if the values of that rule are right.
+    (its group in the ledger) with the entries, published values with groups, and copies, index attributes and embedded
+    attributes with their sources, also for rules in shadow mode. If nothing is deployed yet, compares the tables with the
+    values that the rules would write: this checks values that the application maintains itself. A rule that reads what
+    another rule writes is compared only if the values of that rule are right.
 
     For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
-    source items. With --sample, not all source items are read: the command can only report that an item and its group
-    differ.
+    source items. With --sample, the command can only report that an item and its group differ, and repairs nothing.
 
-    Writes nothing without --repair. With --repair, refreshes wrong items, and rebuilds groups that disagree with their
-    entries.
+    With --repair, refreshes wrong items, and rebuilds groups that disagree with their entries.
 
     Exits with 1 if there is drift; with --repair, if any is left.
 
@@ -389,7 +387,7 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
     if share is not None and scope.grouped:
         yield (
             "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "
-            "an item and its group differ, either may be wrong. --repair first compares these groups with all entries."
+            "an item and its group differ, either may be wrong."
         )
     if repair is not None:
         for why, reasons in (("not repaired", repair.failed), ("cannot be stored", repair.rejected)):

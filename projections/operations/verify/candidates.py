@@ -136,12 +136,6 @@ class Candidates:
         """Return the number of differences, with `shadow` of those of rules in shadow mode."""
         return int(self._scratch.one(f"SELECT count(*) FROM {table}{' WHERE shadow' if shadow else ''}"))
 
-    def replace(self, subject: Subject) -> None:
-        """Forget the drift of a subject with other sources, and examine this one instead."""
-        query = f"DELETE FROM {DRIFTS} WHERE rule = ? AND target = ? AND subject LIKE ?"
-        self._scratch.run(query, (subject.rule, subject.key, f'["{subject.kind}",%'))
-        self.add([subject])
-
     def rules(self) -> set[str]:
         """Return the rules with drift or with busy subjects."""
         query = " UNION ".join(f"SELECT rule FROM {table}" for table in (DRIFTS, BUSY))

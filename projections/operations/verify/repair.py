@@ -288,39 +288,6 @@ def abandoned(scope: Scope, store: Store) -> list[Target]:
     return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
 
 
-def repair_found(
-    one: Verification,
-    store: Store,
-    *,
-    allow_delete: bool,
-    threads: int,
-    run: Run[Any],
-    report: Callable[[str, int], None] = lambda what, items: None,
-) -> tuple[Repair | None, list[str]]:
-    """Repair what a verification found, then verify that part again: `one` has the remaining drift.
-
-    `report` is called with the name of the step, as that of a verification.
-
-    Return the repair, None if there was nothing to repair, and the encoded keys of the first items that were not deleted
-    because `allow_delete` is false.
-    """
-    if not (one.candidates.count() or any(True for _ in one.busy()) or abandoned(one.scope, store)):
-        return None, []
-    if not one.compares_sources:
-        one.compare_copies()
-        one.compare_groups()
-    report("repairing", 0)
-    cautious = Cautious(store, deletes=allow_delete)
-    repair = Repair(one.scope, cautious, one.candidates, threads=threads, run=run)
-    before = _by_rule(one)
-    groups = repair.all()
-    one.candidates.reset()
-    one.add_groups(groups)
-    one.examine()
-    repair.rules = frozenset((before - _by_rule(one)).keys())
-    return repair, list(cautious.examples)
-
-
 def _by_rule(one: Verification) -> Counter[str]:
     return Counter(drift.rule for drift in one.drifts())
 
@@ -351,11 +318,14 @@ def verified(
     segments: int = 4,
     report: Callable[[str, int], None] = lambda what, items: None,
 ) -> Iterator[Verified]:
-    """Verify, and repair if asked to. The findings are in a temporary file until the context ends.
+    """Verify, then repair if asked to, and verify again what differed.
 
-    `ledger` is whether there is one, `sample` the share of the tables to read. Raises UsageError if there is nothing to
-    repair yet.
+    The findings are in a temporary file until the context ends. `ledger` is whether there is one, `sample` the share of the
+    tables to read. `report` is called as by `Verification`. Raises UsageError for a repair of a sample, and if there is
+    nothing to repair yet.
     """
+    if repair and sample is not None:
+        raise UsageError("a repair reads everything: omit the sample")
     scope = Scope(program, Registry(program, store).read() if ledger else None, only)
     if repair and scope.offline:
         raise UsageError(
@@ -371,13 +341,18 @@ def verified(
             one.sample(sample)
         if scope.offline:
             _leave_out_followers(one)
-        found = one.candidates.count()
-        done, withheld = None, list[str]()
-        if repair:
-            done, withheld = repair_found(
-                one, store, allow_delete=allow_delete, threads=segments, run=run, report=report
-            )
-        yield Verified(one, found, done, withheld)
+        found, cautious = one.candidates.count(), Cautious(store, deletes=allow_delete)
+        done: Repair | None = None
+        if repair and (found or any(True for _ in one.busy()) or abandoned(scope, store)):
+            report("repairing", 0)
+            done = Repair(scope, cautious, one.candidates, threads=segments, run=run)
+            before = _by_rule(one)
+            groups = done.all()
+            one.candidates.reset()
+            one.add_groups(groups)
+            one.examine()
+            done.rules = frozenset((before - _by_rule(one)).keys())
+        yield Verified(one, found, done, list(cautious.examples))
 
 
 def _leave_out_followers(one: Verification) -> None:

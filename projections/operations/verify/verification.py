@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -99,31 +99,6 @@ class Verification:
         if self.compares_sources:
             self.candidates.change(TARGET, self._groups.judged)
             self.candidates.change(COPY, with_all_sources)
-
-    def compare_groups(self) -> None:
-        """Compare the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
-        for some in slices((one for one in self.candidates.subjects() if one.kind == TARGET), AT_ONCE):
-            self.add_groups(some)
-        self.examine()
-
-    def compare_copies(self) -> None:
-        """Read all items that may be the source of a copy that seems to have none, so that a repair deletes no copy whose
-        guard names a former source.
-        """
-        extra = frozenset((one.rule, one.target) for one in self.drifts() if one.kind == "copy extra")
-        sources = {self.scope.program.rules[rule].source.table for rule, _ in extra}
-        self._scanner.whole([(table, partial(self._find_sources, extra, table)) for table in sorted(sources)])
-        self.examine()
-
-    def _find_sources(self, copies: Set[tuple[str, str]], table: str, images: Sequence[Image]) -> None:
-        """Examine some copies again, with the sources that this page has for them."""
-        schema = self.scope.program.tables[table]
-        for image in images:
-            source = encode_key(schema.key(table, image))
-            for subject in of_items(self.scope, table, [image]):
-                made = subject.kind == COPY and subject.sources == (source,)
-                if made and (subject.rule, subject.key) in copies:
-                    self.candidates.replace(subject)
 
     def add_groups(self, subjects: Sequence[Subject]) -> None:
         """Add groups, which the next `examine` compares with their entries."""
