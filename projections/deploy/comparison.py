@@ -25,12 +25,11 @@ from projections.deploy.finding import (
     Severity,
     found,
 )
-from projections.deploy.needs import TableNeeds, entities_of
+from projections.deploy.needs import Filter, NotJudgedError, TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import Program
-from projections.local.filters import Filter, NotJudgedError
 
 Key = list[tuple[str, str, str]]
 """Attributes with type and role."""

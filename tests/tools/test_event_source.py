@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_records import ARN, numbers, record
 
+from projections.deploy.needs import Filter, FilterError
 from projections.local.event_source import EventSourceMapping, Stream
-from projections.local.filters import Filter, FilterError
 
 
 def streamed(count: int, **options: Any) -> Stream:
