@@ -68,15 +68,11 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        session.run()
+        totals = session.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 1 if until_idle and (session.totals.quarantined or session.totals.discarded) else 0
-
-
-MOST_WRITES = 20
-"""Writes of a delivery that are printed one by one."""
+    return 1 if until_idle and (totals.quarantined or totals.discarded) else 0
 
 
 class Printer:
@@ -99,10 +95,10 @@ class Printer:
         for report, own in zip(delivery.records, delivery.own, strict=True):
             if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
-        for written in delivery.written[:MOST_WRITES]:
+        for written in delivery.written:
             self._out.print(styled("          [green]→[/] {}", _written(written)))
-        if delivery.writes > MOST_WRITES:
-            self._out.print(styled("          [green]→[/] and {:,} more writes", delivery.writes - MOST_WRITES))
+        if more := delivery.writes - len(delivery.written):
+            self._out.print(styled("          [green]→[/] and {:,} more writes", more))
         if not alone and (spent := _units(delivery)):
             self._out.print(styled("          [dim]{}[/]", spent))
         for one in delivery.rejected:

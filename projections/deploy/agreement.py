@@ -14,7 +14,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from projections.aws.wiring import Settings, agree, tables_of
@@ -37,7 +38,6 @@ from projections.deploy.finding import Finding, Severity, found
 from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
 from projections.deploy.template import sam_template
 from projections.errors import Misconfigured
-from projections.language.findings.kinds import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA
@@ -88,6 +88,7 @@ class _Comparison:
         self.deployment = replace(deployment, existing=False)
         self.ours = _ours(self.deployment)
         self.theirs = Resolution(document)
+        self.finding = partial(found, document)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._functions()
@@ -104,11 +105,6 @@ class _Comparison:
                 yield from self._table(needs.schema, self.tables[needs.name], called, streams=True)
         yield from self._delivery()
         yield from self._silent_alarms()
-
-    def finding(
-        self, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
-    ) -> Finding:
-        return found(self.document, kind, path, reason, instead, rated)
 
     # Functions
 
@@ -358,8 +354,8 @@ class _Grant:
     keys: tuple[str, ...] | None
 
     def covers(self, action: str, resource: str) -> bool:
-        allows = any(_glob(one.lower()).fullmatch(action.lower()) for one in self.actions)
-        return allows and any(_glob(one).fullmatch(resource) for one in self.resources)
+        allows = any(fnmatchcase(action.lower(), one.lower()) for one in self.actions)
+        return allows and any(fnmatchcase(resource, one) for one in self.resources)
 
     def excluded(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of these partition keys the condition excludes. A scan names none, and so is not restricted."""
@@ -426,8 +422,3 @@ def _short(arn: str, known: Collection[str] | None) -> str:
     if len(parts) == 6:
         return f"{parts[2]} {parts[5]}"
     return "*" if "*" in text else text
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of a policy, with wildcards `*` and `?`, as a regular expression."""
-    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)

@@ -26,8 +26,8 @@ from projections.local.functions import Functions, LocalQueue
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.terminal import count
 
-MOST_WRITES = 100
-"""Writes that are recorded one by one. A backfill makes millions."""
+MOST_WRITES = 20
+"""Writes that are reported one by one. A backfill makes millions."""
 
 
 @dataclass(frozen=True, slots=True)

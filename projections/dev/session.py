@@ -27,111 +27,6 @@ from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.terminal import count, styled, units
 
-
-class ActiveRules:
-    """Activates rules in the registry.
-
-    New and changed rules publish nothing before a backfill, so one runs at once; it also deletes items that rules create no
-    longer, and a removed rule is retired.
-    """
-
-    def __init__(self, target: Target, file: Watched, projector: Projector, report: Reporter) -> None:
-        self._target = target
-        self._file = file
-        self._projector = projector
-        self._report = report
-        self._removed: set[str] = set()
-        self.backfilling = False
-
-    def begin(self) -> None:
-        """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""
-        self._report.findings(review(self._file.path).findings)
-        program, snapshot = self._projector.program, Registry(self._projector.program, self._projector.store).read()
-        if snapshot is not None:
-            program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
-        self.backfill(program)
-
-    def reload(self) -> None:
-        """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
-        name, old = self._file.path.name, self._projector.program
-        found = review(self._file.path)
-        if found.rules is None:
-            self._report.findings(found.findings)
-            self._refused(f"{name} has mistakes")
-            return
-        program = Program.from_document(found.rules.canonical())
-        if program.tables.keys() != old.tables.keys():
-            self._refused("the rules now name other tables. Restart the command for these tables")
-            return
-        program = self._with_removed(program, old.rules)
-        if program.document == old.document:
-            self._report.note(styled("[dim]{} was saved without a change of the rules[/]", name))
-            return
-        if wrong := self._target.fit(program):
-            self._refused("; ".join(wrong))
-            return
-        self._report.changed(difference(old.document, program.document), name)
-        self._report.findings(found.findings)
-        try:
-            self.backfill(program)
-        except (UsageError, Misconfigured) as error:
-            self._refused(str(error))
-
-    def _refused(self, reason: str) -> None:
-        self._report.note(styled("[red]The old rules stay active:[/] {}", reason))
-
-    def backfill(self, program: Program) -> None:
-        """Activate rules and project the items that the tables hold. An interrupted backfill continues next time."""
-        store = self._projector.store_for(program)
-        backfill = Backfill(
-            program,
-            store,
-            now=lambda: datetime.now(UTC),
-            run=self._projector.run,
-            pace=lambda writes: None,
-            quarantine=self._projector.reject,
-        )
-        before, started = self._projector.spent(), time.monotonic()
-        self.backfilling = True
-        try:
-            run = backfill.begin(wait=0.0, allow_delete=True)
-            self._projector.use(program, store)
-            runner = Runner(backfill)
-            run = runner.work(run)
-        except KeyboardInterrupt:
-            stopped = "the backfill is not complete; it continues in the next session"
-            self._report.note(styled("[yellow]{}[/]", stopped))
-            return
-        finally:
-            self.backfilling = False
-        delivery = self._projector.delivery(before, store=store)
-        read = backfill.report(run).get("items", Counter())["items"]
-        self._report.note(
-            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')} and "
-            f"{count(delivery.ledger_writes, 'write')} to the ledger (its progress is recorded there), "
-            f"{units(delivery.write_units, 'write unit')}, {time.monotonic() - started:.1f} s"
-            + ("" if run.done else styled(". [red]It is not complete.[/]"))
-        )
-        for key, reason in runner.failed.items():
-            self._report.note(styled("[red]failed[/] {}", f"{key}: {reason}"))
-        if delivery.rejected:
-            self._report.delivered(Delivery(rejected=delivery.rejected))
-
-    def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
-        """Return the program with removed rules retired: what they wrote is removed."""
-        names = {name.partition("@")[0] for name in before} | self._removed
-        gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
-        if not gone:
-            return program
-        if fresh := [name for name in gone if name not in self._removed]:
-            retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
-            text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
-            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire))
-            self._removed.update(fresh)
-        retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
-        return Program.from_document({**program.document, "retired": retired})
-
-
 POLL_SECONDS = 0.2
 DISCOVER_SECONDS = 1.0
 """Between searches for new shards."""
@@ -157,33 +52,31 @@ class Session:
         self._until_idle = until_idle
         self._stopped = threading.Event()
         self._projector = Projector(target.live, program)
-        self._rules = ActiveRules(target, file, self._projector, report)
+        self._removed: set[str] = set()
+        self._backfilling = False
         self._followed: dict[str, Followed] = {}
         self._paused: dict[str, float] = {}
         self._failures = 0
         self._discovered = 0.0
 
-    @property
-    def totals(self) -> Totals:
-        return self._projector.totals
-
     def stop(self) -> None:
         """Stop. In a backfill, raises KeyboardInterrupt, which ends it after the current pages."""
         self._stopped.set()
-        if self._rules.backfilling:
+        if self._backfilling:
             raise KeyboardInterrupt
 
-    def run(self) -> None:
-        """Run until stopped or, with `until_idle`, idle. Raises Misconfigured and UsageError if it cannot continue."""
+    def run(self) -> Totals:
+        """Run until stopped or idle. Return the totals. Raises Misconfigured and UsageError if it cannot continue."""
         for logical in self._projector.program.tables:
             self._follow(logical)  # before the backfill, so that it misses no write
         self._projector.use(self._projector.program, self._projector.store)
         self._warn_of_guards()
-        self._rules.begin()
+        self.begin()
         if not self._stopped.is_set():
             self._report_start()
         self._loop()
-        self._report.note(styled("[bold]{}.[/]", self.totals.words()))
+        self._report.note(styled("[bold]{}.[/]", self._projector.totals.words()))
+        return self._projector.totals
 
     def _warn_of_guards(self) -> None:
         """Warn if the first items of a table have guards of another ledger."""
@@ -213,7 +106,7 @@ class Session:
         busy_until = time.monotonic()
         while not self._stopped.is_set():
             if self._file.changed():
-                self._rules.reload()
+                self._reload()
             busy = self._read()
             busy = self._deliver() or busy
             busy = self._task() or busy
@@ -231,7 +124,7 @@ class Session:
     def _follow(self, logical: str) -> None:
         arn = stream_of(self._target.live.client, self._target.live.names[logical])
         reader, discarded = StreamReader(self._streams, arn), partial(self._discarded, logical)
-        self._followed[logical] = Followed(reader, latest=True, batch_size=None, on_failure=discarded)
+        self._followed[logical] = Followed(reader, latest=True, on_failure=discarded)
         self._followed[logical].discover()
 
     def _read(self) -> bool:
@@ -279,9 +172,100 @@ class Session:
         return delivery is not None
 
     def _discarded(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
-        self.totals.discarded += len(records)
+        self._projector.totals.discarded += len(records)
         schema = self._projector.program.tables[logical]
         for record in records:
             key = key_words(schema.key(logical, record["dynamodb"]["Keys"]))
             reason = self._projector.reason
             self._report.note(styled("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))
+
+    # New and changed rules publish nothing before a backfill, so one runs at once; it also deletes items that rules no
+    # longer create, and a removed rule is retired.
+
+    def begin(self) -> None:
+        """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""
+        self._report.findings(review(self._file.path).findings)
+        program, snapshot = self._projector.program, Registry(self._projector.program, self._projector.store).read()
+        if snapshot is not None:
+            program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
+        self._backfill(program)
+
+    def _reload(self) -> None:
+        """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
+        name, old = self._file.path.name, self._projector.program
+        found = review(self._file.path)
+        if found.rules is None:
+            self._report.findings(found.findings)
+            self._refused(f"{name} has mistakes")
+            return
+        program = Program.from_document(found.rules.canonical())
+        if program.tables.keys() != old.tables.keys():
+            self._refused("the rules now name other tables. Restart the command for these tables")
+            return
+        program = self._with_removed(program, old.rules)
+        if program.document == old.document:
+            self._report.note(styled("[dim]{} was saved without a change of the rules[/]", name))
+            return
+        if wrong := self._target.fit(program):
+            self._refused("; ".join(wrong))
+            return
+        self._report.changed(difference(old.document, program.document), name)
+        self._report.findings(found.findings)
+        try:
+            self._backfill(program)
+        except (UsageError, Misconfigured) as error:
+            self._refused(str(error))
+
+    def _refused(self, reason: str) -> None:
+        self._report.note(styled("[red]The old rules stay active:[/] {}", reason))
+
+    def _backfill(self, program: Program) -> None:
+        """Activate rules and project the items that the tables hold. An interrupted backfill continues next time."""
+        store = self._projector.store_for(program)
+        backfill = Backfill(
+            program,
+            store,
+            now=lambda: datetime.now(UTC),
+            run=self._projector.run,
+            pace=lambda writes: None,
+            quarantine=self._projector.reject,
+        )
+        before, started = self._projector.spent(), time.monotonic()
+        self._backfilling = True
+        try:
+            run = backfill.begin(wait=0.0, allow_delete=True)
+            self._projector.use(program, store)
+            runner = Runner(backfill)
+            run = runner.work(run)
+        except KeyboardInterrupt:
+            stopped = "the backfill is not complete; it continues in the next session"
+            self._report.note(styled("[yellow]{}[/]", stopped))
+            return
+        finally:
+            self._backfilling = False
+        delivery = self._projector.delivery(before, store=store)
+        read = backfill.report(run).get("items", Counter())["items"]
+        self._report.note(
+            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')} and "
+            f"{count(delivery.ledger_writes, 'write')} to the ledger (its progress is recorded there), "
+            f"{units(delivery.write_units, 'write unit')}, {time.monotonic() - started:.1f} s"
+            + ("" if run.done else styled(". [red]It is not complete.[/]"))
+        )
+        for key, reason in runner.failed.items():
+            self._report.note(styled("[red]failed[/] {}", f"{key}: {reason}"))
+        if delivery.rejected:
+            self._report.delivered(Delivery(rejected=delivery.rejected))
+
+    def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
+        """Return the program with removed rules retired: what they wrote is removed."""
+        names = {name.partition("@")[0] for name in before} | self._removed
+        gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
+        if not gone:
+            return program
+        if fresh := [name for name in gone if name not in self._removed]:
+            retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
+            text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
+            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire))
+            self._removed.update(fresh)
+        retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
+        return Program.from_document({**program.document, "retired": retired})

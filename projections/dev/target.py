@@ -170,7 +170,7 @@ class Followed:
     """Reads the stream (`discover`, `poll`) and returns batches (`next_batch`, `finish`).
 
     With `latest`, records that are in the stream at first are skipped; shards that appear later, such as children of a
-    split, are read from their beginning. `batch_size` None means as few records as possible, see FEW.
+    split, are read from their beginning.
     """
 
     def __init__(
@@ -178,15 +178,13 @@ class Followed:
         reader: StreamReader,
         *,
         latest: bool,
-        batch_size: int | None,
         on_failure: Callable[[tuple[Record, ...], BaseException | None], None],
     ) -> None:
         self.reader = reader
         self.on = True
         self._latest = latest
-        self._size = batch_size
         self._stream = Stream.followed(reader.arn)
-        self._mapping = EventSourceMapping(self._stream, batch_size=batch_size or 1, on_failure=on_failure)
+        self._mapping = EventSourceMapping(self._stream, on_failure=on_failure)
         self._known: set[str] = set()
         self._open: dict[str, Shard] = {}
 
@@ -236,8 +234,7 @@ class Followed:
         shards = self._mapping.runnable()
         if not shards:
             return None
-        if self._size is None:
-            self._mapping.batch_size = 1 if self.waiting <= FEW else 100
+        self._mapping.batch_size = 1 if self.waiting <= FEW else 100
         return self._mapping.next_batch(shards[0])
 
     def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:

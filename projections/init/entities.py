@@ -17,6 +17,7 @@ from projections.init.rows import (
     Position,
     Row,
     attributes_of,
+    escaped,
     form_of,
     jaccard,
     lower_camel,
@@ -177,11 +178,9 @@ def _variable_names(shape: Shape, position: Position, entity: str, table: Table,
     if default:
         stem = normal(singular(marker))
         yield from (name for name in echoes if stem in normal(name))
-        if not echoes or normal(echoes[0]) == "id" or shape.rows[0].glue[attribute] != ():
-            yield default
+        yield default
     yield from echoes
     if default:
-        yield default
         yield _joined(["other", *words(default)], snake)
     elif form in _TIMES:
         yield form
@@ -323,13 +322,9 @@ def _template(shape: Shape, attribute: int, names: Mapping[Position, str], separ
             anything = any(separator in row.parts[position] for row in shape.rows)
             text += "{" + names[position] + "*" * anything + "}"
         else:
-            text += _escaped(constant)
-        text += _escaped(glue[position[1]])
+            text += escaped(constant)
+        text += escaped(glue[position[1]])
     return text
-
-
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _attributes(rows: Sequence[Row], table: Table) -> Iterator[Attribute]:

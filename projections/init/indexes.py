@@ -12,7 +12,7 @@ from typing import Any
 
 from projections.init.contradictions import Case, Verdict, contradiction, judged
 from projections.init.proposal import Entity, Rule, Table
-from projections.init.rows import Group, Row, cut, is_marker, lower_camel, pascal
+from projections.init.rows import Group, Row, cut, escaped, is_marker, lower_camel, pascal
 from projections.language.syntax import PATH
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value
@@ -157,10 +157,6 @@ def _scalar(row: Row, name: str) -> str | bool | None:
 # Templates
 
 
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
-
-
 def _rendered(template: str, row: Row) -> str | None:
     """Return the key that a rule with this template gives an item, None if a part is missing."""
     return _renderer(template)(lambda name: None if (text := row.text(name)) is None else {"S": text})
@@ -192,7 +188,7 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
         ((text, same),) = Counter(texts).most_common(1)
         constant = same >= _MOSTLY * len(texts) and (is_marker(text) or not text)
         if constant and (not source or number == 0):
-            template += _escaped(text) + sign
+            template += escaped(text) + sign
         elif source:
             template += "{" + source + "}" + sign
         else:

@@ -108,6 +108,11 @@ def plural(word: str) -> str:
     return word + "s"
 
 
+def escaped(text: str) -> str:
+    """Return a text as templates have it."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def masked(text: str) -> str:
     """Return a text with its letters replaced by x or X, and its digits by 9."""
     shown = "".join("x" if c.islower() else "X" if c.isupper() else c if c.isascii() else "x" for c in text[:80])

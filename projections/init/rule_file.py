@@ -27,27 +27,21 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
     rules = [rule for proposal in proposals for rule in proposal.rules]
     active = [rule for rule in rules if not rule.doubt]
     table = proposals[0].table.name
-    uncertain = [rule for rule in rules if rule.state == "uncertain"]
-    possible = [rule for rule in rules if rule.state == "possible"]
     if active:
         lines += ["projections:"]
         for rule in active:
             lines += [*_comment(_sentence(rule.evidence), "  "), *_rule(rule), ""]
-    where = "" if active else ", below a line `projections:`"
-    if uncertain or possible:
+    commented = sorted((rule for rule in rules if rule.doubt), key=lambda rule: rule.state == "possible")
+    if commented:
         lines += [] if active else ["# projections:"]
-    if uncertain:
+        where = "" if active else ", below a line `projections:`"
         lines += _comment(
-            "Uncertain rules: most items of the sample agree with them, and some contradict them. The output of "
-            "`projections init` has these items. To try a rule, remove its # signs"
-            f"{where}. It is in shadow mode, too: `projections verify --table {table}` lists all values that it would "
-            "change, also before you deploy.",
+            "Possible rules, and uncertain ones: most items of the sample agree with these, and some contradict them. The "
+            f"output of `projections init` has these items. To try a rule, remove its # signs{where}. It is in shadow mode, "
+            f"too: `projections verify --table {table}` lists all values that it would change, also before you deploy.",
             "  ",
         )
-        lines += [line for rule in uncertain for line in _as_comment(rule)]
-    if possible:
-        words = f"Further possible rules. To try one, remove its # signs{where}. It is in shadow mode, too."
-        lines += [*_comment(words, "  "), *(line for rule in possible for line in _as_comment(rule))]
+        lines += [line for rule in commented for line in _as_comment(rule)]
     if not rules:
         why = "" if head else ": nothing in the sample looks like a counter, a copy or an attribute of a parent"
         lines += _comment(f"No rules are proposed{why}. docs/rules.md of dynamodb-projections describes all rules.")

@@ -27,7 +27,7 @@ from projections.init.model import (
     projection,
 )
 from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Sample, Table
-from projections.init.rows import SEPARATORS, common_separator, is_shouting, lower_camel, rows_of
+from projections.init.rows import SEPARATORS, common_separator, escaped, is_shouting, lower_camel, rows_of
 from projections.language.keys import key_text
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern
@@ -110,7 +110,7 @@ class FacetTable:
         """Return the key templates in the aliases of a facet; None if they are only names."""
         found = {name: _template(alias) for name, alias in facet.aliases.items()}
         constants = [name for name, text in found.items() if not text]
-        key = {name: text or _escaped(facet.aliases[name]) for name, text in found.items()}
+        key = {name: text or escaped(facet.aliases[name]) for name, text in found.items()}
         seen = [all(item[name].get("S") == facet.aliases[name] for name in constants) for item in facet.items]
         if len(constants) == len(found):
             return key if seen and all(seen) else None
@@ -164,13 +164,9 @@ def _template(alias: str) -> str:
         name = name if name.isidentifier() else lower_camel(name)
         if not name:
             return ""
-        text += _escaped(alias[start : found.start()]) + "{" + name + star + "}"
+        text += escaped(alias[start : found.start()]) + "{" + name + star + "}"
         start = found.end()
-    return text + _escaped(alias[start:]) if start else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
+    return text + escaped(alias[start:]) if start else ""
 
 
 def _fits(item: Image, patterns: Mapping[str, KeyPattern], table: Table) -> dict[str, str] | None:

@@ -259,7 +259,7 @@ class Deployed:
     def _follow(self, table: str) -> Followed:
         arn = self._dynamodb.describe_table(TableName=table)["Table"]["LatestStreamArn"]
         reader = StreamReader(self._streams, arn)
-        followed = Followed(reader, latest=False, batch_size=100, on_failure=self._gave_up)
+        followed = Followed(reader, latest=False, on_failure=self._gave_up)
         followed.discover()
         return followed
 

@@ -23,7 +23,7 @@ from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretc
 from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.projector import WatchedStore, is_own
-from projections.dev.session import ActiveRules
+from projections.dev.session import Session
 from projections.dev.target import Followed
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient
@@ -337,14 +337,14 @@ def test_batch_that_always_fails_is_discarded(
     monkeypatch.setattr("projections.dev.target.RETRIES", 1)
     table = Table(dynamodb_local_url)
     table.create()
-    begin = ActiveRules.begin
+    begin = Session.begin
 
-    def late(self: ActiveRules) -> None:
+    def late(self: Session) -> None:
         begin(self)
         table.put("USER#bad", "LIKE#POST#1")
         table.put("USER#a", "POST#1", title="T")
 
-    monkeypatch.setattr(ActiveRules, "begin", late)
+    monkeypatch.setattr(Session, "begin", late)
     result = CliRunner().invoke(cli, table.arguments(rules, "--until-idle"), standalone_mode=False)
     assert result.return_value == 1, "findings"
     assert result.output.count("failed  RuntimeError: out of order; will be retried") == 2
@@ -407,7 +407,7 @@ def record(number: int) -> dict[str, Any]:
 
 
 def followed(shards: Shards, *, latest: bool) -> Followed:
-    found = Followed(shards, latest=latest, batch_size=10, on_failure=lambda records, error: None)  # type: ignore[arg-type]
+    found = Followed(shards, latest=latest, on_failure=lambda records, error: None)  # type: ignore[arg-type]
     found.discover()
     return found
 
@@ -459,9 +459,9 @@ def test_a_batch_that_fails_comes_again() -> None:
     stream.poll()
     batch = stream.next_batch()
     assert batch is not None
-    stream.finish(batch, {"batchItemFailures": [{"itemIdentifier": "2"}]})
-    assert stream.waiting == 1
-    assert numbers(stream) == [2]
+    stream.finish(batch, {"batchItemFailures": [{"itemIdentifier": "1"}]})
+    assert stream.waiting == 2
+    assert numbers(stream) == [1, 2]
 
 
 class Worn:
