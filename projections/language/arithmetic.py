@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.syntax import BRACES, PATH, LanguageError, name_of, suggest, written_path
@@ -33,6 +33,8 @@ OPERATIONS = ("round", "min", "max", "abs", "coalesce")
 MOST_STEPS = 100
 """The greatest number of operations, functions and parentheses of an expression: it is evaluated for every record."""
 MOST_PLACES = 30
+
+_T = TypeVar("_T")
 
 Takes: TypeAlias = Literal["number", "extreme", "value", "attribute", "template"]
 """What may result: a number; a number or text, as `min` and `max` compare; any value, in `compute`, `attributes` or a
@@ -156,12 +158,10 @@ class Expression:
         """Return the number, or the text if it `is_text`; None without a value. Raises BadInput."""
         text, node = self.text, self.node
         if self.is_text:
-            compute = _compile_value(text, node)
+            compute = self.compile_value()
 
             def evaluate_text(resolve: Resolver) -> str | None:
                 value = compute(resolve)
-                if isinstance(value, BadInput):
-                    raise value
                 return None if value is None else str(value["S"])
 
             return evaluate_text
@@ -372,15 +372,7 @@ def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
         return read
     inner = [_compile(text, one) for one in node.inner]
     if node.name == "coalesce":
-
-        def first(resolve: Resolver) -> Computed:
-            for one in inner:
-                value = one(resolve)
-                if value is not None:
-                    return value
-            return None
-
-        return first
+        return _compile_first(inner)
     apply = _applied(node)
 
     def evaluate(resolve: Resolver) -> Computed:
@@ -401,6 +393,19 @@ def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
             return _too_long(text)
 
     return evaluate
+
+
+def _compile_first(inner: list[Callable[[Resolver], _T | None]]) -> Callable[[Resolver], _T | None]:
+    """Return a function for the value of `coalesce`: the first that there is."""
+
+    def first(resolve: Resolver) -> _T | None:
+        for one in inner:
+            value = one(resolve)
+            if value is not None:
+                return value
+        return None
+
+    return first
 
 
 def _applied(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
@@ -445,16 +450,7 @@ def _compile_value(text: str, node: Node) -> Callable[[Resolver], Value | BadInp
         constant = {"S": node.value}
         return lambda resolve: constant
     if isinstance(node, Operation) and node.name == "coalesce":
-        inner = [_compile_value(text, one) for one in node.inner]
-
-        def first(resolve: Resolver) -> Value | BadInput | None:
-            for one in inner:
-                value = one(resolve)
-                if value is not None:
-                    return value
-            return None
-
-        return first
+        return _compile_first([_compile_value(text, one) for one in node.inner])
     number = _compile(text, node)
 
     def evaluate(resolve: Resolver) -> Value | BadInput | None:

@@ -155,10 +155,8 @@ class Template:
         if not self.fields:
             constant = self.literal_prefix
             return lambda resolve: constant
-        if any(field.expression is not None for field in self.fields):
-            return self._compile_with_expressions()
-        if any(field.absent is not None for field in self.fields):
-            return self._compile_with_defaults()
+        if any(field.expression is not None or field.absent is not None for field in self.fields):
+            return self._compile_any()
         if len(self.fields) == 1:
             return self._compile_one()
         steps = [(field.name, _writer(self.text, field)) for field in self.fields]
@@ -175,30 +173,7 @@ class Template:
 
         return render
 
-    def _compile_with_defaults(self) -> Callable[[Resolver], str | None]:
-        steps = [
-            (part, None, "") if isinstance(part, str) else (part.name, _writer(self.text, part), part.absent)
-            for part in self.parts
-        ]
-
-        def render(resolve: Resolver) -> str | None:
-            found: list[str | tuple[Callable[[Value], str], Value]] = []
-            for name, write, absent in steps:
-                if write is None:
-                    found.append(name)
-                    continue
-                value = resolve(name)
-                if value is not None:
-                    found.append((write, value))
-                elif absent is None:
-                    return None
-                else:
-                    found.append(absent)
-            return "".join([one if isinstance(one, str) else one[0](one[1]) for one in found])
-
-        return render
-
-    def _compile_with_expressions(self) -> Callable[[Resolver], str | None]:
+    def _compile_any(self) -> Callable[[Resolver], str | None]:
         steps = [
             part if isinstance(part, str) else (_reader(part), _writer(self.text, part), part.absent)
             for part in self.parts
