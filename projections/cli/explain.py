@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,10 +22,8 @@ from projections.inspect.explain.records import RecordReport, RuleReport, effect
 from projections.inspect.explain.words import (
     difference_words,
     encoded_words,
-    group_version,
     json_words,
     key_words,
-    stream_version,
     version_words,
 )
 from projections.inspect.rehearsal.recorder import Spent
@@ -107,6 +105,7 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json:
 
 
 def _item(live: Live, item: str, as_json: bool) -> int:
+    from projections.inspect.explain.facts import item_document
     from projections.inspect.explain.item import item_explanation, read_key
     from projections.operations.redaction import is_hash, key_hash, key_of, read_secret
 
@@ -115,7 +114,7 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     secret = read_secret(live.store)
     hashed = key_hash(secret, encode_key(key)) if secret is not None else None
     if as_json:
-        print_text(json_text({**_item_document(report), "hash": hashed}))
+        print_text(json_text({**item_document(report), "hash": hashed}))
     else:
         _print_item(live.program, report)
         if hashed is not None:
@@ -259,92 +258,6 @@ def _spent(spent: Spent) -> str:
 
 
 # An item
-
-
-def _item_document(report: ItemExplanation) -> dict[str, Any]:
-    """Return what `explain --item --json` prints."""
-    return {
-        "key": encode_key(report.key),
-        "exists": report.image is not None,
-        "entity": report.item.entity.name if report.item is not None else None,
-        "variables": dict(report.item.variables) if report.item is not None else {},
-        "agrees": report.agrees,
-        "drift": [drift.document() for drift in report.drifts],
-        "leftOver": [drift.document() for drift in report.left_over],
-        "underOtherRules": report.other_rules,
-        "derived": [_derived(one) for one in report.derived],
-        "source": _source(report.source) if report.source is not None else None,
-    }
-
-
-def _version(text: str) -> dict[str, Any] | None:
-    """Return a version with its parts."""
-    return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
-
-
-def _attributes(attributes: tuple[Attribute, ...]) -> list[dict[str, Any]]:
-    return [{"name": a.name, "shown": a.shown, "expected": a.expected, "agrees": a.agrees} for a in attributes]
-
-
-def _derived(one: Derived) -> dict[str, Any]:
-    return {
-        "rule": one.rule.name,
-        "kind": one.rule.kind,
-        "state": one.state,
-        "about": one.said or None,
-        "publishes": one.publishes,
-        "agrees": one.agrees,
-        "compared": list(one.compared),
-        "drift": [drift.document() for drift in one.drifts],
-        "attributes": _attributes(one.attributes),
-        "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
-        "known": _version(one.known),
-        "contributions": one.contributions,
-        "sources": [{"key": key, "what": what} for key, what in one.sources],
-        "more": one.more or None,
-        "notes": list(one.notes),
-        "problem": one.problem or None,
-    }
-
-
-def _source(one: Source) -> dict[str, Any]:
-    entry = one.entry
-    return {
-        "agrees": one.agrees,
-        "entry": {
-            "version": _version(entry.version),
-            "revision": entry.revision,
-            "owes": sorted(entry.recent),
-            "refused": dict(entry.refused),
-            "underOtherRules": one.other_rules,
-            "expires": one.expires,
-        }
-        if entry is not None
-        else None,
-        "contributions": [
-            {
-                "rule": c.rule,
-                "target": c.target,
-                "recorded": c.recorded,
-                "should": c.should,
-                "agrees": c.agrees,
-                "excuse": c.excuse,
-            }
-            for c in one.contributions
-        ],
-        "copies": [
-            {
-                "rule": c.rule,
-                "target": encode_key(c.target),
-                "exists": c.there,
-                "agrees": c.agrees,
-                "drift": [drift.document() for drift in c.drifts],
-            }
-            for c in one.copies
-        ],
-        "fences": [{"rule": rule, "version": _version(version)} for rule, version in one.fences],
-        "problems": [{"rule": rule, "reason": reason} for rule, reason in one.problems],
-    }
 
 
 def _print_item(program: Program, report: ItemExplanation) -> None:

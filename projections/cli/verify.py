@@ -14,7 +14,7 @@ from projections.cli.options import Tables, as_json, select_option, selected_rul
 from projections.cli.stack import deployed
 from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
-from projections.inspect.explain.words import encoded_words, json_words, version_words
+from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
 from projections.terminal import Bar, console, count, json_text, print_grid, print_line, print_text, styled
@@ -286,7 +286,7 @@ def _contributions(actual: Any, expected: Any) -> str:
     if isinstance(actual, dict) and isinstance(expected, dict):
         names = [name for name in {**actual, **expected} if actual.get(name) != expected.get(name)]
         actual, expected = ({name: side[name] for name in names if name in side} for side in (actual, expected))
-    shown = [_hashless(side) for side in (actual, expected)]
+    shown = [without_hashes(side) for side in (actual, expected)]
     if shown[0] == shown[1]:
         return f"the attributes that the ledger keeps differ from the source item's: {json_words(shown[0])}"
     actual, expected = _apart(shown, json_words)
@@ -324,15 +324,6 @@ def _guard(value: Any) -> str:
     if field == "by":
         return f"of source {encoded_words(held)}" if held else "of no source"
     return f"at {version_words(held)}"
-
-
-def _hashless(value: Any) -> Any:
-    """Return a contribution with the values that order its members, without the hashes of their attributes."""
-    if isinstance(value, dict):
-        return {name: _hashless(held) for name, held in value.items()}
-    if isinstance(value, list) and all(isinstance(one, dict) and "hash" in one for one in value):
-        return [one.get("value") for one in value]
-    return value
 
 
 _SIDES = {ITEM: "item", GROUP: "group", ENTRY: "entries"}

@@ -19,10 +19,9 @@ from projections.engine.records import decode
 from projections.engine.registry import Registry
 from projections.engine.store import Check, Image, Update, Write
 from projections.errors import StoreError
-from projections.inspect.effects import effects_of
 from projections.inspect.explain.events import BatchReport, Explanation, RequestReport, explain
 from projections.inspect.explain.matching import verdict
-from projections.inspect.explain.records import effect_words, record_report
+from projections.inspect.explain.records import effect_words, effects_of, record_report
 from projections.inspect.rehearsal.rehearse import Decoded, _adopted, rehearse, set_stage
 from projections.language.keys import encode_key
 from projections.language.loader import loads

@@ -133,7 +133,7 @@ def test_source_has_its_entry_and_expected_contributions(social: Program, tables
     assert (given.rule, given.target, given.recorded, given.agrees) == (
         "engagement",
         "main|POST#p1|METADATA",
-        {"n": 1},
+        {"contributions": 1},
         True,
     )
     assert isinstance(tables.store, MemoryStore)
@@ -141,7 +141,7 @@ def test_source_has_its_entry_and_expected_contributions(social: Program, tables
     told = item_explanation(social, tables.store, ItemKey("main", "USER#new", "LIKE#POST#p1"))
     assert told.source is not None
     assert told.source.entry is None
-    assert [(c.recorded, c.should) for c in told.source.contributions] == [(None, {"n": 1})]
+    assert [(c.recorded, c.should) for c in told.source.contributions] == [(None, {"contributions": 1})]
     assert not told.agrees
 
 

@@ -29,6 +29,7 @@ from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import decode_order, same
+from projections.operations.verify.showing import contributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
         return "deletes the item"
     match role.kind:
         case "entry":
-            return _entry(write, before)
+            return _entry(program, write, before)
         case "forget":
             return "its pending publishes are done" + ("; the entry expires after 7 days" if "ttl" in write.set else "")
         case "group":
@@ -220,7 +221,7 @@ def _change(before: Value | None, after: Value) -> str:
     return f"{value_words(before, 40)} → {value_words(after, 40)}"
 
 
-def _entry(write: Update, before: Image) -> str:
+def _entry(program: Program, write: Update, before: Image) -> str:
     olds = json.loads(before["contributions"]["S"]) if "contributions" in before else {}
     news = json.loads(write.set["contributions"]["S"])
     words = []
@@ -228,7 +229,8 @@ def _entry(write: Update, before: Image) -> str:
         for target in sorted(olds.get(rule, {}).keys() | news.get(rule, {}).keys()):
             old, new = olds.get(rule, {}).get(target), news.get(rule, {}).get(target)
             if old != new:
-                words.append(f"{rule} to {encoded_words(target)}: {' → '.join(difference_words(old, new))}")
+                change = difference_words(*(contributed(program.rules.get(rule), side) for side in (old, new)))
+                words.append(f"{rule} to {encoded_words(target)}: {' → '.join(change)}")
     return "; ".join(words) or f"contributes {'the same' if news else 'nothing'}; records its version"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from projections.engine.changes import unmarked
@@ -21,6 +21,7 @@ from projections.language.values import plain
 from projections.operations.verify.drift import Drift, Finding
 from projections.operations.verify.examine import bare, contributions_goal
 from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
+from projections.operations.verify.showing import contributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,8 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         for target in sorted(olds.keys() | news.keys()):
             drift = next(read.drifts(rule, SOURCE, target=target), None)
             excuse = _excuse(read, rule) if drift is None else ""
-            contributions.append(Contribution(rule, target, olds.get(target), news.get(target), drift, excuse))
+            old, new = (contributed(program.rules.get(rule), side.get(target)) for side in (olds, news))
+            contributions.append(Contribution(rule, target, old, new, drift, excuse))
     problems = dict(program.contributions(read.item).problems)
     copies = []
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
@@ -289,3 +291,49 @@ def _excuse(read: Readings, name: str) -> str:
     if read.scope.states[name] == FILLING:
         return "the rule is filling: its backfill records existing items"
     return ""
+
+
+def item_document(report: ItemExplanation) -> dict[str, Any]:
+    """Return what `explain --item --json` prints."""
+    item = report.item
+    known = {
+        "exists": report.image is not None,
+        "entity": item and item.entity.name,
+        "variables": item and item.variables,
+    }
+    return {**known, **_fields(report, "image", "item")}
+
+
+def _fields(part: Any, *hidden: str) -> dict[str, Any]:
+    """Return the fields of a part of an explanation, and whether it agrees, as plain JSON with names in camelCase."""
+    names = [*(each.name for each in fields(part)), *(["agrees"] if hasattr(part, "agrees") else [])]
+    return {_camel(name): _plain(getattr(part, name)) for name in names if name not in hidden}
+
+
+def _plain(part: Any) -> Any:
+    """Return a part as plain JSON: keys encoded, rules by name. Mappings are plain already."""
+    match part:
+        case Drift():
+            return part.document()
+        case Attribute():
+            return {"name": part.name, "shown": part.shown, "expected": part.expected, "agrees": part.agrees}
+        case Entry():
+            refused = dict(part.refused)
+            return {
+                "version": part.version,
+                "revision": part.revision,
+                "pending": sorted(part.recent),
+                "refused": refused,
+            }
+        case Rule():
+            return part.name
+        case ItemKey():
+            return encode_key(part)
+        case tuple():
+            return [_plain(each) for each in part]
+    return _fields(part) if is_dataclass(part) else part
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

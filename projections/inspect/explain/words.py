@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.changes import SETTLED
 from projections.engine.guards import at_of
 from projections.engine.store import (
     Above,
@@ -23,10 +22,9 @@ from projections.engine.store import (
     Schema,
     Value,
 )
-from projections.language.contribution import Contributed
 from projections.language.keys import decode_key, is_range
 from projections.language.ranks import range_of
-from projections.language.values import changed_attributes, decode_order, plain, plain_words
+from projections.language.values import changed_attributes, plain, plain_words
 from projections.local.items import different_words
 from projections.stores.conditions import holds, value_at
 
@@ -141,40 +139,26 @@ def version_words(version: str) -> str:
 # Contributions
 
 
-def difference_words(one: Contributed | None, other: Contributed | None) -> tuple[str, str]:
+def difference_words(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return two contributions that differ, as text. If only attributes of members differ, the second says so."""
     first, second = contribution_words(one), contribution_words(other)
     return first, f"{second} with other attributes" if first == second else second
 
 
-def contribution_words(contributed: Contributed | None) -> str:
-    """Return the contribution of a source to a target as text: `count 1, total 12.5`, or "nothing"."""
-    if not contributed:
-        return "nothing"
-    words = []
-    for slot, amount in sorted(contributed.items(), key=lambda one: one[0] != "n"):
-        if slot == "n":
-            words.append(f"count {amount}")
-        elif slot == "+":
-            words += map(_member, sorted(amount))
-        elif slot == "%":
-            for value, number in sorted(amount.items()):
-                name, _, order = value.partition("|")
-                words.append(f"{name} {value_words(decode_order(order))}" + (f" {number} times" if number > 1 else ""))
-        elif slot[0] == "=":
-            values = f" over {contributed['#' + slot[1:]]}" if "#" + slot[1:] in contributed else ""
-            words.append(f"{slot[1:]} {amount}{values}")
-        elif slot == SETTLED:
-            words.append("settled")
-    return ", ".join(words)
+def contribution_words(contribution: Mapping[str, Any] | None) -> str:
+    """Return a contribution, as `showing.contributed` has it, as text: `contributions 1, total 12.5`, or "nothing"."""
+    parts = ((name, without_hashes(value)) for name, value in (contribution or {}).items())
+    return ", ".join(f"{name} {json_words(value, 40)}" for name, value in parts) or "nothing"
 
 
-def _member(member: str) -> str:
-    slot, _, rest = member.partition("|")
-    order = rest.partition(" ")[0]
-    if not order:
-        return "a claim"
-    return f"{'sort value' if slot == 'pick' else slot} {value_words(decode_order(order), 40)}"
+def without_hashes(value: Any) -> Any:
+    """Return a contribution with the values that order its members, without the hashes of their attributes."""
+    if isinstance(value, dict):
+        return {name: without_hashes(held) for name, held in value.items()}
+    if isinstance(value, list):
+        values = [one.get("value") if isinstance(one, dict) else one for one in value]
+        return values[0] if len(values) == 1 else values
+    return value
 
 
 # Conditions

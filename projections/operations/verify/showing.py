@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from projections.engine.changes import GENERATION, SETTLED
 from projections.engine.guards import Guard
@@ -51,7 +51,7 @@ def item(image: Mapping[str, Value | None], names: Iterable[str] | None = None) 
     return {name: plain(held) for name in chosen if (held := image.get(name)) is not None}
 
 
-def measure(rule: Rule, slot: str) -> str:
+def measure(rule: Rule | None, slot: str) -> str:
     """Return the name of a group's slot."""
     if slot == "n":
         return "contributions"
@@ -66,7 +66,7 @@ def measure(rule: Rule, slot: str) -> str:
     return name if slot.startswith("=") else members(rule, slot)
 
 
-def members(rule: Rule, slot: str) -> str:
+def members(rule: Rule | None, slot: str) -> str:
     """Return the name of the members of a slot."""
     name = unescape(slot)
     return name if isinstance(rule, AggregateRule) else {"pick": "members", "claim": "claims"}.get(name, name)
@@ -80,18 +80,16 @@ def member(order: str, payload: str) -> object:
     return {"value": held, "hash": payload} if order else {"hash": payload}
 
 
-def contributed(rule: Rule, one: Contributed | None) -> object:
-    """Return the contributions of an item to a target."""
+def contributed(rule: Rule | None, one: Contributed | None) -> dict[str, Any] | None:
+    """Return the contribution of an item to a target. The rule may be unknown."""
     if one is None:
         return None
-    shown: dict[str, object] = {}
-    for slot, amount in one.items():
+    shown: dict[str, Any] = {}
+    for slot, amount in sorted(one.items(), key=lambda each: each[0] != "n"):
         if slot == "+":
             for text, payload in sorted(amount.items()):
                 name, _, rest = text.partition("|")
-                held = shown.setdefault(members(rule, name), [])
-                assert isinstance(held, list)
-                held.append(member(rest.partition(" ")[0], payload))
+                shown.setdefault(members(rule, name), []).append(member(rest.partition(" ")[0], payload))
         elif slot == "%":
             for text, times in sorted(amount.items()):
                 shown[measure(rule, f"%|{text}")] = times
