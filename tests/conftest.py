@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import pytest
 from emulators import Program, Unavailable, dynamodb_local, ministack, running
 from hypothesis import settings
+
+from projections.language import source
+
+source.compose = lru_cache(200)(
+    source.compose
+)  # most rules are loaded by many tests, and nothing changes a tree of nodes
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.load_profile("default")

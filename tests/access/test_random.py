@@ -18,7 +18,7 @@ from projections.language.access.planner import plan
 from projections.language.loader import loads
 from projections.testing.scenario import Scenario
 
-SEEDS = range(120)
+SEEDS = range(40, 80)
 QUERIES = 12
 
 

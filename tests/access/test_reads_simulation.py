@@ -23,7 +23,7 @@ from projections.engine.ledger_items import Entry, group_key
 from projections.engine.registry import FILLING
 from projections.language.rules import AggregateRule
 
-HISTORIES = 40
+HISTORIES = 20
 
 
 def problems(first: int, count: int, defect: Defect = lambda one: one, **settings: Any) -> list[str]:

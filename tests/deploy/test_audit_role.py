@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from cfnlint.decode import decode
 from moto import mock_aws
 from sam_cli import TEMPLATE
 
 from projections.aws.clients import client
 from projections.aws.tables import create_table
+from projections.deploy.cloudformation import read_template
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.audit import AuditHandler
 from projections.operations.redaction import Redaction
@@ -55,9 +55,7 @@ def partition(key: Mapping[str, Any]) -> str:
 
 @cache
 def statements() -> list[Mapping[str, Any]]:
-    template, mistakes = decode(str(TEMPLATE))
-    assert not mistakes
-    policies = template["Resources"]["AuditRole"]["Properties"]["Policies"]
+    policies = read_template(TEMPLATE).data["Resources"]["AuditRole"]["Properties"]["Policies"]
     named = {policy["PolicyName"]: policy for policy in policies if "PolicyName" in policy}
     found: list[Mapping[str, Any]] = named["audit"]["PolicyDocument"]["Statement"]
     return found

@@ -8,15 +8,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import decode
 from emulators import ROOT
 from sam_cli import AWS, SAM, TEMPLATE
 
+from projections.deploy.cloudformation import read_template
 from projections.engine.registry import REGISTRY
 from projections.language.loader import load
 from projections.language.program import Program
@@ -74,10 +75,13 @@ def test_checkov_finds_nothing_that_has_no_reason() -> None:
     assert all(len(reason) > 30 for reason in reasons.values())
 
 
+@cache
+def parsed() -> Mapping[str, Any]:
+    return read_template(TEMPLATE).data
+
+
 def resources() -> Mapping[str, Any]:
-    template, mistakes = decode(str(TEMPLATE))
-    assert not mistakes
-    found: Mapping[str, Any] = template["Resources"]
+    found: Mapping[str, Any] = parsed()["Resources"]
     return found
 
 
@@ -120,13 +124,12 @@ def test_the_audit_may_read_and_write_nothing_but_its_place_in_the_ledger() -> N
 
 
 def test_the_audit_runs_by_its_schedule_unless_that_is_off() -> None:
-    template, _ = decode(str(TEMPLATE))
     event = resources()["AuditFunction"]["Properties"]["Events"]["Slice"]
     assert event["Type"] == "Schedule"
     assert event["Properties"]["Schedule"]["Fn::If"][:2] == ["IsAudited", {"Ref": "AuditSchedule"}]
     assert event["Properties"]["State"] == {"Fn::If": ["IsAudited", "ENABLED", "DISABLED"]}
-    allowed = re.compile(template["Parameters"]["AuditSchedule"]["AllowedPattern"])
-    for text in ("off", "rate(1 hour)", "cron(0 3 * * ? *)", template["Parameters"]["AuditSchedule"]["Default"]):
+    allowed = re.compile(parsed()["Parameters"]["AuditSchedule"]["AllowedPattern"])
+    for text in ("off", "rate(1 hour)", "cron(0 3 * * ? *)", parsed()["Parameters"]["AuditSchedule"]["Default"]):
         assert allowed.fullmatch(text), text
     assert not allowed.fullmatch("hourly")
 
@@ -153,9 +156,8 @@ def test_a_mapping_that_polls_nothing_raises_an_alarm_whether_or_not_there_are_w
 
 
 def test_a_task_stays_invisible_for_six_times_the_workers_timeout() -> None:
-    template, _ = decode(str(TEMPLATE))
     queue = resources()["TaskQueue"]["Properties"]
-    assert queue["VisibilityTimeout"] >= 6 * template["Globals"]["Function"]["Timeout"]
+    assert queue["VisibilityTimeout"] >= 6 * parsed()["Globals"]["Function"]["Timeout"]
     kept = resources()["TaskDeadLetters"]["Properties"]["MessageRetentionPeriod"]
     assert kept > queue["MessageRetentionPeriod"]
 
@@ -203,11 +205,10 @@ def test_only_the_tasks_queue_may_send_its_dead_letters_to_ours() -> None:
 
 def test_no_concurrency_is_reserved_unless_asked_for_and_never_less_than_the_workers_need() -> None:
     """SQS counts a receipt for each invocation that was throttled, so that tasks would end among the dead letters."""
-    template, _ = decode(str(TEMPLATE))
     for name, least in (("Stream", 1), ("Worker", 2), ("Audit", 1)):
         reserved = resources()[f"{name}Function"]["Properties"]["ReservedConcurrentExecutions"]
         assert reserved["Fn::If"] == [f"Reserve{name}", {"Ref": f"{name}Concurrency"}, {"Ref": "AWS::NoValue"}]
-        parameter = template["Parameters"][f"{name}Concurrency"]
+        parameter = parsed()["Parameters"][f"{name}Concurrency"]
         assert parameter["Default"] == ""
         allowed = [text for text in ("", *map(str, range(30))) if re.fullmatch(parameter["AllowedPattern"], text)]
         assert allowed == ["", *map(str, range(least, 30))]
@@ -220,10 +221,9 @@ def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     assert len(body["widgets"]) == 14
     (log,) = (one["properties"]["query"] for one in body["widgets"] if one["type"] == "log")
     assert re.findall(r"sum\(`writes\.(.+?)`\)", log) == ["(entry)", *rules()["projections"]]
-    template, _ = decode(str(TEMPLATE))
     (duration,) = (one["properties"] for one in body["widgets"] if "annotations" in one["properties"])
     (limit,) = duration["annotations"]["horizontal"]
-    assert limit["value"] == 1000 * template["Globals"]["Function"]["Timeout"]
+    assert limit["value"] == 1000 * parsed()["Globals"]["Function"]["Timeout"]
 
 
 def test_no_alarm_that_users_of_the_table_cause_pages_or_undoes_a_deployment() -> None:

@@ -37,7 +37,7 @@ from projections.testing.cases import CASE, FILE
 from projections.testing.plugin import pytest_addoption
 from projections.testing.scenario import Scenario
 
-__all__ = ["PAGES", "command_of", "examples", "help_blocks"]
+__all__ = ["EXAMPLES", "PAGES", "command_of", "findings_of_example", "help_blocks"]
 
 INTRODUCTION = """\
 # Findings
@@ -60,15 +60,19 @@ GSI1PK: BOARD # check: ignore hot-partition
 """
 
 
-def examples() -> Iterator[tuple[Kind, tuple[Finding, ...]]]:
-    """Yield every kind with the findings of its example."""
-    for kind in KINDS.values():
-        example = _texts()["rules"][kind.code]["example"]
-        data = YAML(typ="safe").load(example)
-        yield kind, reviewed(example if "table" in data else added(_texts()["base"], data)).findings
-    for kind in template_kinds.KINDS.values():
-        template = _merged(_social()[1], YAML(typ="safe").load(_texts()["templates"][kind.code]["example"]))
-        yield kind, tuple(disagreements(Document("template.yaml", template), _social()[0]))
+EXAMPLES = {**KINDS, **template_kinds.KINDS}
+"""Every kind that has an example."""
+
+
+@cache
+def findings_of_example(code: str) -> tuple[Finding, ...]:
+    """Return the findings of the example of a kind."""
+    if code in template_kinds.KINDS:
+        template = _merged(_social()[1], YAML(typ="safe").load(_texts()["templates"][code]["example"]))
+        return tuple(disagreements(Document("template.yaml", template), _social()[0]))
+    example = _texts()["rules"][code]["example"]
+    data = YAML(typ="safe").load(example)
+    return reviewed(example if "table" in data else added(_texts()["base"], data)).findings
 
 
 @cache
@@ -98,9 +102,9 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 def findings_page() -> str:
     """Return docs/findings.md."""
-    for kind, found in examples():
-        if not found:
-            raise SystemExit(f"the example of {kind.code} has no finding: correct it, or add a Remark of this kind")
+    for code in EXAMPLES:
+        if not findings_of_example(code):
+            raise SystemExit(f"the example of {code} has no finding: correct it, or add a Remark of this kind")
     lines = [INTRODUCTION, "## Findings about rules\n"]
     lines += [_section(kind, _texts()["rules"][code]) for code, kind in KINDS.items()]
     lines += ["## Findings about templates\n"]

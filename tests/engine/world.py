@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from projections.engine.guards import Guards
@@ -62,13 +63,17 @@ class CountingStore(MemoryStore):
         return super().get(key, attributes)
 
 
+@cache
+def program_of(text: str) -> Program:
+    return Program.from_document(loads(text).canonical())
+
+
 class World:
     """Rules (those under `projections:`, after a common head), a store, and what was rejected."""
 
     def __init__(self, rules: str, head: str = "", **settings: Any) -> None:
         head = head or HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
-        document = loads(head + rules).canonical()
-        self.program = Program.from_document(document)
+        self.program = program_of(head + rules)
         self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
         self.rejected: list[Rejected] = []
         self.settings = settings

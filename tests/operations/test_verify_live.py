@@ -93,7 +93,7 @@ class Traffic:
             self.step()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_reported_of_what_is_merely_late(seed: int) -> None:
     world = filled()
     traffic = Traffic(world, seed)

@@ -34,7 +34,7 @@ from projections.testing.simulation.pools import Pools
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
-FIRST, HISTORIES = 20, 60
+FIRST, HISTORIES = 8, 50
 """Of each rule file, those of `make test` and all; the command plays as many as one likes."""
 
 MOST = 4000
@@ -137,9 +137,9 @@ def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection:
     document = load(rules_file(rules)).canonical()
     for index in document["tables"]["main"]["indexes"].values():
         index["projection"] = projection
-    report = Campaign(document).run(0, 20)
+    report = Campaign(document).run(0, 8)
     assert [failure.problems for failure in report.failures] == []
-    assert report.histories == 20
+    assert report.histories == 8
 
 
 SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ]

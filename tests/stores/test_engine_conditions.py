@@ -24,7 +24,7 @@ from projections.stores.conditions import holds
 from tests.engine.test_kinds import KEY, MATCHES, entity, image, items
 
 EXISTS = Exists(("PK",))
-GUARDS = Guards(entity({"type": "x"})[0], Identity("test", (b"secret",)))
+GUARDS = Guards(entity("one value")[0], Identity("test", (b"secret",)))
 BY, AT = "main|DOC#2|D", "0001.000000000000007"
 _runs = count(1)
 
@@ -124,10 +124,10 @@ def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: Val
 
 
 @pytest.mark.deep
-@each(match=MATCHES)
-def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, match: Any) -> None:
+@each(name={name: name for name in MATCHES})
+def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, name: str) -> None:
     """Items with values at the edges of a prefix, and of other types, for single writes and for statements."""
-    condition = kind_condition(entity(match)[1], KEY)
+    condition = kind_condition(entity(name)[1], KEY)
     if condition is None:
         return
     condition = AllOf((EXISTS, condition))
@@ -184,7 +184,7 @@ def test_dynamodb_local_agrees_on_kinds_with_guards(
     local: Store, some: list[tuple[dict[str, Any], Value | None]], name: str, guard: Condition
 ) -> None:
     """As the engine combines them: an update of unread items, and one of items as they were read."""
-    of, p = entity(MATCHES[name])[1], f"kinds-{next(_runs)}"
+    of, p = entity(name)[1], f"kinds-{next(_runs)}"
     places, held = [key(p, str(number)) for number in range(len(some))], list[dict[str, Value]]()
     for at, (attributes, shape) in zip(places, some, strict=True):
         whole = {each: value for each, value in image(attributes).items() if each not in SCHEMAS["app"].key_attributes}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import decode_str
 from emulators import ROOT
 
 from projections.deploy.cloudformation import FUNCTION, Resolution, placeholders, template_of
@@ -51,10 +50,7 @@ def deployment(path: Path, *, existing: bool = False) -> Deployment:
 
 
 def parsed(text: str) -> Mapping[str, Any]:
-    template, mistakes = decode_str(text)
-    assert not mistakes
-    found: Mapping[str, Any] = template
-    return found
+    return template_of(text).data
 
 
 def test_the_committed_template_is_that_of_the_shipped_rules(

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,47 +40,53 @@ def image(item: Item) -> Item:
     return dict(wire_item(item, "case"))
 
 
-def _cases() -> Iterator[Any]:
-    for path in sorted((HERE / "oracle_cases").glob("*.yaml")):
-        suite = read_cases(path, more=frozenset({"before", "settled"}))
-        document = loads(json.dumps(suite.rules), path.name).canonical()
-        for case in suite.cases:
-            yield pytest.param(document, case.content, id=f"{path.stem}: {case.about}")
+CASES = sorted((HERE / "oracle_cases").glob("*.yaml"))
+
+
+@cache
+def suite_of(path: Path) -> tuple[Item, tuple[Item, ...]]:
+    """The rules of a file, and its cases."""
+    suite = read_cases(path, more=frozenset({"before", "settled"}))
+    return loads(json.dumps(suite.rules), path.name).canonical(), tuple(case.content for case in suite.cases)
 
 
 def test_every_measure_has_a_case() -> None:
-    documents = [case.values[0] for case in _cases()]
+    documents = [suite_of(path)[0] for path in CASES]
     rules = [rule for document in documents for rule in document["projections"].values()]
     used = {measure["function"] for rule in rules if rule["kind"] == "aggregate" for measure in rule["set"].values()}
     assert used == set(FUNCTIONS), "add a measure and its values to tests/tools/oracle_cases/aggregates.yaml"
 
 
-@pytest.mark.parametrize(("document", "case"), list(_cases()))
-def test_case(document: Item, case: Item) -> None:
-    oracle = Oracle(document)
-    items = {"main": [image(item) for item in case["given"]]}
-    settled = [(rule, image(item)) for rule, item in case.get("settled", ())]
-    due = {**oracle.read(items), **oracle.read({"main": [image(item) for item in case.get("then", ())]})}
-    for key in case.get("gone", ()):
-        del due[ItemKey("main", *map(str, key))]
-    found = oracle.expected(items, settled)
-    assert normal({"M": {"|".join(map(str, k)): {"M": v} for k, v in found.items.items()}}) == normal(
-        {"M": {"|".join(map(str, k)): {"M": v} for k, v in due.items()}}
-    )
-    again = {"main": list(found.items.values())}
-    assert oracle.compare(again, settled) == [], "what should be is as it should be"
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_oracle_computes_what_was_computed_by_hand(path: Path) -> None:
+    document, cases = suite_of(path)
+    for case in cases:
+        oracle = Oracle(document)
+        items = {"main": [image(item) for item in case["given"]]}
+        settled = [(rule, image(item)) for rule, item in case.get("settled", ())]
+        due = {**oracle.read(items), **oracle.read({"main": [image(item) for item in case.get("then", ())]})}
+        for key in case.get("gone", ()):
+            del due[ItemKey("main", *map(str, key))]
+        found = oracle.expected(items, settled)
+        assert normal({"M": {"|".join(map(str, k)): {"M": v} for k, v in found.items.items()}}) == normal(
+            {"M": {"|".join(map(str, k)): {"M": v} for k, v in due.items()}}
+        ), case["about"]
+        again = {"main": list(found.items.values())}
+        assert oracle.compare(again, settled) == [], f"{case['about']}: what should be is as it should be"
 
 
-@pytest.mark.parametrize(("document", "case"), list(_cases()))
-def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item) -> None:
-    scenario = Scenario(RuleSet(document, None), redeliver=True)
-    scenario.given(*case.get("before", ()), *case["given"])
-    for item in case.get("before", ()):
-        scenario.delete(item)
-    for _, item in case.get("settled", ()):
-        scenario.put(item).settle()
-        scenario.expire(item)
-    scenario.then(*case.get("then", ()), gone=case.get("gone", ()), quarantined="any")
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_engine_ends_where_the_oracle_says(path: Path) -> None:
+    document, cases = suite_of(path)
+    for case in cases:
+        scenario = Scenario(RuleSet(document, None), redeliver=True)
+        scenario.given(*case.get("before", ()), *case["given"])
+        for item in case.get("before", ()):
+            scenario.delete(item)
+        for _, item in case.get("settled", ()):
+            scenario.put(item).settle()
+            scenario.expire(item)
+        scenario.then(*case.get("then", ()), gone=case.get("gone", ()), quarantined="any")
 
 
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
