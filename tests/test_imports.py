@@ -8,8 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import pytest
-
 import projections.engine
 import projections.stores
 from projections.cli.main import COMMANDS
@@ -81,7 +79,6 @@ def test_the_pytest_plugin_adds_nothing_to_a_run_that_does_not_use_it() -> None:
     }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_loads_click_only(command: str) -> None:
-    modules = loaded("projections.cli.main", f"projections.cli.{command}")
+def test_the_help_of_commands_loads_click_only() -> None:
+    modules = loaded("projections.cli.main", *(f"projections.cli.{command}" for command in COMMANDS))
     assert packages(modules) & (COMMAND_LINE | AWS) == {"click"}
