@@ -48,14 +48,7 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
 
     file = Watched(find_rules(given.rules))
     program = Program.from_document(document_of(file.path))
-    target = prepare(
-        program,
-        tables=given.tables,
-        ledger=given.ledger,
-        endpoint_url=given.endpoint_url,
-        region=given.region,
-        create=create,
-    )
+    target = prepare(program, given.tables, given.ledger, given.endpoint_url, given.region, create=create)
     printer = Printer()
     for what in target.created:
         printer.note(f"created {what}")

@@ -63,7 +63,6 @@ class Totals:
 
     records: int = 0
     writes: int = 0
-    ledger_writes: int = 0
     write_units: float = 0.0
     quarantined: int = 0
     discarded: int = 0
@@ -71,8 +70,8 @@ class Totals:
     def add(self, delivery: Delivery) -> None:
         """Add a delivery, without its records: they are counted once, however often they are delivered."""
         self.quarantined += len(delivery.rejected)
-        for name in ("writes", "ledger_writes", "write_units"):
-            setattr(self, name, getattr(self, name) + getattr(delivery, name))
+        self.writes += delivery.writes
+        self.write_units += delivery.write_units
 
     def words(self) -> str:
         return (
@@ -103,14 +102,12 @@ def is_own(program: Program, report: RecordReport) -> bool:
     changed = changed_attributes(record.old, record.new)
     guarded = any(name.startswith(program.guard_prefix) for name in changed)
     owned = program.entities[report.entity].owned_by_rules
-    if owned and guarded and record.old is None:
-        return True  # even if other rules correct it, because they add attributes
-    if any(rule.effect == "refresh" for rule in report.rules):
-        return False
+    corrected = any(rule.effect == "refresh" for rule in report.rules)
     if owned and guarded:
-        return True
+        return record.old is None or not corrected  # other rules may add attributes to an item that was created
     derived = program.derived_attributes(report.entity)
-    return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)
+    only_derived = all(name in derived or name.startswith(program.guard_prefix) for name in changed)
+    return bool(changed) and only_derived and not corrected
 
 
 class WatchedStore(WrappedStore):
@@ -171,14 +168,14 @@ class Projector:
         self.run: Run[Any] = at_once(THREADS)
         self.reason = ""
         self._live = live
-        self._meter = Meter()
+        self.meter = Meter()
         self._rejected: list[Rejected] = []
         self.use(program, self.store_for(program))
 
     def store_for(self, program: Program) -> WatchedStore:
         """Return the tables under these rules."""
         schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
-        return WatchedStore(DynamoDBStore(self._live.client, self._live.names, schemas, self._meter), program)
+        return WatchedStore(DynamoDBStore(self._live.client, self._live.names, schemas, self.meter), program)
 
     def use(self, program: Program, store: WatchedStore) -> None:
         """Work under these rules from now on."""
@@ -198,8 +195,9 @@ class Projector:
 
         Raises Misconfigured if no batch can succeed, UsageError if other rules are active.
         """
-        records = [self._record(logical, record) for record in batch.records] if batch.attempt == 1 else []
-        before, self.reason = self.spent(), ""
+        names, raw = {self._live.names[logical]: logical}, batch.records if batch.attempt == 1 else ()
+        records = [record_report(self.program, Decoded.of(self.program, record, names)) for record in raw]
+        before, self.reason = self.meter.write_units, ""
         answer: dict[str, Any] | None = None
         error: Exception | None = None
         try:
@@ -217,12 +215,8 @@ class Projector:
 
     def work(self) -> Delivery | None:
         """Do the tasks that are due, or return None. Raises Misconfigured; the tasks are then still in the queue."""
-        before = self.spent()
+        before = self.meter.write_units
         return self.delivery(before) if self._functions.work() else None
-
-    def spent(self) -> float:
-        """Return the write units so far."""
-        return self._meter.write_units
 
     def delivery(
         self,
@@ -235,7 +229,7 @@ class Projector:
         found = (store or self.store).taken()
         found.records, found.own = records, [is_own(self.program, one) for one in records]
         found.rejected, self._rejected = self._rejected, []
-        found.write_units = self.spent() - before
+        found.write_units = self.meter.write_units - before
         found.failed = failed
         self.totals.add(found)
         return found
@@ -246,6 +240,3 @@ class Projector:
 
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
-
-    def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
-        return record_report(self.program, Decoded.of(self.program, raw, {self._live.names[logical]: logical}))

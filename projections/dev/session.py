@@ -67,13 +67,21 @@ class Session:
 
     def run(self) -> Totals:
         """Run until stopped or idle. Return the totals. Raises Misconfigured and UsageError if it cannot continue."""
-        for logical in self._projector.program.tables:
-            self._follow(logical)  # before the backfill, so that it misses no write
-        self._projector.use(self._projector.program, self._projector.store)
+        live = self._target.live
+        names = [live.names[logical] for logical in self._projector.program.tables]
+        for logical, name in zip(self._projector.program.tables, names, strict=True):
+            reader, discarded = (
+                StreamReader(self._streams, stream_of(live.client, name)),
+                partial(self._discarded, logical),
+            )
+            self._followed[logical] = Followed(reader, latest=True, on_failure=discarded)
+            self._followed[logical].discover()  # before the backfill, so that it misses no write
         self._warn_of_guards()
         self.begin()
         if not self._stopped.is_set():
-            self._report_start()
+            text = styled("[bold]following {}[/] at {} from now on", ", ".join(names), live.client.meta.endpoint_url)
+            end = "until idle" if self._until_idle else "press Ctrl-C to stop"
+            self._report.note(text + f", ledger {live.names['ledger']}; {end}")
         self._loop()
         self._report.note(styled("[bold]{}.[/]", self._projector.totals.words()))
         return self._projector.totals
@@ -95,13 +103,6 @@ class Session:
             )
             self._report.note(styled("[yellow]{}[/]", text))
 
-    def _report_start(self) -> None:
-        names = self._target.live.names
-        tables = ", ".join(names[logical] for logical in self._projector.program.tables)
-        end = "until idle" if self._until_idle else "press Ctrl-C to stop"
-        text = styled("[bold]following {}[/] at {} from now on, ledger ", tables, self._target.endpoint)
-        self._report.note(text + f"{names['ledger']}; {end}")
-
     def _loop(self) -> None:
         busy_until = time.monotonic()
         while not self._stopped.is_set():
@@ -109,23 +110,16 @@ class Session:
                 self._reload()
             busy = self._read()
             busy = self._deliver() or busy
-            busy = self._task() or busy
-            now = time.monotonic()
+            if (done := self._projector.work()) is not None:
+                self._report.delivered(done, task=True)
+                busy = True
             if busy:
-                busy_until = now
-            elif self._until_idle and now - busy_until > QUIET and self._nothing_left():
+                busy_until = time.monotonic()
+                continue
+            waiting = len(self._projector.queue) or any(one.waiting for one in self._followed.values())
+            if self._until_idle and not waiting and time.monotonic() - busy_until > QUIET:
                 return
-            if not busy:
-                self._stopped.wait(POLL_SECONDS)
-
-    def _nothing_left(self) -> bool:
-        return not len(self._projector.queue) and not any(one.waiting for one in self._followed.values())
-
-    def _follow(self, logical: str) -> None:
-        arn = stream_of(self._target.live.client, self._target.live.names[logical])
-        reader, discarded = StreamReader(self._streams, arn), partial(self._discarded, logical)
-        self._followed[logical] = Followed(reader, latest=True, on_failure=discarded)
-        self._followed[logical].discover()
+            self._stopped.wait(POLL_SECONDS)
 
     def _read(self) -> bool:
         """Read more of all streams. Return whether there was anything."""
@@ -164,12 +158,6 @@ class Session:
             if delivery.failed is not None:
                 self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
         return found
-
-    def _task(self) -> bool:
-        delivery = self._projector.work()
-        if delivery is not None:
-            self._report.delivered(delivery, task=True)
-        return delivery is not None
 
     def _discarded(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
         self._projector.totals.discarded += len(records)
@@ -230,7 +218,7 @@ class Session:
             pace=lambda writes: None,
             quarantine=self._projector.reject,
         )
-        before, started = self._projector.spent(), time.monotonic()
+        before, started = self._projector.meter.write_units, time.monotonic()
         self._backfilling = True
         try:
             run = backfill.begin(wait=0.0, allow_delete=True)

@@ -34,7 +34,6 @@ class Target:
     """The tables to work on. `created` lists what was created for the session, `create` whether more may be."""
 
     live: Live
-    endpoint: str
     create: bool
     created: list[str]
 
@@ -53,11 +52,11 @@ class Target:
 
 def prepare(
     program: Program,
-    *,
     tables: tuple[str, ...],
     ledger: str | None,
     endpoint_url: str | None,
     region: str | None,
+    *,
     create: bool,
 ) -> Target:
     """Return the tables that these options name. Raises UsageError with what is missing and how to create it.
@@ -82,7 +81,7 @@ def prepare(
         except (ClientError, BotoCoreError) as error:
             raise UsageError(f"table {name} at {url}: {error}") from None
     live = connect_to(program, names, endpoint_url, region, threads=20)
-    return Target(live, str(url), create, created)
+    return Target(live, create, created)
 
 
 def stream_of(dynamodb: Any, name: str) -> str:
