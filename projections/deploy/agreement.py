@@ -72,14 +72,6 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A function of ours, and the corresponding one of theirs."""
-
-    ours: Resource
-    theirs: Resource
-
-
 class _Comparison:
     """Two resolved templates: the generated one and theirs."""
 
@@ -92,12 +84,12 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         yield from self._functions()
-        for pair in self.pairs:
-            yield from self._recursion(pair)
-            yield from self._environment(pair)
-            yield from self._new_rules(pair)
-            yield from self._permissions(pair)
-            if ledger := _variables(pair.theirs).get("LEDGER_TABLE_NAME"):
+        for ours, theirs in self.pairs:
+            yield from self._recursion(ours, theirs)
+            yield from self._environment(ours, theirs)
+            yield from self._new_rules(theirs)
+            yield from self._permissions(ours, theirs)
+            if ledger := _variables(theirs).get("LEDGER_TABLE_NAME"):
                 yield from self._table(LEDGER_SCHEMA, ledger, "the ledger", streams=False)
         for needs in self.deployment.tables:
             if needs.name in self.tables:
@@ -109,8 +101,8 @@ class _Comparison:
     # Functions
 
     @cached_property
-    def pairs(self) -> list[_Pair]:
-        """The functions that both templates have."""
+    def pairs(self) -> list[tuple[Resource, Resource]]:
+        """The functions that both templates have, ours and theirs."""
         candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
         pairs = []
         for ours in self.ours.of_type(FUNCTION):
@@ -118,11 +110,11 @@ class _Comparison:
             same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
             if not same and handler == STREAM:  # perhaps a handler that wraps ours
                 same = [one for one in candidates if "LEDGER_TABLE_NAME" in _variables(one) and self._mappings(one)]
-            pairs += [_Pair(ours, one) for one in same[:1]]
+            pairs += [(ours, one) for one in same[:1]]
         return pairs
 
     def _functions(self) -> Iterator[Finding]:
-        present = {pair.ours.id for pair in self.pairs}
+        present = {ours.id for ours, _ in self.pairs}
         for ours in self.ours.of_type(FUNCTION):
             if ours.id not in present:
                 handler = ours.properties["Handler"]
@@ -131,15 +123,15 @@ class _Comparison:
                 severity: Severity = "error" if handler == STREAM else "warning"
                 yield self.finding(kinds.FUNCTIONS, ("Resources",), reason, instead, severity)
 
-    def _recursion(self, pair: _Pair) -> Iterator[Finding]:
+    def _recursion(self, ours: Resource, theirs: Resource) -> Iterator[Finding]:
         """Yield a worker whose messages to its own queue Lambda would stop."""
-        wanted, given = (one.properties.get("RecursiveLoop") for one in (pair.ours, pair.theirs))
+        wanted, given = (one.properties.get("RecursiveLoop") for one in (ours, theirs))
         if wanted == "Allow" and given != "Allow":
             reason = (
-                f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
+                f"Lambda stops {theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
                 "are complete"
             )
-            yield self.finding(kinds.RECURSION, pair.theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
+            yield self.finding(kinds.RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
 
     def _silent_alarms(self) -> Iterator[Finding]:
         """Yield the alarms that nobody receives, if the parameters keep their default values."""
@@ -153,8 +145,8 @@ class _Comparison:
 
     # The environment
 
-    def _environment(self, pair: _Pair) -> Iterator[Finding]:
-        function, given = pair.theirs, _variables(pair.theirs)
+    def _environment(self, ours: Resource, function: Resource) -> Iterator[Finding]:
+        given = _variables(function)
         streams = [part for part in given.get("STREAM_ARN", "").split(",") if self.theirs.is_known(part)]
         if given.get("TABLES", "").startswith("${"):
             reason = f"TABLES of {function.id} is {given['TABLES']}, so these tables cannot be checked"
@@ -165,27 +157,27 @@ class _Comparison:
                 agree(settings.tables, [table.name for table in self.deployment.tables])
             except Misconfigured as error:
                 yield self.finding(kinds.ENVIRONMENT, self._place(function), f"{function.id}: {error}")
-        for name, value in mapping_at(pair.ours.properties, *VARIABLES).items():
+        for name, value in mapping_at(ours.properties, *VARIABLES).items():
             if name not in given and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
                 reason = f"{function.id} has no environment variable {name}"
                 instead = f"set it to {value}, as `projections template` does"
                 yield self.finding(kinds.ENVIRONMENT, self._place(function), reason, instead, "warning")
 
-    def _new_rules(self, pair: _Pair) -> Iterator[Finding]:
+    def _new_rules(self, function: Resource) -> Iterator[Finding]:
         """Yield rules that publish at once to a table that may hold data."""
-        given = _variables(pair.theirs)
-        existing = [name for name in self._tables_of(pair.theirs).values() if self._creates(name) is None]
+        given = _variables(function)
+        existing = [name for name in self._tables_of(function).values() if self._creates(name) is None]
         if existing and given.get("NEW_RULES", "live") == "live":
             reason = (
                 f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite its values"
             )
             instead = "set NEW_RULES to fill, and run `projections backfill`"
-            yield self.finding(kinds.ENVIRONMENT, self._place(pair.theirs, "NEW_RULES"), reason, instead, "warning")
+            yield self.finding(kinds.ENVIRONMENT, self._place(function, "NEW_RULES"), reason, instead, "warning")
 
     def _place(self, function: Resource, *name: str) -> Location:
         """Return the path of a variable: at the function, or in Globals."""
         for path in (function.path(*VARIABLES), ("Globals", "Function", *VARIABLES)):
-            if self.document.at((*path, *name)) is not None:
+            if value_at(self.document.data, *path, *name) is not None:
                 return (*path, *name)
         return function.path()
 
@@ -200,7 +192,7 @@ class _Comparison:
     @cached_property
     def tables(self) -> Mapping[str, str]:
         """The real name of each table of the rules that any function's environment names."""
-        return {logical: name for pair in self.pairs[::-1] for logical, name in self._tables_of(pair.theirs).items()}
+        return {logical: name for _, theirs in self.pairs[::-1] for logical, name in self._tables_of(theirs).items()}
 
     def _creates(self, name: str) -> Resource | None:
         """Return the resource that creates a table; None if the table exists already."""
@@ -236,11 +228,11 @@ class _Comparison:
 
     def _delivery(self) -> Iterator[Finding]:
         """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
-        for pair in self.pairs:
-            if pair.ours.properties["Handler"] != STREAM:
+        for ours, function in self.pairs:
+            if ours.properties["Handler"] != STREAM:
                 continue
             read: dict[str | None, list[StreamMapping]] = {}
-            for mapping in self._mappings(pair.theirs):
+            for mapping in self._mappings(function):
                 yield from setting_findings(self.document, mapping)
                 read.setdefault(self._table_read_by(mapping), []).append(mapping)
             for mapping in read.get(None, ()):
@@ -250,10 +242,8 @@ class _Comparison:
                 if table.name in read:
                     yield from filter_findings(self.document, self.deployment.program, table, read[table.name])
                 elif table.name in self.tables and None not in read:
-                    reason = f"no event source mapping delivers the records of table {table.name} to {pair.theirs.id}"
-                    yield self.finding(
-                        kinds.DELIVERY, pair.theirs.path("Events"), reason, "add a mapping for its stream"
-                    )
+                    reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"
+                    yield self.finding(kinds.DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
 
     def _table_read_by(self, mapping: StreamMapping) -> str | None:
         """Return the table of the rules whose stream a mapping reads, or None if it is unknown."""
@@ -275,28 +265,27 @@ class _Comparison:
             for table in self.deployment.tables
             if table.name in self.tables
         }
-        for pair in self.pairs:
-            theirs = _variables(pair.theirs)
-            for name, value in _variables(pair.ours).items():
-                ours = self.ours.resources.get(next(iter(placeholders(value)), ""))
-                if ours is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
+        for ours, function in self.pairs:
+            theirs = _variables(function)
+            for name, value in _variables(ours).items():
+                resource = self.ours.resources.get(next(iter(placeholders(value)), ""))
+                if resource is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
                     continue
                 called: str | None = theirs[name]
-                if ours.type == QUEUE:  # its variable is its URL
+                if resource.type == QUEUE:  # its variable is its URL
                     queue = theirs[name].removeprefix("${").removesuffix("}")
                     called = self.theirs.name(queue) if queue in self.theirs.resources else None
                 if called is not None:
-                    known[self.ours.name(ours.id)] = called
-            ours, logs = (value_at(one.properties, "LoggingConfig", "LogGroup") for one in (pair.ours, pair.theirs))
-            known |= {str(ours): str(logs)} if logs else {}
-            for mapping in self._mappings(pair.theirs) if pair.ours.properties["Handler"] == STREAM else ():
+                    known[self.ours.name(resource.id)] = called
+            group, logs = (value_at(one.properties, "LoggingConfig", "LogGroup") for one in (ours, function))
+            known |= {str(group): str(logs)} if logs else {}
+            for mapping in self._mappings(function) if ours.properties["Handler"] == STREAM else ():
                 if mapping.bucket is not None:
                     known["${DiscardedBucket}"] = mapping.bucket
         return known
 
-    def _permissions(self, pair: _Pair) -> Iterator[Finding]:
+    def _permissions(self, ours: Resource, function: Resource) -> Iterator[Finding]:
         """Yield permissions that a function lacks, or that they cannot be checked."""
-        function = pair.theirs
         try:
             names = {*self.theirs.resources, *placeholders(list(self.known.values())), "label"}
             path, grants = _grants(function, self.theirs, names)
@@ -308,7 +297,7 @@ class _Comparison:
             f"table/{self.tables[one.name]}": one.leading for one in self.deployment.tables if one.name in self.tables
         }
         lacking: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
-        for action, resource in self._needs(pair.ours):
+        for action, resource in self._needs(ours):
             own = keys.get(resource.partition(" ")[2], ())
             allowing = [(one.path, one.excluded(action, own)) for one in grants if one.covers(action, resource)]
             if all(excluded for _, excluded in allowing):

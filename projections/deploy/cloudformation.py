@@ -39,10 +39,6 @@ class Document:
     data: Mapping[str, Any]
     source: Source | None = None
 
-    def at(self, path: Location) -> Any:
-        """Return the value at a path, or None."""
-        return value_at(self.data, *path)
-
     def place(self, path: Location) -> tuple[int, int]:
         """Return line and column, from 1, of the entry at a path, or of the nearest one around it."""
         return (1, 1) if self.source is None else self.source.position(Mistake(path, "", at_key=True))
@@ -150,7 +146,6 @@ class Resolution:
     """A resolved template. Malformed parts are left unresolved and raise no exception."""
 
     def __init__(self, document: Document) -> None:
-        self.document = document
         self._data = document.data
         self._decided: dict[str, bool | None] = {}
         self._names: dict[str, str] = {}

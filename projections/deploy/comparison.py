@@ -242,7 +242,7 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
     unusable: list[Finding] = []
     for number, one in enumerate(listed):
         place, text = (*path, "Filters", number, "Pattern"), value_at(one, "Pattern")
-        if not isinstance(document.at(place), str) and (text is None or not judged(text)):
+        if not isinstance(value_at(document.data, *place), str) and (text is None or not judged(text)):
             reason = "this filter refers to values that are not in the template"
             unusable.append(found(document, NOT_JUDGED, place, reason))
             continue
