@@ -12,19 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
+from projections.deploy import finding as kinds
 from projections.deploy.cloudformation import Document, Resource, judged, value_at
-from projections.deploy.finding import (
-    DELIVERY,
-    FILTERS,
-    INDEXES,
-    KEYS,
-    NOT_JUDGED,
-    STREAM,
-    TTL,
-    Finding,
-    Severity,
-    found,
-)
+from projections.deploy.finding import Finding, Severity, found
 from projections.deploy.needs import Filter, NotJudgedError, TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
@@ -42,12 +32,12 @@ def table_findings(
     path, want = table.path("KeySchema"), _wanted([schema.partition], [schema.sort] if schema.sort else [])
     have = _keys(table.properties, table.properties)
     if have is None or not all(isinstance(table.properties.get(kind, []), list) for kind in (GLOBAL, LOCAL)):
-        yield found(document, NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
+        yield found(document, kinds.NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
     else:
         if have != want:
             reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
             instead = "the key of a table cannot be changed: correct the rules, or create another table"
-            yield found(document, KEYS, path, reason, instead)
+            yield found(document, kinds.KEYS, path, reason, instead)
         for name, (partition, sort) in schema.indexes.items():
             yield from _index(document, table, schema, name, _wanted(partition, sort), called)
     if streams:
@@ -67,27 +57,27 @@ def _index(document: Document, table: Resource, schema: Schema, name: str, want:
     )
     if index is None:
         reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
-        yield found(document, INDEXES, path, reason, "add it")
+        yield found(document, kinds.INDEXES, path, reason, "add it")
         return
     have, written = _keys(index, table.properties), index.get("Projection")
     if have is None or not (isinstance(written, Mapping) and judged(written)):
-        yield found(document, NOT_JUDGED, path, f"index {name} cannot be checked")
+        yield found(document, kinds.NOT_JUDGED, path, f"index {name} cannot be checked")
         return
     if have != want:
         reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
-        yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
+        yield found(document, kinds.INDEXES, path, reason, "an index cannot be changed: give the new one another name")
     local = LOCAL in path
     if local != (name in schema.local):
         other = "global" if local else "local"
         reason = f"index {name} is {'local' if local else 'global'}, the rules have a {other} one"
         instead = f"{'add' if local else 'remove'} `local: true` {'to' if local else 'from'} it in the rules"
-        yield found(document, INDEXES, path, reason, instead, "warning" if local else "error")
+        yield found(document, kinds.INDEXES, path, reason, instead, "warning" if local else "error")
     has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
     if has != wanted:  # less is an error, more only costs more
         less = has is not None and (wanted is None or not has >= wanted)
         reason = f"index {name} projects {projection_text(has)}, the rules have {projection_text(wanted)}"
         instead = f"set `projection: {projection_text(has)}` in the rules, or give the new index another name"
-        yield found(document, INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
+        yield found(document, kinds.INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
 
 
 def _keys(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
@@ -115,16 +105,16 @@ def _stream(document: Document, table: Resource, called: str) -> Iterator[Findin
     stream, path = table.properties.get("StreamSpecification"), table.path("StreamSpecification")
     view = stream.get("StreamViewType") if isinstance(stream, Mapping) else stream
     if not judged(view):
-        yield found(document, NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
+        yield found(document, kinds.NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
     elif view != "NEW_AND_OLD_IMAGES":
         reason = f"the stream of {called} has {view} instead of both images" if view else f"{called} has no stream"
-        yield found(document, STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
+        yield found(document, kinds.STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
 
 
 def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
     ttl, path = table.properties.get("TimeToLiveSpecification"), table.path("TimeToLiveSpecification")
     if isinstance(ttl, str) or not judged(ttl):
-        yield found(document, NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
+        yield found(document, kinds.NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
         return
     enabled = str(value_at(ttl, "Enabled")).lower() in ("true", "yes", "on")
     attribute = value_at(ttl, "AttributeName") if enabled else None
@@ -133,10 +123,10 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
     expire = f"items of {called} expire by {attribute}" if attribute else f"items of {called} never expire"
     if schema.ttl is None:
         instead = f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire"
-        yield found(document, TTL, path, f"{expire}, and the rules have no `ttl`", instead, "warning")
+        yield found(document, kinds.TTL, path, f"{expire}, and the rules have no `ttl`", instead, "warning")
     else:
         instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
-        yield found(document, TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
+        yield found(document, kinds.TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
 
 
 # Mappings of a stream
@@ -170,7 +160,7 @@ def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Fin
     """Yield settings of a mapping under which records are lost."""
 
     def wrong(name: str, reason: str, instead: str, severity: Severity = "error") -> Finding:
-        return found(document, DELIVERY, (*mapping.path, name), reason, instead, severity)
+        return found(document, kinds.DELIVERY, (*mapping.path, name), reason, instead, severity)
 
     given = mapping.properties
     if "ReportBatchItemFailures" not in str(given.get("FunctionResponseTypes")):
@@ -203,7 +193,7 @@ def filter_findings(
         if mapping.properties.get("FilterCriteria") is None:
             return  # everything arrives
         filters, unusable = _filters(mapping, document)
-        unknown = unknown or any(one.code == NOT_JUDGED.code for one in unusable)
+        unknown = unknown or any(one.code == kinds.NOT_JUDGED.code for one in unusable)
         yield from unusable
         if not filters and not unusable:
             return
@@ -228,7 +218,7 @@ def filter_findings(
         elif rules:
             reason += f"; rule {rules} receives no change of them"
         path = (*mappings[0].path, "FilterCriteria")
-        finding = found(document, FILTERS, path, reason, instead, "note" if unknown else "error")
+        finding = found(document, kinds.FILTERS, path, reason, instead, "note" if unknown else "error")
         yield replace(finding, rule=rules) if rules else finding
 
 
@@ -237,21 +227,21 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
     path = (*mapping.path, "FilterCriteria")
     listed = value_at(mapping.properties, "FilterCriteria", "Filters")
     if not isinstance(listed, list):
-        return [], [found(document, NOT_JUDGED, path, "the filters cannot be read")]
+        return [], [found(document, kinds.NOT_JUDGED, path, "the filters cannot be read")]
     filters: list[Filter] = []
     unusable: list[Finding] = []
     for number, one in enumerate(listed):
         place, text = (*path, "Filters", number, "Pattern"), value_at(one, "Pattern")
         if not isinstance(value_at(document.data, *place), str) and (text is None or not judged(text)):
             reason = "this filter refers to values that are not in the template"
-            unusable.append(found(document, NOT_JUDGED, place, reason))
+            unusable.append(found(document, kinds.NOT_JUDGED, place, reason))
             continue
         try:
             filters.append(Filter(json.loads(str(text))))
         except NotJudgedError as error:
-            unusable.append(found(document, NOT_JUDGED, place, str(error)))
+            unusable.append(found(document, kinds.NOT_JUDGED, place, str(error)))
         except (ValueError, RecursionError) as error:
-            unusable.append(found(document, FILTERS, place, f"Lambda rejects this filter: {error}"))
+            unusable.append(found(document, kinds.FILTERS, place, f"Lambda rejects this filter: {error}"))
     return filters, unusable
 
 
@@ -261,10 +251,10 @@ _RARE = "\U0010fffd"
 
 def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield events of an item of an entity, with the record. Other attributes than the key may be missing."""
-    kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
+    types = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
     keys = {
         attribute: {kind: pattern.render(dict.fromkeys(pattern.names, "-12.5" if kind == "N" else _RARE))}
-        for attribute, kind, pattern in zip(schema.key_attributes, kinds, entity.patterns, strict=True)
+        for attribute, kind, pattern in zip(schema.key_attributes, types, entity.patterns, strict=True)
     }
     old, new = ({image: {**keys, **entity.constants}} for image in ("OldImage", "NewImage"))
     for event, images in (("INSERT", new), ("MODIFY", {**old, **new}), ("REMOVE", old)):

@@ -85,7 +85,8 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
     ordinary = {one.name for one in group.entity.attributes}
     unusable = any(name in ordinary or not PATH.fullmatch(name) or "." in name for name, _ in keys)
     with_it = [row for row in group.rows if all(kind in row.item.get(name, {}) for name, kind in keys)]
-    known = any(_is_known(name, group) for name, _ in partition)  # rules find children by it
+    own = group.entity.index_key
+    known = any(own.get(name) not in (None, "{" + name + "}") for name, _ in partition)  # rules find children by it
     if not keys or unusable or known or len(with_it) < _LEAST:
         return
     templates = {name: _template(group.entity, name, kind, with_it, separator) for name, kind in keys}
@@ -101,15 +102,6 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
         chosen = [value if fit else None for value, fit in zip(computed, fits, strict=True)]
         body = {"from": entity, "where": {attribute: sorted(values, key=str)}, "index": written}
         yield _Candidate(body, _cases(group.rows, stored, chosen), f" and a condition on {attribute}")
-
-
-def _is_known(name: str, group: Group) -> bool:
-    """Return whether a key is an `index_key` of the entity with a template that says more than its own name."""
-    return group.entity.index_key.get(name, _itself(name)) != _itself(name)
-
-
-def _itself(name: str) -> str:
-    return "{" + name + "}"
 
 
 def _cases(rows: Sequence[Row], stored: Sequence[Value | None], computed: Sequence[Value | None]) -> list[Case]:
