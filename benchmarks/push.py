@@ -39,8 +39,7 @@ from projections.aws.wiring import THREADS
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards, Identity
 from projections.engine.records import version_of
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, at_once, one_by_one
+from projections.engine.running import Counters, Deadline, at_once, one_by_one
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.language.loader import loads

@@ -4,7 +4,7 @@ import os
 
 from handlers.common import entry_point, tell, throttles, writes
 from projections.aws.wiring import stream_from_environment
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 
 FEW = 20
 """With fewer records, one item with many targets is no cause for an alarm."""

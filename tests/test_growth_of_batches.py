@@ -5,15 +5,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from projections.engine.attempts import Attempt, Transaction, lanes, pack
-from projections.engine.changes import Change
 from projections.engine.processor import full_collections
+from projections.engine.transactions import Transaction, lanes, pack
 from projections.errors import Transient
-from projections.language.contribution import Evaluated
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -109,17 +108,15 @@ def test_packing_and_finding_lanes_does_not_grow_with_the_square(shared: bool) -
     """With 2000 documents of 30 tags, of which neighbours may have one in common. Caches cost such small work a part."""
 
     def measure(number: int) -> float:
-        attempts = []
+        steps: list[Any] = []
         for doc in range(number):
-            attempt = Attempt(Change(str(doc), "v", {}, Evaluated({})))
             tags = [("tags", f"{doc}-{tag}") for tag in range(30)]
-            attempt.pieces = dict.fromkeys([*tags, ("tags", f"{doc + 1}-0")] if shared else tags)  # type: ignore[arg-type]
-            attempt.actions = 61
-            attempts.append(attempt)
+            pieces = dict.fromkeys([*tags, ("tags", f"{doc + 1}-0")] if shared else tags)
+            steps.append(SimpleNamespace(pieces=pieces, counted=frozenset(), actions=61, size=0))
         found: list[list[Transaction]] = []
-        taken = seconds(lambda: found.extend(lanes(pack(attempts))))
+        taken = seconds(lambda: found.extend(lanes(pack(steps, 100))))
         assert len(found) == (1 if shared else number)
-        assert sum(len(transaction.attempts) for lane in found for transaction in lane) == number
+        assert sum(len(transaction.steps) for lane in found for transaction in lane) == number
         return taken
 
     assert growth(measure, 200, 2000, 3.0) <= 3.0

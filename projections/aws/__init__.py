@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Protocol
 
-    from projections.engine.report import Outcome
+    from projections.engine.stages import Outcome
     from projections.engine.store import Store
     from projections.language.ruleset import RuleSet
 

@@ -18,8 +18,8 @@ from projections.engine.processor import Processor
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
 from projections.engine.running import Pacer, at_once
+from projections.engine.stages import Outcome
 from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -11,8 +11,8 @@ from projections.aws.tables import LEDGER, Live
 from projections.aws.wiring import THREADS
 from projections.engine.processor import OUTDATED
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
 from projections.engine.running import Run, at_once
+from projections.engine.stages import Outcome
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, WrappedStore, Write
 from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.diff.difference import Difference

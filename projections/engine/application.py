@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from projections.engine.guards import Guard, Guards, as_read
+from projections.engine.running import Tries
 from projections.engine.store import (
     Above,
     AllOf,
@@ -50,8 +51,6 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.syntax import root, steps
 from projections.language.values import same, wire
-
-_MOST_TRIES = 20
 
 
 def occupied(entity: Entity) -> Occupied:
@@ -229,15 +228,14 @@ class ApplicationItems:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
         if not added:
             return None
-        failure: Transient | None = None
-        for _ in range(_MOST_TRIES):
-            try:
-                return self._put(key, {**constants, **added}, why)
-            except ConditionFailed as failed:
-                return self._put_back(key, added, failed.item, why)
-            except Transient as error:
-                failure = error
-        raise failure or Transient("attributes that the application added to a deleted item could not be restored")
+        tries = Tries("attributes that the application added to a deleted item could not be restored")
+        while True:
+            tries.begin()
+            with suppress(Transient):
+                try:
+                    return self._put(key, {**constants, **added}, why)
+                except ConditionFailed as failed:
+                    return self._put_back(key, added, failed.item, why)
 
     def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None, why: Purpose) -> None:
         """Restore the attributes of a deleted item on the item that a rule has created there since.
@@ -359,18 +357,14 @@ def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | No
 def _at(path: Path, alternatives: Iterable[Alternative]) -> Condition | None:
     found = [one for alternative in alternatives for one in _alternative(path, alternative)]
     if len(found) > 1:
-        return _one_of(found)
+        return AnyOf(tuple(found))
     return found[0] if found else None
-
-
-def _one_of(conditions: Iterable[Condition]) -> Condition:
-    return AnyOf(tuple(conditions))
 
 
 def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
     match alternative:
         case Presence(exists):
-            yield _presence(path, exists)
+            yield Exists(path) if exists else Missing(path)
         case Equals(value):
             yield Equal(path, wire(value))
         case Affix("prefix", text, False):
@@ -386,10 +380,6 @@ def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
             pass  # a suffix, and case
         case _:
             assert_never(alternative)
-
-
-def _presence(path: Path, exists: bool) -> Condition:
-    return Exists(path) if exists else Missing(path)
 
 
 def _beginning(path: Path, prefix: str) -> Condition:

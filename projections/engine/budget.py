@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from projections.engine.attempts import Attempt
+from projections.engine.changes import Change
 from projections.engine.copies import CopyWrite, units_of
-from projections.language.keys import decode_key, is_range
+from projections.language.keys import decode_key
 from projections.language.program import Program
 
 CHEAP = 20
@@ -74,10 +73,9 @@ class Budget:
         """By rule: how many writes were left, and when."""
         self._lock = threading.Lock()
 
-    def affords(self, program: Program, attempt: Attempt) -> bool:
-        """Return whether a change may be committed now, and charge it to the budgets of its rules."""
-        change = attempt.change
-        costs = {rule: cost for rule, cost in writes_of(attempt).items() if cost > self._cheap}
+    def affords(self, program: Program, change: Change, writes: Mapping[str, int]) -> bool:
+        """Return whether a change may be committed now, and charge its writes to the budgets of its rules."""
+        costs = {rule: cost for rule, cost in writes.items() if cost > self._cheap}
         if not costs or not self._per_minute or change.is_refresh or change.expiry or _keeps(program, change.source):
             return True
         return self.charge(costs)
@@ -102,14 +100,6 @@ class Budget:
     def _now(self, rule: str, now: float) -> float:
         left, at = self._left.get(rule, (self._per_minute, now))
         return min(self._per_minute, left + max(0.0, now - at) * self._per_minute / 60)
-
-
-def writes_of(attempt: Attempt) -> Mapping[str, int]:
-    """Return the writes that an attempt makes for each rule: those to the ledger, and one for each published target."""
-    writes: Counter[str] = Counter()
-    for (rule, target), piece in attempt.pieces.items():
-        writes[rule] += piece.actions + (not is_range(target))
-    return writes
 
 
 def _keeps(program: Program, source: str) -> bool:

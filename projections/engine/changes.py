@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from projections.engine.ledger_items import Entry, Target
+from projections.engine.ledger_items import Entry, Target, recent_element
 from projections.engine.store import Records
 from projections.errors import StoreError
 from projections.language.contribution import Contributed, Contributions, Evaluated
+from projections.language.keys import is_range
 
-ChangeState = Literal["applied", "duplicate", "moved", "deferred", "failed"]
+ChangeState = Literal["applied", "duplicate", "moved", "full", "deferred", "failed"]
 """The result of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
-read, and nothing was done. Deferred: it exceeds a budget, and is left to a refresh. Failed: not done, and `error` has the
-reason."""
+read, and nothing was done. Full: the entry has no room for it beside its pending publishes. Deferred: it exceeds a budget,
+and is left to a refresh. Failed: not done, and `error` has the reason."""
 
 _NOTHING: Contributions = {}
 
@@ -71,6 +72,11 @@ class Change(NamedTuple):
         """Return the mark in the entry that shows that a part of `settle` is done."""
         return self.expiry or self.version or "-"
 
+    def put_size(self, target: Target, member: str) -> int:
+        """Return about how many bytes the put of a member takes."""
+        payload = self.after.payloads.get((*target, member))
+        return len(str(payload)) if payload else 0
+
 
 class Refusal(NamedTuple):
     """A rule whose contribution the ledger cannot hold.
@@ -96,11 +102,27 @@ class Result(NamedTuple):
     may_have_pending: bool
     refused: tuple[Refusal, ...] = ()
     error: StoreError | None = None
+    entry: Entry | None = None
+    """The entry, as far as it is known."""
 
 
 def targets_of(contributions: Contributions) -> set[Target]:
     """Return the targets that are contributed to."""
     return {(rule, target) for rule, targets in contributions.items() for target in targets}
+
+
+def retracted(before: Contributions, after: Contributions, settle: Contributions) -> set[str]:
+    """Return the targets that change, and that the entry does not name afterwards, as elements of `recent`.
+
+    Groups of `rank` rules have no publish that could be pending.
+    """
+    return {
+        recent_element((rule, target))
+        for contributions in (before, settle)
+        for rule, targets in contributions.items()
+        for target in targets
+        if target not in after.get(rule, {}) and not is_range(target)
+    }
 
 
 WIDE = decimal.Context(prec=600)

@@ -30,8 +30,7 @@ from projections.engine.application import ApplicationItems, occupied, purpose_o
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.entity import Item
@@ -39,8 +38,6 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.language.values import differing
-
-_MOST_TRIES = 20
 
 
 class Copier:
@@ -115,13 +112,13 @@ class Copier:
                     return self._counters.add("copies")
         except ConditionFailed as failed:
             item = failed.item
-        for _ in range(_MOST_TRIES):
-            deadline.check()
+        tries = Tries(f"{rule.name}: a copy kept changing while it was written", deadline)
+        while True:
+            tries.begin()
             try:
                 return self._write_read(copy, target, wanted, item, deadline)
             except ConditionFailed as failed:
                 item = failed.item
-        raise Transient(f"{rule.name}: a copy kept changing while it was written")
 
     def _write_read(
         self,
@@ -139,7 +136,7 @@ class Copier:
             return self._counters.add("copies")
         self._require_kind(why, rule, target, item, copy.source)
         guard = self._items.guard(rule, target, item)
-        if guard is not None and self._is_written(copy, guard):
+        if guard is not None and guard.by == copy.source and guard.at >= copy.version:
             return self._heal_newer(copy, target, guard, deadline)
         owned = self._guards.owned(rule, target, item)
         gone = {name: None for name in sorted(owned) if name not in wanted}
@@ -150,28 +147,20 @@ class Copier:
     def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
         """Remove a copy that its source does not have any more."""
         rule = copy.rule
-        for _ in range(_MOST_TRIES):
-            deadline.check()
+        tries = Tries(f"{rule.name}: a copy kept changing while it was removed", deadline)
+        while True:
+            tries.begin()
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
                 return None
-            if self._is_retracted(copy, target, item, guard):
+            if guard.at >= copy.version or self.is_removed(rule, target, item, guard, copy.owned):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
                 self._remove(copy.sequences, rule, target, item, guard, copy.owned)
             except ConditionFailed:
                 continue
             return self._counters.add("copies")
-        raise Transient(f"{rule.name}: a copy kept changing while it was removed")
-
-    def _is_written(self, copy: CopyWrite, guard: Guard) -> bool:
-        """Whether an item shows this version of the source already, or a newer one."""
-        return guard.by == copy.source and guard.at >= copy.version
-
-    def _is_retracted(self, copy: CopyWrite, target: ItemKey, item: Image, guard: Guard) -> bool:
-        """Whether the copy is removed already, or shows a version of its source that is as new as its removal."""
-        return guard.at >= copy.version or self.is_removed(copy.rule, target, item, guard, copy.owned)
 
     def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
         """Heal a copy with a newer guard than the record: the record is late, or the guard was edited, which would lock
@@ -189,11 +178,13 @@ class Copier:
         if not waiting and not heal.sources:
             return None
         created = False
-        for _ in range(_MOST_TRIES):
-            deadline.check()
+        tries = Tries(f"{rule.name}: the guard of a copy kept changing while it was healed", deadline)
+        while True:
+            tries.begin()
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
-            found = self._wanted(rule, target, self._sources(heal, waiting, guard))
+            # the sources of the record, the one that waits, and that of the guard
+            found = self._wanted(rule, target, {*heal.sources, waiting, guard.by if guard is not None else ""} - {""})
             try:
                 if found is None:
                     healed = item is not None and self._remove_left_over(heal, item, guard)
@@ -208,11 +199,6 @@ class Copier:
                 continue
             self._counters.add("healed", int(healed))
             return self._forget_waiting(heal, waiting)
-        raise Transient(f"{rule.name}: the guard of a copy kept changing while it was healed")
-
-    def _sources(self, heal: CopyHeal, waiting: str, guard: Guard | None) -> set[str]:
-        """The sources whose copy the target may be: those of the record, the one that waits, and that of the guard."""
-        return {*heal.sources, waiting, guard.by if guard is not None else ""} - {""}
 
     def _wanted(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
         """The source that has this copy now: its key, its image, the copy."""
@@ -264,7 +250,9 @@ class Copier:
         if guard is not None:
             left_over = not self.is_removed(rule, target, item, guard)
         else:
-            left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item, shown)
+            left_over = self._items.is_of(rule.into, target, item) and self._items.may_delete(
+                rule.into, target, item, shown
+            )
         if left_over:
             owned = {*self._guards.owned(rule, target, item), *shown}
             self._remove(heal.sequences, rule, target, item, guard, owned)
@@ -289,7 +277,7 @@ class Copier:
         name, why = self._guards.name(rule.name), purpose_of(rule, records)
         if not self._items.may_write(rule, rule.into, target, item):
             return  # it has left its entity: its record shows what the rule set
-        if self._may_delete(rule, target, item, owned):
+        if self._items.may_delete(rule.into, target, item, frozenset(owned)):
             self._items.delete(rule.into, target, item, why, rules=(rule.name,))
         elif guard is not None:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
@@ -299,10 +287,6 @@ class Copier:
                 wrote = self._guards.names(rule, target, ())
                 stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0, wrote=wrote)
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
-
-    def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image, known: Iterable[str] = ()) -> bool:
-        """Whether to delete an item with its copy. `known` are attributes that the source had."""
-        return self._items.may_delete(rule.into, target, item, frozenset(known))
 
     def is_removed(
         self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()

@@ -40,8 +40,7 @@ from typing import NamedTuple
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, slices
+from projections.engine.running import Counters, Deadline, Run, Tries, slices
 from projections.engine.store import (
     AllOf,
     Delete,
@@ -68,8 +67,6 @@ _AT_ONCE = 25
 
 _LINKS_AT_ONCE = 99
 """Links in a transaction: the most actions of one, without the condition check that an operator's store adds."""
-
-_MOST_TRIES = 20
 
 _NO_LINKS: Mapping[ItemKey, Image] = {}
 
@@ -172,13 +169,6 @@ class ListEmbedder:
 
     # Links
 
-    def _link(
-        self, rule: ListEmbedRule, parents: Iterable[str], child: str, deadline: Deadline, records: Records
-    ) -> None:
-        """Write the links of parents to a child, with new tokens."""
-        for parent in parents:
-            self._store.write(_link_of(rule, parent, child, deadline, records))
-
     def _link_many(self, links: Sequence[Update]) -> None:
         """Write links together: a store of operators makes a transaction of each request to the ledger anyway."""
         for some in slices(links, _LINKS_AT_ONCE):
@@ -240,14 +230,18 @@ class ListEmbedder:
         linked: set[str],
     ) -> Item | None:
         """Write the links and the list of a child. Return the child as it was read; None if it is gone."""
-        for _ in range(_MOST_TRIES):
-            deadline.check()
+        tries = Tries(
+            f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled", deadline
+        )
+        while True:
+            tries.begin()
             child = self._read(key, rule)
             if child is None:
                 return None
             references = references_of(rule, child)[0]
             missing = [one for one in parents_of(rule, child) if one not in linked and (added is None or one in added)]
-            self._link(rule, missing, encode_key(key), deadline, records)
+            for parent in missing:
+                self._store.write(_link_of(rule, parent, encode_key(key), deadline, records))
             linked.update(missing)
             wanted = self.wanted(rule, child, references, self._parents([references]), deadline.token())
             if not _is_due(wanted, references, renewed=True):
@@ -258,7 +252,6 @@ class ListEmbedder:
                 continue
             self._count("pulled", wanted)
             return child
-        raise Transient(f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled")
 
     def _count(self, name: str, wanted: Wanted) -> None:
         self._counters.add(name)

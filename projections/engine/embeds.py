@@ -31,8 +31,7 @@ from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, one_by_one, slices
+from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one, slices
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -62,8 +61,6 @@ CHILDREN_PER_PAGE = 1000
 
 _AT_ONCE = 25
 """How many children one request updates: DynamoDB's limit of statements."""
-
-_MOST_TRIES = 20
 
 
 class Push(NamedTuple):
@@ -487,8 +484,11 @@ class Embedder:
         if isinstance(rule, ListEmbedRule):
             self.lists.pull(rule, key, deadline, records)
             return
-        for _ in range(_MOST_TRIES):
-            deadline.check()
+        tries = Tries(
+            f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled", deadline
+        )
+        while True:
+            tries.begin()
             image = self._store.get(key)
             child = self._program.recognise(key, image) if image is not None else None
             if child is None or child.entity is not rule.into:
@@ -510,4 +510,3 @@ class Embedder:
             if rule.children.index is None or not by or self._fence(rule.name, by).version == fence.version:
                 return
             # The parent changed meanwhile, and its push may have queried the index before it showed this child: once more.
-        raise Transient(f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled")

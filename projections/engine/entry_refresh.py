@@ -20,18 +20,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, Result
 from projections.engine.goals import DiscardedRecord, Goals
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.publishing import Publisher, forget, pending_entries, relieved, unpublished
+from projections.engine.publishing import Publisher, forget, pending_entries, unpublished
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, refused
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Evaluated
@@ -63,7 +61,7 @@ class EntryRefresher:
         clock: Callable[[], float],
         chance: Callable[[], float],
         reserved: int,
-        spend: Callable[[Attempt], bool],
+        pace: Callable[[int], None] | None,
     ) -> None:
         self._program = program
         self._store = store
@@ -80,13 +78,11 @@ class EntryRefresher:
             generations=generations,
             counters=counters,
             reserved=reserved,
-            relieve=self._relieve,
-            spend=spend,
+            pace=pace,
         )
-        self._new_publisher = partial(
-            Publisher, program, store, generations, guards, counters=counters, publishes=snapshot.publishes
+        self._publisher = Publisher(
+            program, store, generations, guards, run, counters=counters, publishes=snapshot.publishes
         )
-        self._publisher = self._new_publisher(run)
         self._goals = Goals(program, snapshot, failures, stored=self._ledger.goal, clock=clock)
 
     def refresh(
@@ -129,11 +125,6 @@ class EntryRefresher:
             self._failures.note(rule, key, failure)
         return failures | broken
 
-    def _relieve(self, change: Change, entry: Entry, deadline: Deadline) -> Entry | None:
-        """Make the pending publishes of an entry, one by one: this may be one of the pieces that run at once."""
-        publisher = self._new_publisher(one_by_one)
-        return relieved(self._store, publisher.heal, change, entry, self._clock(), deadline)
-
     def _refresh(
         self,
         images: Mapping[ItemKey, Image | None],
@@ -145,6 +136,7 @@ class EntryRefresher:
     ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
         done: list[Result] = []
+        stuck: set[str] = set()
         rounds = 0
         while unread:
             try:
@@ -152,10 +144,11 @@ class EntryRefresher:
                 changes = self._changes(unread, done, removed, discarded, deferred)
             except Transient as error:
                 return self._failures.fail(unread, error)
-            results = self._ledger.commit(changes, deadline)
+            results = self._ledger.commit(changes, deadline, stuck)
             applied = self._applied(results)
             done += applied
             moved = [decode_key(one.change.source) for one in results if one.state == "moved"]
+            moved += self._relieve([one for one in results if one.state == "full"], stuck, deadline)
             settled = {decode_key(one.change.source): one.change.expiry for one in applied if one.change.expiry}
             unread = dict.fromkeys([*moved, *settled])
             if settled:  # then the next expiries of these items, if there are any
@@ -169,6 +162,20 @@ class EntryRefresher:
                 return self._failures.fail(unread, Transient("its entry keeps changing"))
         self._publish(done, deadline, publish)
         return None
+
+    def _relieve(self, results: Sequence[Result], stuck: set[str], deadline: Deadline) -> list[ItemKey]:
+        """Make the pending publishes of full entries. Return the items to be read again; `stuck` are added to."""
+        again = []
+        for result in results:
+            source = result.change.source
+            relieve = partial(self._publisher.relieve, result, self._clock(), deadline, heals=True)
+            try:
+                if not deadline.retry(relieve):
+                    stuck.add(source)
+                again.append(decode_key(source))
+            except Transient as error:
+                self._failures.failed[source] = str(error)
+        return again
 
     def _applied(self, results: Sequence[Result]) -> list[Result]:
         """The results of changes that are committed. Note those that failed, and refused contributions of rules."""
@@ -198,7 +205,9 @@ class EntryRefresher:
         deferred: Mapping[ItemKey, str],
     ) -> list[Change]:
         """The changes to commit. Entries that need none, but may have pending publishes, are added to `done`."""
-        entries = self._entries(images)
+        of = {key: entry_key(encode_key(key)) for key in images}
+        read = self._store.get_many(list(of.values()))
+        entries = {key: Entry.read(read[where]) for key, where in of.items() if where in read}
         changes: list[Change] = []
         again: dict[ItemKey, Entry | None] = {}
         for key, image in images.items():
@@ -215,7 +224,7 @@ class EntryRefresher:
                 changes.append(change)
             else:
                 again[key] = entry
-        now = self._items(list(again))
+        now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
             records = discarded.get(key, ())
             if self._waits_for_backfill(now.get(key), records):
@@ -234,16 +243,6 @@ class EntryRefresher:
             else:
                 self._add_unchanged(key, entry, done)
         return changes
-
-    def _entries(self, keys: Iterable[ItemKey]) -> dict[ItemKey, Entry]:
-        """The entries of source items. They are read before the items."""
-        of = {key: entry_key(encode_key(key)) for key in keys}
-        images = self._store.get_many(list(of.values()))
-        return {key: Entry.read(images[where]) for key, where in of.items() if where in images}
-
-    def _items(self, keys: Sequence[ItemKey]) -> Mapping[ItemKey, Image]:
-        """The source items. They are read after their entries."""
-        return self._store.get_many(keys)
 
     def _waits_for_backfill(self, image: Image | None, records: Sequence[DiscardedRecord]) -> bool:
         """Whether an expiry cannot be settled before the backfill of a rule that keeps what has expired is complete."""

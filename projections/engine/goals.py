@@ -182,7 +182,8 @@ class Goals:
                 continue
             expiry = _Expiry(record.version, self._kept(key, record.old))
             ends = entry is not None and expiry.ended(entry) and not self._keeping.isdisjoint(entry.contributions)
-            if not (expiry.settles or ends) or _is_settled(entry, record.version):
+            settled = entry is not None and record.version in entry.expiries
+            if settled or not (expiry.settles or ends):
                 continue
             if self._is_remembered(record, entry):
                 return expiry
@@ -236,8 +237,3 @@ class Goals:
     def _keepers(self) -> list[Rule]:
         """The rules that keep what has expired."""
         return [rule for rule in self._program.rules.values() if rule.expired == "keep"]
-
-
-def _is_settled(entry: Entry | None, expiry: str) -> bool:
-    """Whether an expiry has been settled, as the entry records."""
-    return entry is not None and expiry in entry.expiries

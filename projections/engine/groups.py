@@ -162,7 +162,8 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
                 named.add(target)
                 again.append(target)
                 continue
-            if item is None and target not in named and _is_lost(open_now[target]):
+            # The ledger has lost a generation without an item. The first has no item until a commit.
+            if item is None and target not in named and open_now[target] > 0:
                 generations.missing(target, open_now[target])
                 again.append(target)
                 continue
@@ -172,11 +173,6 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
             found[target] = summed(open_now[target], parts)
         wanted = again
     return found
-
-
-def _is_lost(generation: int) -> bool:
-    """Whether a generation without an item is one that the ledger has lost. The first has no item until a commit."""
-    return generation > 0
 
 
 def parts_of(store: Store, partition: str, generation: int | None = None) -> list[Image]:

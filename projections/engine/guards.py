@@ -245,7 +245,7 @@ class Guards:
     def marked(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item has the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
-        return held is not None and (self._identity is None or self._is_mark_of(key, held))
+        return held is not None and (self._identity is None or self._mark_secret(key, held) is not None)
 
     def created(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is marked as created by a rule. A copy of all attributes must have nothing else."""
@@ -255,9 +255,6 @@ class Guards:
         item = self._program.recognise(key, image) if rules else None
         rule = rules.get(item.entity.name) if item is not None else None
         return rule is None or not self.unproven(rule, key, image)
-
-    def _is_mark_of(self, key: ItemKey, held: Value) -> bool:
-        return self._mark_secret(key, held) is not None
 
     def _mark_secret(self, key: ItemKey, held: Value) -> int | None:
         """Return the number of the secret with which a mark was made, or None if it is invalid."""
@@ -323,7 +320,9 @@ class Guards:
         if not isinstance(fields, Mapping):
             return None
         at, by, digest = _text(fields, "at"), _text(fields, "by"), _text(fields, "d")
-        if not _is_version(at) or digest is None or not self._is_of(rule, key, digest):
+        if at is None or digest is None:
+            return None
+        if self._identity is not None and digest != self.digest(rule, key):  # not this ledger, rule or item
             return None
         if "by" in fields and not self._names_item(by):
             return None
@@ -337,18 +336,8 @@ class Guards:
         if wrote is None or len(wrote) != 4 * ("w" in fields):
             return None
         guard = Guard(at, by or "", n, wrote=wrote)
-        secret = self._secret_of(rule, key, guard, _text(fields, "s"))
+        secret = self._signed_with(_text(fields, "s"), rule, key, guard) if self._identity is not None else 0
         return None if secret is None else guard._replace(former=secret > 0)
-
-    def _is_of(self, rule: str, key: ItemKey, digest: str) -> bool:
-        """Whether the guard says that this ledger wrote it for this rule and item."""
-        return self._identity is None or digest == self.digest(rule, key)
-
-    def _secret_of(self, rule: str, key: ItemKey, guard: Guard, signature: str | None) -> int | None:
-        """Return the number of the secret with which this ledger signed the guard, or None if it did not."""
-        if self._identity is None:
-            return 0
-        return self._signed_with(signature, rule, key, guard)
 
     def other_ledger(self, rule: str, key: ItemKey, image: Image | None) -> str:
         """Return the id of the other ledger that wrote the guard of a rule on an item; the empty text if none did.
@@ -453,10 +442,6 @@ def _text(fields: Mapping[str, object], name: str) -> str | None:
     value = fields.get(name)
     text = value.get("S") if isinstance(value, dict | Mapping) else None
     return text if isinstance(text, str) else None
-
-
-def _is_version(at: str | None) -> TypeGuard[str]:
-    return at is not None
 
 
 def _is_count(number: object) -> TypeGuard[str]:

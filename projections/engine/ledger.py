@@ -1,10 +1,12 @@
 """Committing contributions to the ledger: many source items per transaction, each applied at most once per version.
 
-    predict   what each entry holds: from the old image, or from the entry as it was found (`attempts`)
-    pack      differences with the same targets into one transaction, up to DynamoDB's limits (`attempts`)
+    predict   what each entry holds: from the old image, or from the entry as it was found
+    pack      differences with the same targets into one transaction, up to DynamoDB's limits (`transactions`)
     send      transactions without a common group at once, the others one after another (`transactions`)
     again     what was found otherwise, from the entries that the cancelled transaction returned
     steps     a change that one transaction cannot hold, or that DynamoDB refuses: several transactions
+
+An `Attempt` and a `Step` never change: a transaction that is cancelled returns new attempts, with what it showed.
 
 Invariants:
 
@@ -22,39 +24,40 @@ Invariants:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any, Literal, NamedTuple
 
-from projections.engine.attempts import (
-    MOST_ACTIONS,
-    MOST_BYTES,
-    Attempt,
-    Predictor,
-    Transaction,
-    fail,
-    lanes,
-    pack,
-    put_size,
-    retracted,
-)
+from projections.engine.budget import Budget
 from projections.engine.changes import (
     Change,
     Load,
+    Refusal,
     Result,
     difference,
     intermediate_goals,
     other_marks,
+    retracted,
     with_mark,
+    with_marks,
     without_mark,
 )
 from projections.engine.groups import Generations, refusing_group
 from projections.engine.ledger_items import Entry, entry_key
 from projections.engine.rejections import refusal
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, OutOfTime, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Store
-from projections.engine.transactions import Transactions
+from projections.engine.transactions import (
+    MOST_ACTIONS,
+    MOST_BYTES,
+    Attempt,
+    Step,
+    Transaction,
+    Transactions,
+    lanes,
+    pack,
+)
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.program import Program
@@ -65,14 +68,23 @@ _WITHOUT_PAUSE = 3
 """Rounds after which an attempt waits: entries and groups that change so often are busy."""
 
 
+class _Walk(NamedTuple):
+    """How far an attempt came in several transactions: `attempt` has the entry as it is then.
+
+    Changed: the entry or a group was not as known. Refused: DynamoDB refuses a step as invalid. Full: it does, and the entry
+    names pending publishes.
+    """
+
+    attempt: Attempt
+    end: Literal["done", "changed", "refused", "full"]
+    reason: str = ""
+
+
 class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
-    `reserved` is how many actions the store adds to each transaction.
-    `relieve` makes the pending publishes of an entry that would become too large, and removes them from it; it returns the
-    entry as it is then, None if none could be removed, and raises Transient. It is called within pieces that `run` runs.
-    `spend` is called with each attempt before it is made, and may raise OutOfTime. If it returns False, the change is
-    "deferred".
+    `reserved` is how many actions the store adds to each transaction. `budget` decides which changes are "deferred"; None
+    defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime.
     """
 
     def __init__(
@@ -80,275 +92,350 @@ class Ledger:
         program: Program,
         store: Store,
         *,
-        run: Run[None] = one_by_one,
+        run: Run[Any] = one_by_one,
         chance: Callable[[], float] = random.random,
         generations: Generations | None = None,
         counters: Counters | None = None,
         reserved: int = 0,
-        relieve: Callable[[Change, Entry, Deadline], Entry | None] = lambda change, entry, deadline: None,
-        spend: Callable[[Attempt], bool] = lambda attempt: True,
+        budget: Budget | None = None,
+        pace: Callable[[int], None] | None = None,
     ) -> None:
+        self._program = program
         self._store = store
-        self._spend = spend
         self._run = run
-        generations = generations or Generations()
-        self._predictor = Predictor(program, generations, MOST_ACTIONS - reserved)
-        self._transactions = Transactions(program, store, generations, chance, counters or Counters())
-        self._steps = Steps(program, store, generations, self._predictor, self._transactions, relieve)
+        self._budget = budget
+        self._pace = pace
+        self._most_actions = MOST_ACTIONS - reserved
+        self._generations = generations or Generations()
+        self._transactions = Transactions(program, store, self._generations, chance, counters or Counters())
 
-    def commit(self, changes: Sequence[Change], deadline: Deadline) -> list[Result]:
+    def commit(self, changes: Sequence[Change], deadline: Deadline, stuck: Collection[str] = ()) -> list[Result]:
         """Commit each change or find it committed. Return what became of them, in order. No source item may occur twice.
 
-        A refresh whose entry is not as it was read has "moved": it is not applied, and both have to be read again.
+        A refresh whose entry is not as it was read has "moved": it is not applied, and both have to be read again. A change
+        whose entry has no room beside its pending publishes is "full": they have to be made and forgotten, then it has to be
+        committed again; or, if they cannot be, with its source among those that are `stuck`.
 
         An error of one change is in its result: "failed" if it could not be done in time, `refused` for rules whose
         contribution the ledger can never hold and which contribute nothing. Raises `errors.Misconfigured`.
         """
-        attempts = [Attempt(change) for change in changes]
-        self._commit(attempts, deadline)
+        results: dict[str, Result] = {}
+        pending = {change.source: Attempt.of(change) for change in changes}
+        rounds = 0
+        try:
+            self._read_expiries(pending, results, deadline)
+            while pending:
+                if (rounds := rounds + 1) > _WITHOUT_PAUSE + 1:
+                    deadline.pause(rounds - 1)
+                steps = self._steps(list(pending.values()), deadline)
+                now = [step for step in steps if self._affords(step)]
+                if len(now) < len(steps):
+                    left = pending.keys() - {step.attempt.change.source for step in now}
+                    results.update({source: pending.pop(source).result("deferred") for source in left})
+                apart = lanes(pack([step for step in now if self._fits(step)], self._most_actions, deadline), deadline)
+                large = [step.attempt for step in now if not self._fits(step)]
+                outcomes: list[Result | Attempt] = []
+                outcomes += [self._commit_in_steps(attempt, deadline, stuck) for attempt in large]
+                for sent in self._run([partial(self._send_in_order, lane, deadline, stuck) for lane in apart]):
+                    outcomes += sent
+                for outcome in outcomes:
+                    if isinstance(outcome, Attempt):
+                        pending[outcome.change.source] = outcome
+                    else:
+                        results[outcome.change.source] = outcome
+                        del pending[outcome.change.source]
+        except Transient as error:
+            results.update({source: attempt.result("failed", error=error) for source, attempt in pending.items()})
+        return [results[change.source] for change in changes]
+
+    # What to commit
+
+    def _read_expiries(self, pending: dict[str, Attempt], results: dict[str, Result], deadline: Deadline) -> None:
+        """Read the entries of expiries first: an entry remembers only so many, so its list is never added to blindly."""
+        expiries = [one for one in pending.values() if one.change.expiry and not one.known]
+        if not expiries:
+            return
+        deadline.check()
+        items = self._store.get_many([entry_key(attempt.change.source) for attempt in expiries])
+        for attempt in expiries:
+            source = attempt.change.source
+            pending[source] = read = attempt.found(items.get(entry_key(source)))
+            if read.is_duplicate:
+                results[source] = self._duplicate(pending.pop(source))
+
+    def _affords(self, step: Step) -> bool:
+        """Whether a change may be made now, rather than left to a refresh. Raises OutOfTime."""
+        if self._pace is not None:
+            self._pace(sum(step.writes.values()))
+        return self._budget is None or self._budget.affords(self._program, step.attempt.change, step.writes)
+
+    def _fits(self, step: Step) -> bool:
+        """Whether one transaction is enough."""
+        return step.actions <= self._most_actions and step.size <= MOST_BYTES
+
+    def _steps(self, attempts: Sequence[Attempt], deadline: Deadline) -> list[Step]:
+        """Return the step that commits each attempt, from the prediction or from the entry as it was found.
+
+        Raises OutOfTime.
+        """
         for attempt in attempts:
-            if attempt.refused:
-                self._steps.find_culprits(attempt)
-        return [attempt.result() for attempt in attempts]
+            if attempt.known:
+                self._generations.learn(attempt.held)
+        opened = self._generations.as_now()
+        alike: dict[tuple[str, str], Step] = {}
+        return [self._step(attempt, opened, alike) for attempt in deadline.checked(attempts)]
+
+    def _step(self, attempt: Attempt, opened: Generations, alike: dict[tuple[str, str], Step]) -> Step:
+        """Return the step that commits an attempt. `alike` has those of this round, by contributions before and after."""
+        change, settle = attempt.change, attempt.settle
+        before = attempt.held if attempt.known else opened.stamped(change.before)
+        removed = change.gone and not change.expired
+        goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
+        if attempt.known and not change.is_refresh:
+            for rule, marks in other_marks(before, change.mark).items():
+                if rule in self._program.rules:
+                    goal = {**goal, rule: with_marks(goal.get(rule, {}), marks, change.version)}
+        before_text, text = canonical_text(before), canonical_text(goal)
+        same = alike.get((before_text, text)) if not settle else None
+        pieces = same.pieces if same is not None else difference(before, goal, settle, change.mark, opened.of)
+        size = 500 + 2 * len(text)
+        if change.after.payloads:
+            size += sum(change.put_size(target, put) for target, piece in pieces.items() for put in piece.puts)
+        if same is not None:  # as all likes of one post are
+            return same._replace(attempt=attempt, before=before, goal=goal, size=size)
+        step = Step(
+            attempt,
+            opened,
+            before,
+            before_text,
+            goal,
+            text,
+            settle,
+            pieces,
+            retracted(before, goal, settle),
+            tuple(sorted(before.keys() | goal.keys())),
+            frozenset([(*target, value) for target, piece in pieces.items() for value in piece.counted]),
+            1 + sum([piece.actions for piece in pieces.values()]),
+            size,
+        )
+        if not settle:
+            alike[before_text, text] = step
+        return step
 
     def goal(self, before: Contributions, after: Contributions, removed: bool) -> Contributions:
         """Return what an entry is to hold after a refresh. `removed`: the item was deleted, and did not expire."""
-        return self._predictor.goal(before, after, removed)
+        return self._goal(before, after, self._generations, removed=removed)
 
-    def _commit(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
-        rounds = 0
-        try:
-            self._read([attempt for attempt in attempts if attempt.change.expiry and not attempt.known], deadline)
-        except Transient as error:
-            return fail(attempts, error)
-        while pending := [attempt for attempt in attempts if attempt.state == "pending"]:
-            if (rounds := rounds + 1) > _WITHOUT_PAUSE + 1:
-                try:
-                    deadline.pause(rounds - 1)
-                except Transient as error:
-                    return fail(pending, error)
-            try:
-                self._predictor.predict(pending, deadline)
-                for attempt in pending:
-                    if not self._spend(attempt):
-                        attempt.state = "deferred"
-                pending = [attempt for attempt in pending if attempt.state == "pending"]
-                found = lanes(pack([attempt for attempt in pending if attempt.fits], deadline), deadline)
-            except OutOfTime as error:
-                return fail(pending, error)
-            for attempt in [attempt for attempt in pending if not attempt.fits]:
-                self._steps.commit(attempt, deadline)
-            self._run([partial(self._send_in_order, lane, deadline) for lane in found])
-        return None
-
-    def _read(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
-        """Read the entries of expiries first: an entry remembers only so many, so its list is never added to blindly."""
-        if not attempts:
-            return
-        deadline.check()
-        items = self._store.get_many([entry_key(attempt.change.source) for attempt in attempts])
-        for attempt in attempts:
-            attempt.found(items.get(entry_key(attempt.change.source)))
-
-    def _send_in_order(self, lane: Sequence[Transaction], deadline: Deadline) -> None:
-        for number, transaction in enumerate(lane):
-            if deadline.over:
-                return fail([attempt for left in lane[number:] for attempt in left.attempts], deadline.out_of_time)
-            self._send(transaction.attempts, deadline)
-        return None
-
-    def _send(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
-        """Send one transaction. Attempts that it finds otherwise than predicted stay pending."""
-        try:
-            if deadline.retry(partial(self._transactions.send, attempts)) == "committed":
-                for attempt in attempts:
-                    attempt.state = "applied"
-        except InvalidRequest:
-            self._halve(attempts, deadline)
-        except Transient as error:
-            fail(attempts, error)
-
-    def _halve(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
-        if len(attempts) == 1:
-            return self._steps.commit_by_rule(attempts[0], deadline)
-        middle = len(attempts) // 2
-        self._send(attempts[:middle], deadline)
-        return self._send(attempts[middle:], deadline)
-
-
-class Steps:
-    """Commits single changes in steps; see `Ledger` for `relieve`."""
-
-    def __init__(
+    def _goal(
         self,
-        program: Program,
-        store: Store,
-        generations: Generations,
-        predictor: Predictor,
-        transactions: Transactions,
-        relieve: Callable[[Change, Entry, Deadline], Entry | None],
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._generations = generations
-        self._predictor = predictor
-        self._transactions = transactions
-        self._relieve = relieve
+        before: Contributions,
+        after: Contributions,
+        opened: Generations,
+        *,
+        removed: bool,
+        held: frozenset[str] = frozenset(),
+    ) -> Contributions:
+        """Return the contributions that an entry is to have.
 
-    def commit(self, attempt: Attempt, deadline: Deadline) -> None:
-        """Commit a change that needs more than one transaction."""
+        Rules that this program does not have, because they are newer or retired, keep what they contributed, unless the item
+        was removed: that means the same to all rules, and no later record would report it to the programs that have them.
+        Rules that are `held` keep their part exactly as it is.
+        """
+        after = opened.stamped(after)
+        if not before:
+            return after
+        kept = {
+            rule: targets
+            for rule, targets in before.items()
+            if rule in held
+            or (rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed)
+        }
+        return {**kept, **after} if kept else after
+
+    # One transaction
+
+    def _send_in_order(
+        self, lane: Sequence[Transaction], deadline: Deadline, stuck: Collection[str]
+    ) -> list[Result | Attempt]:
+        outcomes: list[Result | Attempt] = []
+        for transaction in lane:
+            if deadline.over:
+                late = deadline.out_of_time
+                outcomes += [step.attempt.result("failed", step, error=late) for step in transaction.steps]
+            else:
+                outcomes += self._send(transaction.steps, deadline, stuck)
+        return outcomes
+
+    def _send(self, steps: Sequence[Step], deadline: Deadline, stuck: Collection[str]) -> list[Result | Attempt]:
+        """Send one transaction. Return results, and the attempts that have to be made again."""
         try:
-            self._commit(attempt, deadline)
+            cancelled = deadline.retry(partial(self._transactions.send, steps))
+        except InvalidRequest:
+            if len(steps) == 1:
+                return [self._commit_in_steps(steps[0].attempt, deadline, stuck, by_rule=True)]
+            middle = len(steps) // 2
+            return [*self._send(steps[:middle], deadline, stuck), *self._send(steps[middle:], deadline, stuck)]
         except Transient as error:
-            fail([attempt], error)
+            return [step.attempt.result("failed", step, error=error) for step in steps]
+        if cancelled is None:
+            return [step.attempt.result("applied", step) for step in steps]
+        outcomes: list[Result | Attempt] = []
+        for attempt, step in zip(cancelled.attempts, steps, strict=True):
+            if attempt.moved:
+                outcomes.append(attempt.result("moved", step))
+            else:
+                outcomes.append(self._duplicate(attempt, step) if attempt.is_duplicate else attempt)
+        return outcomes
 
-    def commit_by_rule(self, attempt: Attempt, deadline: Deadline) -> None:
-        """Commit a change that DynamoDB refuses, rule by rule. A rule that the ledger cannot hold contributes nothing."""
-        try:
-            self._commit_by_rule(attempt, deadline)
-        except Transient as error:
-            fail([attempt], error)
+    def _duplicate(self, attempt: Attempt, step: Step | None = None) -> Result:
+        """Return the result of a duplicate.
 
-    def find_culprits(self, attempt: Attempt) -> None:
-        """Replace the reasons of refusals that a group causes, and name its target. Best effort: nothing depends on it."""
-        change = attempt.change
-        for rule in attempt.refused:
-            wanted = change.after.contributions.get(rule, {})
-            settle = {rule: attempt.settle[rule]} if rule in attempt.settle else {}
-            after = self._generations.stamped({rule: wanted})
-            held = {rule: attempt.held.get(rule, {})}
-            pieces = difference(held, after, settle, change.mark, self._generations.of)
-            amounts = {target: piece.amounts for target, piece in pieces.items()}
-            with suppress(StoreError):
-                if culprit := refusing_group(self._store, self._program, amounts, self._generations):
-                    target, reason = culprit
-                    attempt.culprits = {**attempt.culprits, rule: target}
-                    attempt.refused = {**attempt.refused, rule: reason}
+        What was refused then is reported again: the invocation that committed it may have ended before it reported that.
+        """
+        entry = attempt.entry
+        refused = entry.refused if entry is not None and entry.version == attempt.change.version else {}
+        return attempt.result("duplicate", step, refused=self._refusals(attempt, attempt.settle, refused))
 
-    def _commit(self, attempt: Attempt, deadline: Deadline) -> None:
-        while self._find(attempt, deadline):
-            try:
-                done = self._walk(attempt, attempt.goal, attempt.settle, deadline, last=True)
-            except InvalidRequest:
-                return self._commit_by_rule(attempt, deadline)
-            if self._ended(attempt, done):
-                return None
-        return None
+    # Several transactions
 
-    def _commit_by_rule(self, attempt: Attempt, deadline: Deadline) -> None:
-        """The marks of a settled expiry stay until all rules are done, so that starting over settles nothing twice."""
+    def _commit_in_steps(
+        self, attempt: Attempt, deadline: Deadline, stuck: Collection[str], *, by_rule: bool = False
+    ) -> Result:
+        """Commit a change that one transaction cannot hold, or that DynamoDB refuses; then rule by rule.
+
+        The entry is read first, but not that of a refresh, which has read it, and then the item.
+        """
         refused: dict[str, str] = {}
-        while self._find(attempt, deadline):
-            done = self._rules(attempt, refused, deadline)
-            if done:
-                attempt.refused = dict(sorted(refused.items()))  # before the last step, which writes it down
-                goal = without_mark(attempt.held, attempt.change.mark)
-                done = self._walk(attempt, goal, {}, deadline, last=True)
-            if self._ended(attempt, done):
-                return
+        change = attempt.change
+        try:
+            while True:
+                deadline.check()
+                if not change.is_refresh:
+                    attempt = attempt.found(self._store.get(entry_key(change.source)))
+                    if attempt.is_duplicate:
+                        return self._duplicate(attempt)
+                (step,) = self._steps([attempt], deadline)
+                if by_rule:
+                    walk = self._walk_by_rule(step, refused, deadline, stuck)
+                else:
+                    walk = self._walk(step, step.goal, step.settle, deadline, stuck, last=True)
+                attempt = walk.attempt
+                if walk.end == "done":
+                    refusals = self._refusals(attempt, step.settle, refused)
+                    return attempt.result("applied", step, refused=refusals)
+                if walk.end == "full":
+                    return attempt.result("full")
+                if walk.end == "refused":
+                    if by_rule:
+                        raise InvalidRequest(walk.reason)
+                    by_rule = True
+                elif change.is_refresh:
+                    return attempt.result("moved")
+        except Transient as error:
+            return attempt.result("failed", error=error)
 
-    def _rules(self, attempt: Attempt, refused: dict[str, str], deadline: Deadline) -> bool:
+    def _walk_by_rule(self, step: Step, refused: dict[str, str], deadline: Deadline, stuck: Collection[str]) -> _Walk:
         """Bring each rule's part of the entry to its goal, or to nothing where it is `refused`, which is added to.
 
-        Return False if the entry was not as known any more.
+        The marks of a settled expiry stay until all rules are done, so that starting over settles nothing twice.
         """
-        mark = attempt.change.mark
-        goal = attempt.goal  # each step sets another goal
-        for rule in sorted(attempt.held.keys() | goal.keys() | attempt.settle.keys()):
-            settle = {rule: attempt.settle[rule]} if rule in attempt.settle else {}
-            wanted = goal.get(rule, {})
+        mark = step.attempt.change.mark
+        walk = _Walk(step.attempt, "done")
+        for rule in sorted(walk.attempt.held.keys() | step.goal.keys() | step.settle.keys()):
+            settle = {rule: step.settle[rule]} if rule in step.settle else {}
+            wanted = step.goal.get(rule, {})
             marked = {target: with_mark(wanted.get(target, {}), mark) for target in settle.get(rule, {})}
             wishes = [({**wanted, **marked}, settle)] if rule not in refused else []
-            least = other_marks(attempt.held, mark).get(rule, {})
+            least = other_marks(walk.attempt.held, mark).get(rule, {})
             for wish, settling in [*wishes, (least, {})]:
-                now = attempt.held
+                now = walk.attempt.held
                 if wish == now.get(rule, {}):
                     break
-                step = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
-                try:
-                    if not self._walk(attempt, step, settling, deadline):
-                        return False
-                except InvalidRequest as reason:
-                    refused.setdefault(rule, refusal(str(reason), entry=True))
+                goal = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
+                walk = self._walk(step._replace(attempt=walk.attempt), goal, settling, deadline, stuck)
+                if walk.end == "refused":
+                    refused.setdefault(rule, refusal(walk.reason, entry=True))
                     continue
+                if walk.end != "done":
+                    return walk
                 break
-        return True
-
-    def _find(self, attempt: Attempt, deadline: Deadline) -> bool:
-        """Read the entry, but not that of a refresh, which has read it, and then the item. Return whether work is left."""
-        deadline.check()
-        if not attempt.change.is_refresh and attempt.found(self._store.get(entry_key(attempt.change.source))):
-            return False
-        self._predictor.predict([attempt], deadline)
-        return True
-
-    @staticmethod
-    def _ended(attempt: Attempt, done: bool) -> bool:
-        """Record that a change is done, or that the entry of a refresh has moved. Else the entry has to be read again."""
-        if done:
-            attempt.state = "applied"
-        elif attempt.change.is_refresh:
-            attempt.state = "moved"
-        return attempt.state != "pending"
+        final = step._replace(attempt=walk.attempt, refused=dict(sorted(refused.items())))
+        return self._walk(final, without_mark(walk.attempt.held, mark), {}, deadline, stuck, last=True)
 
     def _walk(
         self,
-        attempt: Attempt,
+        step: Step,
         goal: Contributions,
         settle: Contributions,
         deadline: Deadline,
+        stuck: Collection[str],
         *,
         last: bool = False,
-    ) -> bool:
-        """Move a known entry to `goal` in as many transactions as it takes. `last`: the goal is that of the change.
+    ) -> _Walk:
+        """Move a known entry to `goal` in as many transactions as it takes. `last`: the goal is that of the change."""
+        change, of = step.attempt.change, step.opened.of
+        load = Load(self._most_actions - 1, MOST_BYTES - 2 * len(canonical_text(goal)), change.put_size)
+        walk = _Walk(step.attempt, "done")
+        for part, settled in intermediate_goals(step.attempt.held, goal, load, settle, change.mark, of):
+            before = walk.attempt.held
+            step = step._replace(
+                attempt=walk.attempt,
+                goal=part,
+                text=canonical_text(part),
+                pieces=difference(before, part, settled, change.mark, of),
+                retracted=retracted(before, part, settled),
+                last=last and part is goal,
+            )
+            walk = deadline.retry(partial(self._make, step, deadline, stuck))
+            if walk.end != "done":
+                break
+        return walk
 
-        Return False if the entry was not as known any more. Raises InvalidRequest; the entry is true up to there.
-        """
-        change = attempt.change
-        room = self._predictor.most_actions - 1
-        load = Load(room, MOST_BYTES - 2 * len(canonical_text(goal)), partial(put_size, change))
-        for step, settled in intermediate_goals(attempt.held, goal, load, settle, change.mark, attempt.opened.of):
-            before = attempt.held
-            attempt.goal, attempt.text = step, canonical_text(step)
-            attempt.pieces = difference(before, step, settled, change.mark, attempt.opened.of)
-            attempt.retracted = retracted(before, step, settled)
-            if not deadline.retry(partial(self._step, attempt, last and step is goal, deadline)):
-                return False
-        return True
-
-    def _step(self, attempt: Attempt, last: bool, deadline: Deadline) -> bool:
-        """Make one step in one transaction. Return False if the entry was not as known any more."""
+    def _make(self, step: Step, deadline: Deadline, stuck: Collection[str]) -> _Walk:
+        """Make one step of a known entry in one transaction."""
         while True:
             deadline.check()
+            attempt = step.attempt
             try:
-                sent = self._transactions.send([attempt], last=last)
-            except InvalidRequest:
-                if not self._relieved(attempt, deadline):
-                    raise
-                continue
-            if sent == "changed":
-                return False
-            if sent == "committed":
-                old = attempt.entry
-                attempt.entry = Entry(
-                    (attempt.change.version if last else "") or (old.version if old is not None else ""),
-                    attempt.goal,
-                    (old.recent if old is not None else frozenset()) | attempt.retracted,
-                    (old.revision if old is not None else 0) + 1,
-                    expired=old is not None and old.expired,
-                    expiries=old.expiries if old is not None else frozenset(),
-                )
-                attempt.touched = attempt.touched | attempt.entry.targets
-                return True
+                cancelled = self._transactions.send([step])
+            except InvalidRequest as error:
+                room = attempt.entry is not None and attempt.entry.recent and attempt.change.source not in stuck
+                return _Walk(attempt, "full") if room else _Walk(attempt, "refused", str(error))
+            if cancelled is None:
+                return _Walk(_advanced(step), "done")
+            step = step._replace(attempt=cancelled.attempts[0])
+            if cancelled.changed:
+                return _Walk(step.attempt, "changed")
 
-    def _relieved(self, attempt: Attempt, deadline: Deadline) -> bool:
-        """Return whether pending publishes could be removed from the entry: they may have made it too large."""
-        entry = attempt.entry
-        if entry is None or not entry.recent:
-            return False
-        attempt.touched = attempt.touched | entry.pending
-        relieved = self._relieve(attempt.change, entry, deadline)
-        if relieved is None or relieved.recent == entry.recent:
-            return False
-        attempt.entry = relieved
-        return True
+    def _refusals(self, attempt: Attempt, settle: Contributions, refused: Mapping[str, str]) -> tuple[Refusal, ...]:
+        """Return what was refused, in the order of rules. Where a group causes it, that names its target and its reason.
+
+        The latter is best effort: nothing depends on it.
+        """
+        change, found = attempt.change, []
+        for rule, reason in sorted(refused.items()):
+            after = self._generations.stamped({rule: change.after.contributions.get(rule, {})})
+            settling = {rule: settle[rule]} if rule in settle else {}
+            held = {rule: attempt.held.get(rule, {})}
+            pieces = difference(held, after, settling, change.mark, self._generations.of)
+            amounts = {target: piece.amounts for target, piece in pieces.items()}
+            culprit = None
+            with suppress(StoreError):
+                culprit = refusing_group(self._store, self._program, amounts, self._generations)
+            target, why = culprit or (None, reason)
+            found.append(Refusal(rule, why, target))
+        return tuple(found)
+
+
+def _advanced(step: Step) -> Attempt:
+    """Return the attempt of a step that was made, with the entry as it is now."""
+    attempt, old = step.attempt, step.attempt.entry
+    entry = Entry(
+        (attempt.change.version if step.last else "") or (old.version if old is not None else ""),
+        step.goal,
+        (old.recent if old is not None else frozenset()) | step.retracted,
+        (old.revision if old is not None else 0) + 1,
+        expired=old is not None and old.expired,
+        expiries=old.expiries if old is not None else frozenset(),
+    )
+    return attempt._replace(entry=entry, touched=attempt.touched | entry.targets)

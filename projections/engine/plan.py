@@ -128,6 +128,7 @@ def plan(
     rejected: list[Rejected] = []
     ignored = 0
     times: dict[str, tuple[float, float]] = {}
+    entities: set[str] = set()
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
     unknown = any(mixed(program.rules[name]) for name in _keeping(program))
     for record in deadline.checked(records):
@@ -152,11 +153,13 @@ def plan(
                 recognised.append((record, None, None))  # other versions may recognise it by another `match`
         else:
             recognised.append((record, old, new))
-            if (at := record.at) is not None:
-                for item in (old, new):
-                    if item is not None:
-                        first, newest = times.get(item.entity.name, (at, at))
-                        times[item.entity.name] = min(first, at), max(newest, at)
+            at = record.at
+            for item in (old, new):
+                if item is not None:
+                    entities.add(name := item.entity.name)
+                    if at is not None:
+                        first, newest = times.get(name, (at, at))
+                        times[name] = min(first, at), max(newest, at)
 
     def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
         """Note a rejection. It is `repeated` if the old image was rejected for the same reason.
@@ -168,13 +171,14 @@ def plan(
         rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
     changes = _changes(program, recognised, reject, settles, unknown)
-    copies = writes_of(program, recognised, reject) if program.copy_rules else ()
+    copies = writes_of(program, recognised, reject) if not entities.isdisjoint(program.copy_rules) else ()
+    copied = not entities.isdisjoint(program.copy_rule_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
     list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
     why: list[tuple[Record, Rule, Healing]] = []
     for record, old, new in recognised:
-        if program.copy_rule_into:
+        if copied:
             found = heals_of(program, guards, record.key, old, new, record.sequence)
             copy_heals.extend(found)
             why += [(record, heal.rule, heal.why) for heal in found if heal.why is not None]
@@ -278,7 +282,7 @@ def _changes(
             continue
         change = _change(record, before.contributions, after, settle, left, active)
         number, place = open_change.get(record.key, (-1, 0))
-        if number >= 0 and not _is_kept(rounds[number][place]) and not _is_kept(change):
+        if number >= 0 and not rounds[number][place].expiry and not change.expiry:
             rounds[number][place] = rounds[number][place].followed_by(change)
             continue
         number += 1
@@ -319,11 +323,6 @@ def _change(
         held,
         active,
     )
-
-
-def _is_kept(change: Change) -> bool:
-    """Return whether a change is an expiry that a rule keeps: it is not compacted with others."""
-    return bool(change.expiry)
 
 
 def put_whole(guards: Guards, key: ItemKey, old: Image, new: Image) -> bool:

@@ -35,10 +35,9 @@ from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import FILLING, LIVE, Registry, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome, Report
 from projections.engine.rivals import left_to
 from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Run, in_few_pieces, one_by_one
-from projections.engine.stages import Aggregation, Batch, ItemWrites
+from projections.engine.stages import Batch, Outcome, Report
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError
 from projections.language.program import Program
@@ -187,8 +186,8 @@ class Processor:
     def _steps(self, batch: Batch, made: Plan) -> Iterator[Callable[[], object]]:
         """Yield what a plan asks for, in order."""
         if not made.idle:
-            yield partial(Aggregation(batch).apply, made.changes)
-            yield from ItemWrites(batch).steps(made)
+            yield partial(batch.apply, made.changes)
+            yield from batch.steps(made)
 
     def _process_together(self, batch: Batch, records: Sequence[Record]) -> bool:
         """Apply the records as a whole. Return False if that fails with an error that names no record."""

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from projections.engine.application import ApplicationItems
-from projections.engine.attempts import Attempt
 from projections.engine.copier import Copier, CopyRefresher
 from projections.engine.copies import CopyHeal, copies_of
 from projections.engine.embeds import Embedder, Push
@@ -35,8 +34,7 @@ from projections.engine.records import Record
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures, rejected_by
 from projections.engine.releases import Releaser
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import StoreError
 from projections.language.embeds import EmbedRule
@@ -50,7 +48,8 @@ class Refresher:
 
     `snapshot` is the registry: which rules publish now, and the id of the ledger. `failed` has reasons by encoded key of
     what can be repeated, `rejected` what no repetition would change. `reserved` is the number of actions that the store adds
-    to each transaction, `spend` as in `Ledger`. Methods raise Misconfigured.
+    to each transaction. `pace` is called with the number of writes before each few are made, to children and, where it is a
+    worker that refreshes entries, to the ledger (`commit_pace`). Methods raise Misconfigured.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Refresher:
         pace: Callable[[int], None] = lambda writes: None,
         counters: Counters | None = None,
         reserved: int = 0,
-        spend: Callable[[Attempt], bool] = lambda attempt: True,
+        commit_pace: Callable[[int], None] | None = None,
     ) -> None:
         self._program = program
         self._store = store
@@ -94,7 +93,7 @@ class Refresher:
             clock=clock,
             chance=chance,
             reserved=reserved,
-            spend=spend,
+            pace=commit_pace,
         )
 
     def scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:

@@ -23,15 +23,14 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
+from projections.engine.running import Tries
 from projections.engine.store import Image, ItemKey, Purpose, Records, Store, Value
-from projections.errors import BadInput, ConditionFailed, Transient
+from projections.errors import BadInput, ConditionFailed
 from projections.language.entity import Entity
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
-
-_MOST_TRIES = 20
 
 _NOTHING: Image = {}
 
@@ -77,7 +76,9 @@ class Releaser:
     def release(self, release: Release) -> bool:
         """Remove from an item what rules set on it. Return whether anything was removed. Raise Transient."""
         why = Purpose("release", release.rules, "", release.sequences)
-        for _ in range(_MOST_TRIES):
+        tries = Tries("an item kept changing while the attributes that rules set on it were removed")
+        while True:
+            tries.begin()
             image = self._store.get(release.key)
             if image is None or self._is_restored(release, image):
                 return False
@@ -87,7 +88,6 @@ class Releaser:
             with suppress(ConditionFailed):
                 self._items.remove(release.key, names, image, (release.entity,), (), why)
                 return True
-        raise Transient("an item kept changing while the attributes that rules set on it were removed")
 
     def _is_restored(self, release: Release, image: Image) -> bool:
         """Whether the item is of the entity again, or a rule that created it restores what it lacks of the entity."""

@@ -1,4 +1,4 @@
-"""The time that an invocation has, the pace of writes, and running independent pieces of work within both."""
+"""The time that an invocation has, the pace of writes, running independent pieces of work within both, and counting it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
@@ -17,6 +17,9 @@ from projections.errors import StoreError, Transient
 
 _BETWEEN_CHECKS = 64
 """Pieces of computing between two checks of the time: some milliseconds of work."""
+
+MOST_TRIES = 20
+"""How often work is tried while others keep changing what it read."""
 
 T = TypeVar("T")
 
@@ -121,6 +124,22 @@ class Deadline:
 
 UNLIMITED = Deadline(lambda: math.inf)
 """For work without a time limit."""
+
+
+class Tries:
+    """The tries of work that fails as long as others keep changing what it read. `reason` names that in the error."""
+
+    def __init__(self, reason: str, deadline: Deadline = UNLIMITED) -> None:
+        self._reason = reason
+        self._deadline = deadline
+        self._left = MOST_TRIES
+
+    def begin(self) -> None:
+        """Begin another try. Raise Transient if there were enough, or no time is left."""
+        if not self._left:
+            raise Transient(self._reason)
+        self._left -= 1
+        self._deadline.check()
 
 
 class Pacer:
@@ -253,3 +272,44 @@ def _write_some(store: Store, writes: Sequence[Update], deadline: Deadline) -> l
         for place in left:
             answers[place] = answers[place] or error
     return answers
+
+
+COUNTS = (
+    "records",
+    "ignored",
+    "applied",
+    "duplicates",
+    "deferred",
+    "failed",
+    "transactions",
+    "published",
+    "copies",
+    "indexed",
+    "healed",
+    "rival",
+    "released",
+    "embedded",
+    "pulled",
+    "rejected",
+    "repeated",
+    "filling",
+    "cut",
+    "internal",
+)
+"""What an invocation counts. docs/metrics.md describes each."""
+
+
+class Counters:
+    """Counts by the names in COUNTS, all of them from the start."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += number
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return dict(self._counts)

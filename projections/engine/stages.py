@@ -1,4 +1,4 @@
-"""The stages of a batch after its admission: contributions, and the other writes to the application's items.
+"""A batch after its admission: its stages, and its outcome.
 
 Contributions: commit → publish → forget, round by round. An entry names its pending publishes from the commit on, until
 they are made. An invocation that ends in between leaves them written down, and the records are delivered again. With publish
@@ -7,6 +7,8 @@ would leave a target wrong for good, because the redelivery is a duplicate.
 
 The others are copies, index attributes, releases, heals and embeds. Each is one conditional write that is right whatever the
 others do, so they need no order among them.
+
+What fails is in the batch's report: a record is delivered again, or rejected.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,12 +32,23 @@ from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
-from projections.engine.publishing import Publisher, forget, pending_entries, relieved, unpublished
+from projections.engine.publishing import Publisher, forget, pending_entries, unpublished
+from projections.engine.records import WHOLE_BATCH, Record, sequence_of
 from projections.engine.registry import RegistrySnapshot
-from projections.engine.rejections import of_child, refused
+from projections.engine.rejections import (
+    INTERNAL,
+    Rejected,
+    distinct,
+    internal,
+    is_internal,
+    of_child,
+    refused,
+    rejected_by,
+    sequence_order,
+    trace_of,
+)
 from projections.engine.releases import Release, Releaser
-from projections.engine.report import Report
-from projections.engine.running import Deadline, Run, one_by_one, slices
+from projections.engine.running import Counters, Deadline, Run, one_by_one, slices
 from projections.engine.store import ItemKey, Records, Store, Value
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import ListEmbedRule
@@ -46,52 +59,133 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch whose rules are active, as the registry was when it was read; see `Processor` for the other fields."""
+class Outcome:
+    """The outcome of a batch.
 
-    program: Program
-    store: Store
-    run: Run[Any]
-    clock: Callable[[], float]
-    tasks: Callable[[Push | Refresh, float], None] | None
-    budget: Budget
-    pace: Callable[[int], None]
-    generations: Generations
-    snapshot: RegistrySnapshot
-    guards: Guards
-    deadline: Deadline
-    report: Report
+    `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected`
+    are the records that no delivery can apply; those `repeated` are not sent to the quarantine again. `counts` are for
+    metrics. `internal` are the traces of unexpected exceptions of the whole batch that did not occur again when each record
+    was applied alone; where they did, they are in `rejected`. `freshness` has, by rule, the ages in seconds of the oldest
+    and of the newest change that it read, at the end of the batch.
+    """
 
-    def publisher(self, run: Run[Any] | None = None) -> Publisher:
-        """Return a publisher; `run` replaces that of the batch."""
-        return Publisher(
-            self.program,
-            self.store,
-            self.generations,
-            guards=self.guards,
-            run=run or self.run,
-            counters=self.report.counters,
-            publishes=self.snapshot.publishes,
+    failed: str | None
+    failed_reason: str | None
+    rejected: tuple[Rejected, ...]
+    counts: Mapping[str, int]
+    internal: tuple[str, ...] = ()
+    freshness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    repeated: tuple[Rejected, ...] = ()
+    healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of heals, by rule, reason and attributes: how many there were, and the encoded key of one target."""
+
+
+class Report:
+    """Gathers failures and rejections of records, by their sequence numbers. Safe for the threads of a batch."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.rejected: list[Rejected] = []
+        self._failures: dict[str, str] = {}
+        self._internal: list[str] = []
+        self.times: dict[str, tuple[float, float]] = {}
+        """By entity: when the oldest and the newest change of its items was made."""
+        self.healing: dict[str, tuple[int, str]] = {}
+
+    def give_up(self, records: Sequence[Any], reason: str) -> None:
+        """Report all records, as Lambda passed them, as failed and none as rejected: they are delivered again."""
+        self.rejected.clear()
+        sequences = [sequence for sequence in map(sequence_of, records) if sequence is not None]
+        self.fail(sequences or [WHOLE_BATCH], reason)
+
+    def fail(self, sequences: Iterable[str], reason: str) -> None:
+        """Report records to be delivered again."""
+        for sequence in sequences:
+            self._failures.setdefault(sequence, reason)
+
+    def refuse(
+        self,
+        sequences: Iterable[str],
+        error: StoreError,
+        *,
+        rule: str | None,
+        key: str,
+        target: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Report records whose write failed: as rejected if DynamoDB refuses it (`rejected_by`), else as failed."""
+        if isinstance(error, InvalidRequest):
+            for sequence in sequences:
+                self.rejected.append(rejected_by(error, rule, key, sequence, target=target, source=source))
+        else:
+            self.fail(sequences, str(error))
+
+    def unusable(self, record: Record, error: Exception) -> None:
+        """Report a record at which a stage raised any error."""
+        if isinstance(error, Transient):
+            return self.fail([record.sequence], str(error))
+        key = encode_key(record.key)
+        if is_internal(error):
+            self.rejected.append(internal(error, key, record.sequence, event=record.event))
+        else:
+            self.rejected.append(Rejected(None, str(error), key, record.sequence, record.key.table, record.event))
+        return None
+
+    def unexpected(self, error: Exception) -> None:
+        """Note an error of the batch as a whole, if it is an internal one. The record that causes it is found alone."""
+        if is_internal(error):
+            self._internal.append(trace_of(error))
+
+    def saw(self, times: Mapping[str, tuple[float, float]]) -> None:
+        """Note when changes were made, by entity."""
+        for entity, (first, last) in times.items():
+            before = self.times.get(entity, (first, last))
+            self.times[entity] = min(before[0], first), max(before[1], last)
+
+    def outcome(
+        self,
+        quarantine: Callable[[Sequence[Rejected]], None] | None,
+        freshness: Mapping[str, tuple[float, float]] | None = None,
+    ) -> Outcome:
+        """Pass what was rejected to the quarantine, and return the outcome.
+
+        Rejected records that the quarantine does not take are reported as failed: no record is lost.
+        """
+        found = distinct(self.rejected) if self.rejected else []
+        rejected = [one for one in found if not one.repeated]
+        repeated = tuple(one for one in found if one.repeated)
+        if rejected:
+            reason = (
+                "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
+            )
+            try:
+                if quarantine is not None:
+                    quarantine(rejected)
+            except StoreError as error:
+                reason, quarantine = f"the quarantine could not be written: {error}", None
+            if quarantine is None:
+                self.fail([r.sequence for r in rejected if r.sequence is not None], reason)
+                if any(r.sequence is None for r in rejected):
+                    self.fail([WHOLE_BATCH], reason)
+        first = min(self._failures, key=sequence_order, default=None)
+        self.counters.add("rejected", len(rejected))
+        self.counters.add("repeated", len(repeated))
+        at_records = sum(one.fault == INTERNAL for one in rejected)
+        traces = () if at_records else tuple(self._internal)
+        self.counters.add("internal", at_records or len(traces))
+        return Outcome(
+            failed=first,
+            failed_reason=self._failures[first] if first is not None else None,
+            rejected=tuple(rejected),
+            repeated=repeated,
+            counts=self.counters.counts,
+            internal=traces,
+            freshness=freshness or {},
+            healing=self.healing if self.counters.counts["healed"] else {},  # the record of a heal requires another one
         )
 
-    def leave(self, task: Refresh) -> None:
-        """Sign and send a task. What it does is then done for the batch."""
-        assert self.tasks is not None  # else there is no budget
-        self.tasks(task._replace(signature=self.guards.sign(task.text)), self.budget.wait)
-
-    def attempt(self, work: Callable[[], T], sequence: str, rule: str, key: str) -> T | None:
-        """Do one independent piece of work for a record, again while it fails for a reason that passes.
-
-        Return its result; None if it failed, which is reported.
-        """
-        if self.deadline.over:
-            self.report.fail([sequence], str(self.deadline.out_of_time))
-            return None
-        try:
-            return self.deadline.retry(work)
-        except (Transient, InvalidRequest) as error:
-            self.report.refuse([sequence], error, rule=rule, key=key)
-        return None
+    def _first_failure(self) -> str | None:
+        return min(self._failures, key=sequence_order, default=None)
 
 
 PART = 1000
@@ -117,25 +211,77 @@ class Published(NamedTuple):
         return result.touched | entry.targets if entry is not None else result.touched
 
 
-class Aggregation:
-    """Applies the changes of a plan to the ledger and publishes their targets. Failures are in the batch's report."""
+@dataclass(eq=False)
+class Batch:
+    """A batch whose rules are active, as the registry was when it was read; see `Processor` for the other fields."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._store = batch.store
-        self._deadline = batch.deadline
-        self._report = batch.report
-        self._publisher = batch.publisher()
-        self._ledger = Ledger(
-            batch.program,
-            batch.store,
-            run=batch.run,
-            chance=batch.deadline.chance,
-            generations=batch.generations,
-            counters=batch.report.counters,
-            relieve=self._relieve,
-            spend=lambda attempt: batch.tasks is None or batch.budget.affords(batch.program, attempt),
+    program: Program
+    store: Store
+    run: Run[Any]
+    clock: Callable[[], float]
+    tasks: Callable[[Push | Refresh, float], None] | None
+    budget: Budget
+    pace: Callable[[int], None]
+    generations: Generations
+    snapshot: RegistrySnapshot
+    guards: Guards
+    deadline: Deadline
+    report: Report
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        return Publisher(
+            self.program,
+            self.store,
+            self.generations,
+            guards=self.guards,
+            run=self.run,
+            counters=self.report.counters,
+            publishes=self.snapshot.publishes,
         )
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(
+            self.program,
+            self.store,
+            run=self.run,
+            chance=self.deadline.chance,
+            generations=self.generations,
+            counters=self.report.counters,
+            budget=self.budget if self.tasks is not None else None,
+        )
+
+    # Most batches need none of these.
+
+    @cached_property
+    def copier(self) -> Copier:
+        return Copier(self.program, self.store, self.guards, self.report.counters)
+
+    @cached_property
+    def items(self) -> ApplicationItems:
+        return ApplicationItems(self.program, self.store, self.guards)
+
+    def leave(self, task: Refresh) -> None:
+        """Sign and send a task. What it does is then done for the batch."""
+        assert self.tasks is not None  # else there is no budget
+        self.tasks(task._replace(signature=self.guards.sign(task.text)), self.budget.wait)
+
+    def attempt(self, work: Callable[[], T], sequence: str, rule: str, key: str) -> T | None:
+        """Do one independent piece of work for a record, again while it fails for a reason that passes.
+
+        Return its result; None if it failed, which is reported.
+        """
+        if self.deadline.over:
+            self.report.fail([sequence], str(self.deadline.out_of_time))
+            return None
+        try:
+            return self.deadline.retry(work)
+        except (Transient, InvalidRequest) as error:
+            self.report.refuse([sequence], error, rule=rule, key=key)
+        return None
+
+    # Contributions
 
     def apply(self, rounds: Sequence[Sequence[Change]]) -> None:
         """Apply rounds of changes, one after another. A change whose item failed in an earlier round is not tried."""
@@ -144,12 +290,12 @@ class Aggregation:
             if failed:
                 for change in changes:
                     if change.source in failed:
-                        self._report.fail(change.sequences, "an earlier change of the same item failed")
+                        self.report.fail(change.sequences, "an earlier change of the same item failed")
                 changes = [change for change in changes if change.source not in failed]
             results = self.commit(changes)
             failed.update(result.change.source for result in results if result.state == "failed")
             left = [result.change for result in results if result.state == "deferred"]
-            self._batch.run([partial(self._defer, change) for change in left])
+            self.run([partial(self._defer, change) for change in left])
             done = [result for result in results if result.state not in ("failed", "deferred")]
             if done:
                 published = self.publish(done)
@@ -158,38 +304,56 @@ class Aggregation:
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Result]:
         """Commit changes to the ledger."""
-        results = self._ledger.commit(changes, self._deadline)
+        results = self._commit_with_room(changes)
         for result in results:
             if result.state == "failed":
-                self._report.fail(result.change.sequences, str(result.error))
+                self.report.fail(result.change.sequences, str(result.error))
             for no in result.refused:
-                self._report.rejected.append(refused(result.change.source, no, result.change.sequences[-1]))
+                self.report.rejected.append(refused(result.change.source, no, result.change.sequences[-1]))
         for state, number in Counter(result.state for result in results).items():
-            self._report.counters.add(_COUNTED.get(state, "failed"), number)
+            self.report.counters.add(_COUNTED.get(state, "failed"), number)
         return results
+
+    def _commit_with_room(self, changes: Sequence[Change]) -> list[Result]:
+        """Commit changes. Where an entry is full, make its pending publishes, and commit the change again."""
+        results = {result.change.source: result for result in self.ledger.commit(changes, self.deadline)}
+        stuck: set[str] = set()
+        while full := [result for result in results.values() if result.state == "full"]:
+            again: list[Change] = []
+            for result in full:
+                relieve = partial(self.publisher.relieve, result, self.clock(), self.deadline)
+                try:
+                    if not self.deadline.retry(relieve):
+                        stuck.add(result.change.source)
+                    again.append(result.change)
+                except Transient as error:
+                    results[result.change.source] = result._replace(state="failed", error=error)
+            for result in self.ledger.commit(again, self.deadline, stuck):
+                results[result.change.source] = result
+        return [results[change.source] for change in changes]
 
     def _defer(self, change: Change) -> None:
         """Leave a change to the worker. The record is done when the task is sent."""
         task = Refresh(change.source, change.version, change.gone and not change.expired)
-        self._batch.attempt(partial(self._batch.leave, task), change.sequences[0], "", change.source)
+        self.attempt(partial(self.leave, task), change.sequences[0], "", change.source)
 
     def publish(self, results: Sequence[Result]) -> Published | None:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""
         try:
             pending: dict[str, Entry] = {}
             for some in slices(results, PART):
-                pending |= pending_entries(self._store, some, self._deadline)
+                pending |= pending_entries(self.store, some, self.deadline)
         except Transient as error:
             for result in results:
-                self._report.fail(result.change.sequences, str(error))
+                self.report.fail(result.change.sequences, str(error))
             return None
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         records = _records(results, pending)
         for some_targets in slices(records, PART):
-            if self._deadline.over:
+            if self.deadline.over:
                 break
-            failures.update(self._publisher.publish(some_targets, self._deadline, records))
+            failures.update(self.publisher.publish(some_targets, self.deadline, records))
             done.update(some_targets)
         published = Published(results, pending, done - unpublished(failures), failures)
         if failures or len(done) < len(records):
@@ -203,7 +367,7 @@ class Aggregation:
             if touched <= done and not failures.keys() & touched:
                 continue
             for target in sorted(failures.keys() & touched):
-                self._report.refuse(
+                self.report.refuse(
                     change.sequences[:1],
                     failures[target],
                     rule=target[0],
@@ -212,26 +376,154 @@ class Aggregation:
                     source=change.source,
                 )
             if any(target not in done and target not in failures for target in touched):
-                self._report.fail(change.sequences[:1], str(self._deadline.out_of_time))
+                self.report.fail(change.sequences[:1], str(self.deadline.out_of_time))
 
     def forget(self, published: Published) -> None:
         """Remove published targets from the entries that name them. Without time left, they stay pending."""
         if not published.pending:
             return
         records = {result.change.source: result.change.sequences for result in published.results}
-        if self._deadline.over:
+        if self.deadline.over:
             for source in published.pending:
-                self._report.fail(records[source][:1], str(self._deadline.out_of_time))
+                self.report.fail(records[source][:1], str(self.deadline.out_of_time))
             return
         entries = [(source, entry, entry.pending & published.done) for source, entry in published.pending.items()]
-        now, run = self._batch.clock(), self._batch.run
-        failures = forget(self._store, entries, now, self._deadline, run, records)
+        now, run = self.clock(), self.run
+        failures = forget(self.store, entries, now, self.deadline, run, records)
         for source, error in failures.items():
-            self._report.refuse(records[source][:1], error, rule=None, key=source)
+            self.report.refuse(records[source][:1], error, rule=None, key=source)
 
-    def _relieve(self, change: Change, entry: Entry, deadline: Deadline) -> Entry | None:
-        publish = self._batch.publisher(one_by_one).publish  # it may be one of the pieces that run at once
-        return relieved(self._store, publish, change, entry, self._batch.clock(), deadline)
+    # The other writes to items of the application
+
+    def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
+        """Yield the steps of a plan."""
+        yield partial(self.run, [partial(self._unmark, *mark) for mark in plan.unmarked])
+        yield partial(self.run, [partial(self._release, release) for release in plan.releases])
+        pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
+        pieces += [partial(self._index, write) for write in plan.indexes]
+        yield partial(self.run, pieces)
+        yield partial(self.run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
+        yield partial(self._heal, plan.heals)
+        if plan.pushes or plan.pulls or plan.list_pulls:
+            yield partial(self._embed, plan)
+
+    def _release(self, release: Release) -> None:
+        def apply() -> None:
+            if Releaser(self.program, self.store, self.items).release(release):
+                self.report.counters.add("released")
+
+        self.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
+
+    def _unmark(self, key: ItemKey, mark: Value, sequence: str) -> None:
+        """Remove a mark that an update added, so that no rule deletes an item that the application has."""
+
+        def apply() -> None:
+            with suppress(ConditionFailed):
+                self.items.unmark(key, mark, (sequence,))
+
+        self.attempt(apply, sequence, "", encode_key(key))
+
+    def _copy(self, copy: CopyWrite) -> None:
+        at_once = not copy.copies or self.tasks is None or self.budget.affords_copies(copy)
+        work = partial(self.copier.write, copy, self.deadline) if at_once else partial(self._leave, copy)
+        self.attempt(work, copy.sequences[0], copy.rule.name, copy.source)
+
+    def _leave(self, copy: CopyWrite) -> None:
+        """Leave the copies of a source to the worker. The record is done when the task is sent."""
+        self.copier.write(copy.removals, self.deadline)
+        self.leave(Refresh(copy.source, copy.version, rule=copy.rule.name))
+        self.report.counters.add("deferred")
+
+    def _index(self, write: IndexWrite) -> None:
+        record, key = write.sequences[0], encode_key(write.key)
+
+        def apply() -> None:
+            written, refused = write_index(self.items, write)
+            if written:
+                self.report.counters.add("indexed")
+            for rule, error in refused:
+                self.report.refuse([record], error, rule=rule, key=key)
+
+        self.attempt(apply, record, ", ".join(write.rules), key)
+
+    def _heal_copy(self, heal: CopyHeal) -> None:
+        work = partial(self.copier.heal, heal, self.deadline)
+        self.attempt(work, heal.sequences[0], heal.rule.name, encode_key(heal.target))
+
+    def _heal(self, heals: Mapping[Target, str]) -> None:
+        for some in slices(heals, PART):
+            if self.deadline.over:
+                self.report.fail([heals[target] for target in some], str(self.deadline.out_of_time))
+                continue
+            records = {target: (heals[target],) for target in some}
+            for target, error in self.publisher.heal(some, self.deadline, records).items():
+                self.report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
+
+    def _embed(self, plan: Plan) -> None:
+        # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
+        inner = self.run if len(plan.pushes) == 1 else one_by_one
+        embedder = Embedder(
+            self.program,
+            self.store,
+            self.guards,
+            pace=self.pace,
+            counters=self.report.counters,
+            run=inner,
+        )
+        waiting: list[tuple[Push, Records]] = []
+        self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
+        self.run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
+        self.run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
+        if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
+            if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
+                for push, records in waiting:
+                    self.report.fail(records[:1], f"{push.rule}: not enough time left to wait for the index")
+                return
+            self.deadline.sleep(SETTLE_SECONDS)
+            self.run([partial(self._push, embedder, push, records, waiting) for push, records in waiting[:]])
+
+    def _push(self, embedder: Embedder, push: Push, records: Records, waiting: list[tuple[Push, Records]]) -> None:
+        """Push the first page at once; the rest as tasks, or at once where there is no queue."""
+        page: Push | None = push
+        while page is not None:
+            work = partial(self._push_page, embedder, page, records, waiting)
+            page = self.attempt(work, records[0], push.rule, push.parent)
+
+    def _push_page(
+        self, embedder: Embedder, page: Push, records: Records, waiting: list[tuple[Push, Records]]
+    ) -> Push | None:
+        """Push one page. Return the page to push next; None if there is none, or if it is left to a task or to `waiting`."""
+        if page.after is None and not page.again:
+            embedder.raise_fence(page, records)
+        more, hopeless = embedder.push_page(page, self.deadline, records)
+        for key, reason in hopeless:
+            self.report.rejected.append(of_child(page.rule, page.parent, key, reason, records[0]))
+        following, later = embedder.following(page, more) or (None, False)
+        if following is not None and self.tasks is not None:
+            self.tasks(following, SETTLE_SECONDS if later else 0.0)
+            return None
+        if following is not None and later:
+            waiting.append((following, records))
+            return None
+        return following
+
+    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
+        work = partial(embedder.pull, self.program.embeds[name], key, self.deadline, (first,))
+        self.attempt(work, first, name, encode_key(key))
+
+    def _pull_list(self, embedder: Embedder, name: str, key: ItemKey, of: ListPull) -> None:
+        rule = self.program.embeds[name]
+        assert isinstance(rule, ListEmbedRule)
+        work = partial(
+            embedder.lists.pull,
+            rule,
+            key,
+            self.deadline,
+            (of.sequence,),
+            added=of.added,
+            removed=of.removed,
+        )
+        self.attempt(work, of.sequence, name, encode_key(key))
 
 
 def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:
@@ -244,160 +536,6 @@ def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Ta
         for target in touched:
             found.setdefault(target, []).extend(change.sequences)
     return found
-
-
-class ItemWrites:
-    """Makes the writes of a plan to application items. Failures are in the batch's report."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._program = batch.program
-        self._store = batch.store
-        self._run = batch.run
-        self._report = batch.report
-        self._deadline = batch.deadline
-
-    # Most batches need none of these.
-
-    @cached_property
-    def _copier(self) -> Copier:
-        return Copier(self._program, self._store, self._batch.guards, self._report.counters)
-
-    @cached_property
-    def _items(self) -> ApplicationItems:
-        return ApplicationItems(self._program, self._store, self._batch.guards)
-
-    def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
-        """Yield the steps of a plan."""
-        yield partial(self._run, [partial(self._unmark, *mark) for mark in plan.unmarked])
-        yield partial(self._run, [partial(self._release, release) for release in plan.releases])
-        pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
-        pieces += [partial(self._index, write) for write in plan.indexes]
-        yield partial(self._run, pieces)
-        yield partial(self._run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
-        yield partial(self._heal, plan.heals)
-        if plan.pushes or plan.pulls or plan.list_pulls:
-            yield partial(self._embed, plan)
-
-    def _release(self, release: Release) -> None:
-        def apply() -> None:
-            if Releaser(self._program, self._store, self._items).release(release):
-                self._report.counters.add("released")
-
-        self._batch.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
-
-    def _unmark(self, key: ItemKey, mark: Value, sequence: str) -> None:
-        """Remove a mark that an update added, so that no rule deletes an item that the application has."""
-
-        def apply() -> None:
-            with suppress(ConditionFailed):
-                self._items.unmark(key, mark, (sequence,))
-
-        self._batch.attempt(apply, sequence, "", encode_key(key))
-
-    def _copy(self, copy: CopyWrite) -> None:
-        batch = self._batch
-        at_once = not copy.copies or batch.tasks is None or batch.budget.affords_copies(copy)
-        work = partial(self._copier.write, copy, self._deadline) if at_once else partial(self._leave, copy)
-        self._batch.attempt(work, copy.sequences[0], copy.rule.name, copy.source)
-
-    def _leave(self, copy: CopyWrite) -> None:
-        """Leave the copies of a source to the worker. The record is done when the task is sent."""
-        self._copier.write(copy.removals, self._deadline)
-        self._batch.leave(Refresh(copy.source, copy.version, rule=copy.rule.name))
-        self._report.counters.add("deferred")
-
-    def _index(self, write: IndexWrite) -> None:
-        record, key = write.sequences[0], encode_key(write.key)
-
-        def apply() -> None:
-            written, refused = write_index(self._items, write)
-            if written:
-                self._report.counters.add("indexed")
-            for rule, error in refused:
-                self._report.refuse([record], error, rule=rule, key=key)
-
-        self._batch.attempt(apply, record, ", ".join(write.rules), key)
-
-    def _heal_copy(self, heal: CopyHeal) -> None:
-        work = partial(self._copier.heal, heal, self._deadline)
-        self._batch.attempt(work, heal.sequences[0], heal.rule.name, encode_key(heal.target))
-
-    def _heal(self, heals: Mapping[Target, str]) -> None:
-        publisher = self._batch.publisher()
-        for some in slices(heals, PART):
-            if self._deadline.over:
-                self._report.fail([heals[target] for target in some], str(self._deadline.out_of_time))
-                continue
-            records = {target: (heals[target],) for target in some}
-            for target, error in publisher.heal(some, self._deadline, records).items():
-                self._report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
-
-    def _embed(self, plan: Plan) -> None:
-        # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
-        inner = self._run if len(plan.pushes) == 1 else one_by_one
-        embedder = Embedder(
-            self._program,
-            self._store,
-            self._batch.guards,
-            pace=self._batch.pace,
-            counters=self._report.counters,
-            run=inner,
-        )
-        waiting: list[tuple[Push, Records]] = []
-        self._run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
-        self._run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
-        self._run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
-        if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
-            if self._deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
-                for push, records in waiting:
-                    self._report.fail(records[:1], f"{push.rule}: not enough time left to wait for the index")
-                return
-            self._deadline.sleep(SETTLE_SECONDS)
-            self._run([partial(self._push, embedder, push, records, waiting) for push, records in waiting[:]])
-
-    def _push(self, embedder: Embedder, push: Push, records: Records, waiting: list[tuple[Push, Records]]) -> None:
-        """Push the first page at once; the rest as tasks, or at once where there is no queue."""
-        page: Push | None = push
-        while page is not None:
-            work = partial(self._push_page, embedder, page, records, waiting)
-            page = self._batch.attempt(work, records[0], push.rule, push.parent)
-
-    def _push_page(
-        self, embedder: Embedder, page: Push, records: Records, waiting: list[tuple[Push, Records]]
-    ) -> Push | None:
-        """Push one page. Return the page to push next; None if there is none, or if it is left to a task or to `waiting`."""
-        if page.after is None and not page.again:
-            embedder.raise_fence(page, records)
-        more, hopeless = embedder.push_page(page, self._deadline, records)
-        for key, reason in hopeless:
-            self._report.rejected.append(of_child(page.rule, page.parent, key, reason, records[0]))
-        following, later = embedder.following(page, more) or (None, False)
-        if following is not None and self._batch.tasks is not None:
-            self._batch.tasks(following, SETTLE_SECONDS if later else 0.0)
-            return None
-        if following is not None and later:
-            waiting.append((following, records))
-            return None
-        return following
-
-    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
-        work = partial(embedder.pull, self._program.embeds[name], key, self._deadline, (first,))
-        self._batch.attempt(work, first, name, encode_key(key))
-
-    def _pull_list(self, embedder: Embedder, name: str, key: ItemKey, of: ListPull) -> None:
-        rule = self._program.embeds[name]
-        assert isinstance(rule, ListEmbedRule)
-        work = partial(
-            embedder.lists.pull,
-            rule,
-            key,
-            self._deadline,
-            (of.sequence,),
-            added=of.added,
-            removed=of.removed,
-        )
-        self._batch.attempt(work, of.sequence, name, encode_key(key))
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:

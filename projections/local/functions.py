@@ -14,8 +14,8 @@ from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
 from projections.engine.registry import LIVE, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
 from projections.engine.running import Pacer, Run, one_by_one
+from projections.engine.stages import Outcome
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.operations.tasks import Tasks

@@ -12,7 +12,7 @@ from projections.engine.processor import Processor
 from projections.engine.records import Record as Decoded
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule

@@ -37,7 +37,7 @@ from projections.language.program import Program
 
 if TYPE_CHECKING:
     from projections.engine.rejections import Rejected
-    from projections.engine.report import Outcome
+    from projections.engine.stages import Outcome
     from projections.operations.audit import Audited
 
 

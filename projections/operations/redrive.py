@@ -20,8 +20,7 @@ from projections.engine.groups import Generations
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key

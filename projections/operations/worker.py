@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.attempts import Attempt
-from projections.engine.budget import Refresh, writes_of
+from projections.engine.budget import Refresh
 from projections.engine.copier import Copier
 from projections.engine.copies import units_of
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
@@ -25,8 +24,7 @@ from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import INTERNAL, Rejected, of_child, rejected_by
-from projections.engine.report import Counters
-from projections.engine.running import Deadline, OutOfTime, Pacer, Run, one_by_one
+from projections.engine.running import Counters, Deadline, OutOfTime, Pacer, Run, one_by_one
 from projections.engine.store import Image, Store
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import decode_key
@@ -297,10 +295,6 @@ class _Invocation:
         assert self._snapshot is not None
         handler, key = self._handler, decode_key(task.source)
 
-        def spend(attempt: Attempt) -> bool:
-            handler._pacer(sum(writes_of(attempt).values()))
-            return True
-
         refresher = Refresher(
             handler._program,
             handler._store,
@@ -309,7 +303,7 @@ class _Invocation:
             clock=lambda: handler._now().timestamp(),
             chance=handler._chance,
             counters=self._counters,
-            spend=spend,
+            commit_pace=handler._pacer,
         )
         removed, deferred = {key} if task.gone else set(), {key: task.version}
         refresher.sources({key: None}, self._deadline, publish=True, removed=removed, deferred=deferred)

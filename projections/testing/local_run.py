@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 from projections.language.program import Program
 from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue

@@ -8,7 +8,7 @@ import pytest
 from metric_words import FRESHNESS, METRICS, NAMESPACE
 from metrics_page import SHARED, alarms, emitted, graphs
 
-from projections.engine.report import COUNTS
+from projections.engine.running import COUNTS
 
 
 def test_every_metric_that_a_function_emits_is_described_and_no_other() -> None:

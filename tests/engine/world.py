@@ -11,7 +11,7 @@ from projections.engine.guards import Guards
 from projections.engine.processor import Processor
 from projections.engine.registry import LIVE, Registry
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Update, Write
 from projections.errors import Reason, TransactionCancelled, Transient
 from projections.language.loader import loads

@@ -18,7 +18,8 @@ import pytest
 from projections.aws.wiring import StreamHandler
 from projections.engine.registry import REGISTRY
 from projections.engine.rejections import Rejected
-from projections.engine.report import COUNTS, Outcome
+from projections.engine.running import COUNTS
+from projections.engine.stages import Outcome
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (
     ConditionFailed,

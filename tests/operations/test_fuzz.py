@@ -24,7 +24,7 @@ from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 from projections.engine.store import Image
 from projections.errors import BadInput, Transient
 from projections.language.loader import load, loads

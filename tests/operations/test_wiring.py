@@ -16,8 +16,8 @@ from projections.aws.wiring import (
     worker_from_environment,
 )
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
 from projections.engine.running import Pacer
+from projections.engine.stages import Outcome
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import load
 

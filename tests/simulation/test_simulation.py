@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
-from mutants import GUARDED, MUTANTS, Base, Mutant, rules_file
+from mutants import GUARDED, MUTANTS, Mutant, applied, changed_texts, rules_file
 
 from projections.cli.simulate import command
 from projections.engine.store import Update, Write
@@ -27,7 +27,7 @@ from projections.errors import RulesError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
-from projections.testing.simulation.campaign import Campaign, Report
+from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.changes import change
 from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
@@ -145,9 +145,16 @@ def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection:
 SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ]
 
 
+def test_each_mutant_applies_to_the_engine_as_it_is() -> None:
+    """The old text of each patch is there once; where it is not, the error shows it."""
+    for mutant in MUTANTS:
+        with applied(mutant.patched):
+            assert mutant.patched, mutant.name
+
+
 @pytest.mark.parametrize("mutant", SOUGHT, ids=lambda mutant: mutant.name)
 def test_a_defect_of_the_engine_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
-    """By the history of its seed, or by a search, which costs more: its result is the seed to write into mutants.py."""
+    """By the history of its seed, or by a search, which costs more: its result is the seed to write into mutants.diff."""
     number = mutant.caught(MOST)
     assert number is not None, "the simulation proves nothing about this"
     if number > 1:
@@ -161,7 +168,7 @@ def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant
     module, name, *arguments = mutant.rare
     test = getattr(import_module(module), name)
     test(*arguments)
-    with mutant.defect(), pytest.raises((AssertionError, ValueError)):
+    with applied(changed_texts(mutant.patches)), pytest.raises((AssertionError, ValueError)):
         test(*arguments)
 
 
@@ -170,7 +177,7 @@ def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant
 def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
     """What most mutants of guards are measured against: hardly anything heals, under an application that needs it not."""
     setup = Setup(load(rules_file(rules)).canonical(), GUARDED.without)
-    with GUARDED.apply():
+    with applied(changed_texts(GUARDED.patches)):
         assert [seed for seed in range(100) if setup.play(seed).problems] == []
 
 
@@ -199,7 +206,7 @@ def test_seed_gives_the_same_history_in_every_process() -> None:
 
 def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None:
     mutant = next(one for one in MUTANTS if one.name == "items_that_appear_are_not_healed")
-    with mutant.apply():
+    with applied(mutant.patched):
         found = CliRunner().invoke(
             command, ["--rules", "social", "--histories", "200", "--trace"], standalone_mode=False
         )
@@ -217,24 +224,16 @@ def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None
 
 
 def test_wrong_and_harm_are_counted_separately() -> None:
-    def played(mutant: Mutant) -> Report:
-        with mutant.apply():
-            return Campaign(load(rules_file("embeds")).canonical(), keep_going=True).run(0, 60)
+    original = MemoryStore.write
 
-    def writes_elsewhere() -> Iterator[None]:
+    def write(self: MemoryStore, write: Write) -> Any:
         """Every push also sets an attribute that no rule owns."""
-        original = MemoryStore.write
+        if isinstance(write, Update) and "authorName" in write.set:
+            write = replace(write, set={**write.set, "text": {"S": "of the engine"}})
+        return original(self, write)
 
-        def write(self: MemoryStore, write: Write) -> Any:
-            if isinstance(write, Update) and "authorName" in write.set:
-                write = replace(write, set={**write.set, "text": {"S": "of the engine"}})
-            return original(self, write)
-
-        with patch.object(MemoryStore, "write", write):
-            yield
-
-    defect = Mutant("writes_elsewhere", "embeds", Base(), {}, contextmanager(writes_elsewhere))
-    report = played(defect)
+    with patch.object(MemoryStore, "write", write):
+        report = Campaign(load(rules_file("embeds")).canonical(), keep_going=True).run(0, 60)
     assert report.harm > 0
     assert all(problem for outcome in report.failures for problem in outcome.problems)
 

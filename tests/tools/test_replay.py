@@ -13,7 +13,7 @@ from stream_records import ARN, numbers, record
 
 from projections.cli.main import main
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
+from projections.engine.stages import Outcome
 from projections.engine.store import ItemKey, Update
 from projections.errors import ProjectionsError, UsageError
 from projections.language.loader import load, loads

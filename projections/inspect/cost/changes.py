@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple
 
-from projections.engine.attempts import MOST_ACTIONS
+from projections.engine.transactions import MOST_ACTIONS
 from projections.inspect.reads import is_changed, reads_of
 from projections.language.access.paths import key_variables
 from projections.language.attribute_sources import attribute_source

@@ -25,8 +25,8 @@ from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
-from projections.engine.report import Outcome
 from projections.engine.running import Deadline
+from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest, ProjectionsError
