@@ -169,6 +169,13 @@ class ListEmbedder:
 
     # Links
 
+    def _link(
+        self, rule: ListEmbedRule, parents: Iterable[str], child: str, deadline: Deadline, records: Records
+    ) -> None:
+        """Write the links of parents to a child, with new tokens."""
+        for parent in parents:
+            self._store.write(_link_of(rule, parent, child, deadline, records))
+
     def _link_many(self, links: Sequence[Update]) -> None:
         """Write links together: a store of operators makes a transaction of each request to the ledger anyway."""
         for some in slices(links, _LINKS_AT_ONCE):
@@ -240,8 +247,7 @@ class ListEmbedder:
                 return None
             references = references_of(rule, child)[0]
             missing = [one for one in parents_of(rule, child) if one not in linked and (added is None or one in added)]
-            for parent in missing:
-                self._store.write(_link_of(rule, parent, encode_key(key), deadline, records))
+            self._link(rule, missing, encode_key(key), deadline, records)
             linked.update(missing)
             wanted = self.wanted(rule, child, references, self._parents([references]), deadline.token())
             if not _is_due(wanted, references, renewed=True):

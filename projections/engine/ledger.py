@@ -133,9 +133,8 @@ class Ledger:
                     left = pending.keys() - {step.attempt.change.source for step in now}
                     results.update({source: pending.pop(source).result("deferred") for source in left})
                 apart = lanes(pack([step for step in now if self._fits(step)], self._most_actions, deadline), deadline)
-                large = [step.attempt for step in now if not self._fits(step)]
-                outcomes: list[Result | Attempt] = []
-                outcomes += [self._commit_in_steps(attempt, deadline, stuck) for attempt in large]
+                large = [step for step in now if not self._fits(step)]
+                outcomes: list[Result | Attempt] = [self._commit_in_steps(step, deadline, stuck) for step in large]
                 for sent in self._run([partial(self._send_in_order, lane, deadline, stuck) for lane in apart]):
                     outcomes += sent
                 for outcome in outcomes:
@@ -272,7 +271,7 @@ class Ledger:
             cancelled = deadline.retry(partial(self._transactions.send, steps))
         except InvalidRequest:
             if len(steps) == 1:
-                return [self._commit_in_steps(steps[0].attempt, deadline, stuck, by_rule=True)]
+                return [self._commit_in_steps(steps[0], deadline, stuck, by_rule=True)]
             middle = len(steps) // 2
             return [*self._send(steps[:middle], deadline, stuck), *self._send(steps[middle:], deadline, stuck)]
         except Transient as error:
@@ -299,21 +298,21 @@ class Ledger:
     # Several transactions
 
     def _commit_in_steps(
-        self, attempt: Attempt, deadline: Deadline, stuck: Collection[str], *, by_rule: bool = False
+        self, step: Step, deadline: Deadline, stuck: Collection[str], *, by_rule: bool = False
     ) -> Result:
         """Commit a change that one transaction cannot hold, or that DynamoDB refuses; then rule by rule.
 
         The entry is read first, but not that of a refresh, which has read it, and then the item.
         """
         refused: dict[str, str] = {}
-        change = attempt.change
+        attempt, change = step.attempt, step.attempt.change
         try:
             while True:
                 deadline.check()
                 if not change.is_refresh:
                     attempt = attempt.found(self._store.get(entry_key(change.source)))
                     if attempt.is_duplicate:
-                        return self._duplicate(attempt)
+                        return self._duplicate(attempt, step)
                 (step,) = self._steps([attempt], deadline)
                 if by_rule:
                     walk = self._walk_by_rule(step, refused, deadline, stuck)
