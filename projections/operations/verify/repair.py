@@ -21,11 +21,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from projections.engine import rebuild
-from projections.engine.application import ApplicationItems
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal
 from projections.engine.groups import Generations
-from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger_items import LEDGER, Target
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
@@ -40,7 +38,7 @@ from projections.language.program import Program
 from projections.operations.dry import Cautious
 from projections.operations.fenced import RESERVED, Fenced, name_of_lease
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
-from projections.operations.verify.scanning import Scanner, Scratch
+from projections.operations.verify.scanning import Scanner, Scratch, patiently
 from projections.operations.verify.scope import (
     CHILD,
     COPY,
@@ -134,22 +132,15 @@ class Repair:
             reserved=RESERVED,
         )
         self._copier = Copier(self._program, self._store, self._scope.guards)
-        self._items = ApplicationItems(self._program, self._store, self._scope.guards)
 
     def _all(self) -> list[Subject]:
         self._refused = []
-        kinds: Mapping[str, Callable[[Sequence[Subject]], None]] = {
-            SOURCE: self._sources,
-            COPY: self._copies,
-            INDEX: self._indexes,
-            CHILD: self._children,
-        }
         for some in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
-            for kind, repair in kinds.items():
-                mine = [subject for subject in some if subject.kind == kind]
-                if mine:
-                    repair(mine)
-                    self.counts[kind] += len(mine)
+            items = [subject for subject in some if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
+            self.counts.update(subject.kind for subject in items)
+            self._refresh([decode_key(subject.key) for subject in items if subject.kind == SOURCE])
+            self._copies([subject for subject in items if subject.kind == COPY])
+            self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
         groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
         known = {(one.rule, one.key) for one in groups}
         groups += [Subject(REBUILD, *target) for target in abandoned(self._scope, self._store) if target not in known]
@@ -171,40 +162,20 @@ class Repair:
 
     # Items
 
-    def _sources(self, subjects: Sequence[Subject]) -> None:
-        self._refresh([decode_key(subject.key) for subject in subjects])
-
     def _refresh(self, keys: Sequence[ItemKey]) -> None:
         items = dict.fromkeys(keys)
         self._patiently(lambda refresher, deadline: refresher.sources(items, deadline, publish=True))
+
+    def _own_values(self, keys: Sequence[ItemKey]) -> None:
+        """Write what items have of themselves and of their parents, and no values of groups, which may be damaged."""
+        images = patiently(lambda: self._store.get_many(keys), self._sleep)
+        self._patiently(lambda refresher, deadline: refresher.scanned(images, deadline))
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
             rule = self._program.guarded_copies[subject.rule]
             heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""))
             self._attempt(subject.key, partial(self._copier.heal, heal))
-
-    def _indexes(self, subjects: Sequence[Subject]) -> None:
-        for subject in subjects:
-            self._attempt(subject.key, partial(self._index, subject))
-
-    def _index(self, subject: Subject, deadline: Deadline) -> None:
-        deadline.check()
-        key = decode_key(subject.key)
-        image = self._store.get(key)
-        item = self._program.recognise(key, image) if image is not None else None
-        write = index_write(self._program, item)[0] if item is not None else None
-        if write is not None:
-            for _, error in write_index(self._items, write)[1]:
-                raise error
-
-    def _children(self, subjects: Sequence[Subject]) -> None:
-        embedder = self._refresher().embedder
-        for subject in subjects:
-            key = decode_key(subject.key)  # the key of an item that was read
-            for entity in self._program.entities_at(key):
-                for rule in self._program.embeds_into.get(entity.name, ()):
-                    self._attempt(subject.key, partial(embedder.pull, rule, key))
 
     # Groups
 
