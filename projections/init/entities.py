@@ -78,10 +78,7 @@ def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
     name = name or pascal(singular(table.name)) or "Item"
     yield name
     yield partition + sort
-    number = 2
-    while True:
-        yield f"{name}{number}"
-        number += 1
+    yield from (f"{name}{number}" for number in count(2))
 
 
 def _thing(shape: Shape, attribute: int) -> str:

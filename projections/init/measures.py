@@ -25,7 +25,7 @@ class Family:
     def __init__(self, link: Link, table: Table, sample: Sample) -> None:
         self.link = link
         self.parents = link.parent.rows
-        self.children = [[row.item for row in link.children[number]] for number in range(len(self.parents))]
+        self.children = [[row.item for row in rows] for rows in link.children]
         partition = table.key[0][0]
         together = _with_its_parent(link, partition)
         self.seen = [

@@ -28,13 +28,12 @@ class Link:
     pairs: Sequence[tuple[Row, Row]]
 
     @property
-    def children(self) -> Mapping[int, list[Row]]:
-        """The children's rows by the number of the parent's row in its group."""
-        numbers = {id(row): number for number, row in enumerate(self.parent.rows)}
-        found: dict[int, list[Row]] = {number: [] for number in numbers.values()}
+    def children(self) -> list[list[Row]]:
+        """The children's rows of each of the parent's rows."""
+        found: dict[int, list[Row]] = {id(row): [] for row in self.parent.rows}
         for child, parent in self.pairs:
-            found[numbers[id(parent)]].append(child)
-        return found
+            found[id(parent)].append(child)
+        return list(found.values())
 
 
 def links(groups: Sequence[Group], complete: bool) -> list[Link]:
