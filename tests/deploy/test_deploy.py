@@ -38,32 +38,6 @@ def stack(sam: Sam, built: Path) -> Outputs:
     return found
 
 
-def test_the_package_starts_with_nothing_but_itself(built: Path) -> None:
-    """No pydantic, no YAML, no command line: with the standard library and the package alone the handlers are wired."""
-    program = (
-        "import sys; sys.path.append(sys.argv[1]); import handlers.audit, handlers.stream, handlers.worker; "
-        "print([n for n in ('pydantic', 'ruamel', 'click', 'rich', 'aws_xray_sdk') if n in sys.modules])"
-    )
-    environment = {
-        "TABLE_NAME": "app",
-        "LEDGER_TABLE_NAME": "ledger",
-        "RULES_FILE": str(built / "rules.json"),
-        "QUARANTINE_QUEUE_URL": "http://127.0.0.1:1/queue",
-        "TASK_QUEUE_URL": "http://127.0.0.1:1/tasks",
-        "POWERTOOLS_SERVICE_NAME": "test",
-        **AWS,
-    }
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(built)],
-        env=environment,
-        text=True,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
-
-
 def test_commands_use_the_rules_in_the_built_package(stack: Outputs, sam: Sam, built: Path, tmp_path: Path) -> None:
     """They need no rule file, and see what feeds the function. First: nothing has run the audit yet."""
 

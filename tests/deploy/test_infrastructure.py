@@ -30,7 +30,7 @@ pytestmark = pytest.mark.deep
 PAGE = (ROOT / "docs/infrastructure.md").read_text(encoding="utf-8")
 RULES = ROOT / "projections/init/example/rules.yaml"
 PYTHON = ROOT / ".venv-cdk/bin/python"
-NATIVE = {"LAMBDA_PLATFORM": "native", "BUNDLE_BOTO3": "1"}
+NATIVE = {"LAMBDA_PLATFORM": "native"}
 """A package for this machine, which runs the functions."""
 
 

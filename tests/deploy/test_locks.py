@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from sam_cli import AWS
 from sbom import BOM, LOCKS, PAGE, ROOT, licences, named, page, pins
 
 from projections import __version__
@@ -128,21 +129,47 @@ def test_a_build_installs_nothing_without_a_hash() -> None:
     ]
 
 
+def build(directory: Path, seed: str) -> Path:
+    directory.mkdir(parents=True)
+    make(
+        *("build-StreamFunction", f"ARTIFACTS_DIR={directory}", "LAMBDA_PLATFORM=native", "BUNDLE_BOTO3=1"),
+        f"BUILD_PYTHON={sys.executable}",
+        PYTHONHASHSEED=seed,
+    )
+    return directory
+
+
 @pytest.mark.deep
-def test_two_builds_in_different_directories_are_the_same_bytes(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "another/deeper"
-    for directory, seed in ((one, "1"), (other, "2")):
-        directory.mkdir(parents=True)
-        make(
-            *("build-StreamFunction", f"ARTIFACTS_DIR={directory}", "LAMBDA_PLATFORM=native"),
-            f"BUILD_PYTHON={sys.executable}",
-            PYTHONHASHSEED=seed,
-        )
-    first, second = files(one), files(other)
+def test_two_builds_in_different_directories_are_the_same_bytes_and_start_with_nothing_else(tmp_path: Path) -> None:
+    """No pydantic, no YAML, no command line: with the standard library and the package alone the handlers are wired."""
+    built = build(tmp_path / "one", "1")
+    first, second = files(built), files(build(tmp_path / "another/deeper", "2"))
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
     assert [name for name in first if name.startswith("projections/") and name.endswith(".pyc")]
     assert {"handlers/sbom.cdx.json", "rules.json"} <= first.keys()
+    program = (
+        "import sys; sys.path.append(sys.argv[1]); import handlers.audit, handlers.stream, handlers.worker; "
+        "print([n for n in ('pydantic', 'ruamel', 'click', 'rich', 'aws_xray_sdk') if n in sys.modules])"
+    )
+    environment = {
+        "TABLE_NAME": "app",
+        "LEDGER_TABLE_NAME": "ledger",
+        "RULES_FILE": str(built / "rules.json"),
+        "QUARANTINE_QUEUE_URL": "http://127.0.0.1:1/queue",
+        "TASK_QUEUE_URL": "http://127.0.0.1:1/tasks",
+        "POWERTOOLS_SERVICE_NAME": "test",
+        **AWS,
+    }
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(built)],
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
 
 
 @pytest.mark.deep

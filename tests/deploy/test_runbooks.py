@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from emulators import ROOT, running
+from emulators import ROOT
 from runbook import Block, Terminal, page_blocks
-from sam_cli import SAM, Sam, ministack_with_sam
+from sam_cli import SAM
 from test_deploy import eventually
 
 from projections.language.loader import loads
 from projections.testing.oracle import Oracle
 
-BUILD = {"LAMBDA_PLATFORM": "native", "BUNDLE_BOTO3": "1", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0"}
+BUILD = {"LAMBDA_PLATFORM": "native", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0"}
 
 
 @pytest.fixture(scope="session")
-def project(sam: Sam, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `projections init shop` makes, built, and the programs that the pages call."""
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `projections init shop` makes, built, and the programs that the pages call: once for all processes."""
     if shutil.which("aws") is None:
         (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("the AWS command line is not on PATH")
-    home = tmp_path_factory.mktemp("project")
-    programs = home / "bin"
-    programs.mkdir()
-    (programs / "sam").symlink_to(SAM)
-    (programs / "projections").symlink_to(Path(sys.executable).parent / "projections")
-    environment = {**os.environ, **BUILD, "PATH": f"{programs}:{os.environ['PATH']}"}
-    for command in (["projections", "init", "shop"], ["sam", "build"]):
-        directory = home if command[1] == "init" else home / "shop"
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "project"
+    home.mkdir(exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (home / "shop/.aws-sam/build/template.yaml").exists():
+            return home
+        programs = home / "bin"
+        programs.mkdir()
+        (programs / "sam").symlink_to(SAM)
+        (programs / "projections").symlink_to(Path(sys.executable).parent / "projections")
+        environment = {**os.environ, **BUILD, "PATH": f"{programs}:{os.environ['PATH']}"}
+        for command in (["projections", "init", "shop"], ["sam", "build"]):
+            directory = home if command[1] == "init" else home / "shop"
+            done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
     return home
 
 
@@ -136,21 +143,11 @@ class Shop:
         eventually(lambda: {"wrong": self.differences(table, region)}, lambda found: not found["wrong"], 60)
 
 
-accounts = iter(range(111122223333, 111122223399))
-
-
-@pytest.fixture
-def emulator(sam: Sam) -> Iterator[str]:
-    """A MiniStack of the test's own: the mappings of other tests' stacks would be polled beside its own."""
-    with running(ministack_with_sam) as url:
-        yield url
-
-
 @pytest.fixture
 def shop(emulator: str, project: Path, tmp_path: Path) -> Shop:
     directory = tmp_path / "shop"
     shutil.copytree(project / "shop", directory, symlinks=True)
-    account = str(next(accounts))
+    account = "111122223333"
     environment = {
         **BUILD,
         "PATH": f"{project / 'bin'}:{os.environ['PATH']}",

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 from emulators import ROOT
 from runbook import Block, Terminal, page_blocks
-from sam_cli import SAM, Sam
+from sam_cli import SAM
 from test_deploy import eventually
-from test_runbooks import BUILD, emulator  # noqa: F401  (a fixture)
+from test_runbooks import BUILD
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 
 
-@pytest.mark.deep
-def test_the_tutorial_ends_with_verified_counters(sam: Sam, emulator: str, tmp_path: Path) -> None:  # noqa: F811
+def test_the_tutorial_ends_with_verified_counters(emulator: str, tmp_path: Path) -> None:
     if shutil.which("aws") is None:
         (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("the AWS command line is not on PATH")
     programs = tmp_path / "bin"
