@@ -61,7 +61,7 @@ class Terminal:
             env={**os.environ, **self.environment},
             text=True,
             capture_output=True,
-            timeout=patience,
+            timeout=patience * float(os.environ.get("PATIENCE", "1")),
             check=False,
         )
         assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"

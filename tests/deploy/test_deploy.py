@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -256,12 +257,13 @@ def logs(name: str, endpoint: str) -> str:
     return "\n".join(event["message"] for page in pages for event in page["events"])
 
 
-def client(endpoint: str, service: str) -> Any:
+@cache
+def client(endpoint: str, service: str, region: str = "us-east-1", account: str = "test") -> Any:
     return boto3.client(
         service,
         endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test",
+        region_name=region,
+        aws_access_key_id=account,
         aws_secret_access_key="test",
     )
 

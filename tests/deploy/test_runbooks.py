@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from emulators import ROOT
 from runbook import Block, Terminal, page_blocks
 from sam_cli import SAM
-from test_deploy import eventually
+from test_deploy import client, eventually
 
 from projections.language.loader import loads
 from projections.testing.oracle import Oracle
@@ -64,13 +63,7 @@ class Shop:
         return self.client("cloudformation").describe_stacks(StackName="shop")["Stacks"][0]
 
     def client(self, service: str, region: str = "") -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=self.endpoint,
-            region_name=region or self.region,
-            aws_access_key_id=self.account,
-            aws_secret_access_key="test",
-        )
+        return client(self.endpoint, service, region or self.region, self.account)
 
     def create_table(self, name: str = "app") -> None:
         keys = [("PK", "HASH"), ("SK", "RANGE")]
@@ -134,13 +127,14 @@ class Shop:
         pages = self.client("dynamodb", region).get_paginator("scan").paginate(TableName=table)
         return [item for page in pages for item in page["Items"]]
 
-    def differences(self, table: str, region: str = "") -> list[Any]:
-        rules = loads((self.terminal.directory / "rules.yaml").read_text()).canonical()
-        return list(Oracle(rules).compare({"main": self.items(table, region)}))
-
     def becomes_right(self, table: str = "app", region: str = "") -> None:
         """Wait until every derived value is what one computes from the items."""
-        eventually(lambda: {"wrong": self.differences(table, region)}, lambda found: not found["wrong"], 60)
+        oracle = Oracle(loads((self.terminal.directory / "rules.yaml").read_text()).canonical())
+        eventually(
+            lambda: {"wrong": oracle.compare({"main": self.items(table, region)})},
+            lambda found: not found["wrong"],
+            60,
+        )
 
 
 @pytest.fixture
