@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,18 @@ from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
 PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("alarms", "operations", "deployment")}
 PAGE = "\n".join(PAGES.values())
-TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
-GRADUAL = Deployment("rules.yaml", Program.from_document(loads(RULES).canonical()), gradual=True)
-PARAMETERS: Mapping[str, Any] = template_of(sam_template(GRADUAL)).data["Parameters"]
 LINES = [(block.line, line) for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]
+
+
+@cache
+def committed() -> Mapping[str, Any]:
+    return read_template(ROOT / "template.yaml").data
+
+
+@cache
+def parameters() -> Mapping[str, Any]:
+    rules = Program.from_document(loads(RULES).canonical())
+    return template_of(sam_template(Deployment("rules.yaml", rules, gradual=True))).data["Parameters"]
 
 
 def commands(program: str) -> list[list[str]]:
@@ -57,24 +66,23 @@ def tick(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def resources(kind: str) -> dict[str, Any]:
-    return {name: one for name, one in TEMPLATE["Resources"].items() if one["Type"] == kind}
-
-
 # --- nothing of the template is left out, and nothing is named that is not there ---
 
 
+ALARMS = [text for level, text in headings(PAGES["alarms"]) if level == 2]
+
+
 def test_every_alarm_has_its_section() -> None:
-    titles = [text for level, text in headings(PAGES["alarms"]) if level == 2]
-    assert sorted(titles) == sorted(resources("AWS::CloudWatch::Alarm"))
+    found = [name for name, one in committed()["Resources"].items() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert sorted(ALARMS) == sorted(found)
 
 
-@pytest.mark.parametrize("alarm", resources("AWS::CloudWatch::Alarm"))
+@pytest.mark.parametrize("alarm", ALARMS)
 def test_an_alarm_has_commands_and_the_severity_of_its_receiver(alarm: str) -> None:
     """`test_a_command_…` below parse the commands."""
     lines = [line for block in blocks(section(alarm)) if block.language == "sh" for line in block.text.splitlines()]
     assert [line for line in lines if line.startswith(("projections ", "aws "))]
-    actions = TEMPLATE["Resources"][alarm]["Properties"]["AlarmActions"]
+    actions = committed()["Resources"][alarm]["Properties"]["AlarmActions"]
     receiver = {"HasAlarmTopic": "page", "HasTicketTopic": "ticket"}[actions["Fn::If"][0]]
     (row,) = (row for row in rows("Alarms") if row[0] == f"[{alarm}](#{alarm.lower()})")
     assert row[1] == receiver
@@ -83,13 +91,13 @@ def test_an_alarm_has_commands_and_the_severity_of_its_receiver(alarm: str) -> N
 
 def test_every_parameter_is_there_with_its_default() -> None:
     shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
-    assert PARAMETERS.keys() - TEMPLATE["Parameters"].keys() == {"TrafficShift"}
-    assert shown == {name: str(one.get("Default", "")) for name, one in PARAMETERS.items()}
+    assert parameters().keys() - committed()["Parameters"].keys() == {"TrafficShift"}
+    assert shown == {name: str(one.get("Default", "")) for name, one in parameters().items()}
 
 
 @pytest.mark.parametrize(("role", "actions"), [(tick(role)[0], tick(actions)) for role, actions in rows("Permissions")])
 def test_a_role_has_no_more_than_the_page_says(role: str, actions: list[str]) -> None:
-    statements = TEMPLATE["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    statements = committed()["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
     granted = set()
     for one in statements:
         if one["Sid"].startswith("Application"):
@@ -145,7 +153,7 @@ def test_a_command_of_aws_has_the_parameters_the_page_gives_it(arguments: list[s
 def test_what_is_deployed_has_the_parameters_the_page_gives_it() -> None:
     given = [word for words in commands("sam") for word in words if "=" in word]
     assert given
-    assert {word.partition("=")[0] for word in given} <= set(PARAMETERS)
+    assert {word.partition("=")[0] for word in given} <= set(parameters())
     assert {words[0] for words in commands("sam")} == {"build", "deploy"}
 
 
