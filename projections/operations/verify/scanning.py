@@ -18,8 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
+from projections.language.program import LEDGER_SCHEMA
 
 PAGE = 1000
 """Items read at a time: what a thread holds in memory."""
@@ -190,7 +192,7 @@ class TableCopy(WrappedStore):
 
     def keep(self, table: str, images: Iterable[Image]) -> None:
         """Store a page of a table."""
-        schema = self.schema(table)
+        schema = LEDGER_SCHEMA if table == LEDGER else self.schema(table)  # without a ledger, the copy has one
         keys = ((schema.key(table, image), image) for image in images)
         rows = [(key.partition, key.sort or "", _encode(image)) for key, image in keys]
         self._scratch.fill(f"INSERT INTO {self._names[table]} VALUES (?, ?, ?)", rows)
