@@ -186,8 +186,8 @@ class Processor:
     def _steps(self, batch: Batch, made: Plan) -> Iterator[Callable[[], object]]:
         """Yield what a plan asks for, in order."""
         if not made.idle:
-            yield partial(batch.apply, made.changes)
-            yield from batch.steps(made)
+            yield partial(batch.apply_changes, made.changes)
+            yield from batch.other_writes(made)
 
     def _process_together(self, batch: Batch, records: Sequence[Record]) -> bool:
         """Apply the records as a whole. Return False if that fails with an error that names no record."""

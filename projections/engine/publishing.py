@@ -114,23 +114,20 @@ class Publisher:
                 update = self._writer.unread(publication) if shares_calls(rule) else None
                 if update is not None:
                     updates[target] = update
-        pieces = [
-            partial(self._try, target, partial(self._publish_one, target, publication), deadline, failures)
+        alone = {
+            target: partial(self._publish_one, target, publication)
             for target, publication in publications.items()
             if target not in updates
-        ]
-        self._run(pieces)
-        self._publish_each(publications, updates, deadline, failures)
-        return failures
+        }
+        return failures | self._each(alone, deadline) | self._publish_each(publications, updates, deadline)
 
     def heal(
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
     ) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever the versions of their guards. Return the failures."""
         known = self._known(targets)
-        failures: dict[Target, StoreError] = {}
         if not known:
-            return failures
+            return {}
         keys = {target: decode_key(target[1]) for target in known}
         try:
             deadline.check()
@@ -138,14 +135,12 @@ class Publisher:
             groups = read_groups(self._store, list(keys), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
-        pieces = []
+        works = {}
         for target, rule in known.items():
             first = (items.get(keys[target]), groups[target])
             why = purpose_of(rule, tuple(records.get(target, ())))
-            work = partial(self._heal_one, rule, target, [first], deadline, why)
-            pieces.append(partial(self._try, target, work, deadline, failures))
-        self._run(pieces)
-        return failures
+            works[target] = partial(self._heal_one, rule, target, [first], deadline, why)
+        return self._each(works, deadline)
 
     def _known(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
         """The targets that are items, and whose rules exist and publish, with these rules."""
@@ -158,13 +153,18 @@ class Publisher:
             and self._publishes(rule)
         }
 
-    def _try(
-        self, target: Target, work: Callable[[], None], deadline: Deadline, failures: dict[Target, StoreError]
-    ) -> None:
-        try:
-            deadline.retry(work)
-        except (Transient, InvalidRequest) as error:
-            failures[target] = error
+    def _each(self, works: Mapping[Target, Callable[[], None]], deadline: Deadline) -> dict[Target, StoreError]:
+        """Do independent pieces of work, each again while it fails for a reason that passes. Return the failures."""
+
+        def attempt(work: Callable[[], None]) -> StoreError | None:
+            try:
+                deadline.retry(work)
+            except (Transient, InvalidRequest) as error:
+                return error
+            return None
+
+        errors = self._run([partial(attempt, work) for work in works.values()])
+        return {target: error for target, error in zip(works, errors, strict=True) if error is not None}
 
     # Publishing
 
@@ -195,9 +195,9 @@ class Publisher:
         publications: Mapping[Target, Publication],
         updates: Mapping[Target, Update],
         deadline: Deadline,
-        failures: dict[Target, StoreError],
-    ) -> None:
+    ) -> dict[Target, StoreError]:
         """Publish to many targets in few requests. Rules that create or delete items need a request for each target."""
+        failures: dict[Target, StoreError] = {}
         unsure: list[Target] = []
         answers = write_all(self._store, list(updates.values()), deadline, self._run)
         for target, answer in zip(updates, answers, strict=True):
@@ -208,22 +208,20 @@ class Publisher:
             elif publications[target].rule.into.pattern is not None:  # no condition can express every `match`
                 unsure.append(target)
         if not unsure:  # the others do not exist, or have a guard that is as new
-            return
+            return failures
         try:
             deadline.check()
             items = self._store.get_many([publications[target].key for target in unsure])
         except Transient as error:
-            failures.update(dict.fromkeys(unsure, error))
-            return
-        pieces = []
+            return failures | dict.fromkeys(unsure, error)
+        works = {}
         for target in unsure:
             rule, key, group, _, _ = publications[target]
             item = items.get(key)
             guard = self._items.guard(rule, key, item)
             if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < group.at):
-                work = partial(self._publish_read, publications[target], item)
-                pieces.append(partial(self._try, target, work, deadline, failures))
-        self._run(pieces)
+                works[target] = partial(self._publish_read, publications[target], item)
+        return failures | self._each(works, deadline)
 
     def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""

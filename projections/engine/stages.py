@@ -283,7 +283,7 @@ class Batch:
 
     # Contributions
 
-    def apply(self, rounds: Sequence[Sequence[Change]]) -> None:
+    def apply_changes(self, rounds: Sequence[Sequence[Change]]) -> None:
         """Apply rounds of changes, one after another. A change whose item failed in an earlier round is not tried."""
         failed: set[str] = set()
         for changes in rounds:
@@ -395,8 +395,8 @@ class Batch:
 
     # The other writes to items of the application
 
-    def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
-        """Yield the steps of a plan."""
+    def other_writes(self, plan: Plan) -> Iterator[Callable[[], object]]:
+        """Yield the steps that make the other writes of a plan."""
         yield partial(self.run, [partial(self._unmark, *mark) for mark in plan.unmarked])
         yield partial(self.run, [partial(self._release, release) for release in plan.releases])
         pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
