@@ -131,9 +131,9 @@ if not TYPE_CHECKING:  # else type checkers would take every name for one that e
 
         if name in ("aws", "testing"):
             return import_module(f"{__name__}.{name}")
-        found = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)
-        globals()[name] = found
-        return found
+        exported = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)
+        globals()[name] = exported
+        return exported
 
     def __dir__():
         return sorted({*globals(), *__all__})

@@ -85,20 +85,20 @@ def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:
     try:
         return replace(loads(json.dumps(rules, ensure_ascii=False), file), lines=False)
     except RulesError as error:
-        raise RulesError([replace(one, line=0, column=0) for one in error.problems]) from None
+        raise RulesError([replace(problem, line=0, column=0) for problem in error.problems]) from None
 
 
 def _not_plain(value: object, path: str) -> Iterable[tuple[str, str]]:
     """The path of each value that a rule file cannot contain, and what it is."""
     if isinstance(value, Mapping):
-        for name, inner in value.items():
+        for name, nested in value.items():
             if not isinstance(name, str):
                 yield path or "(top)", f"the name {name!r} is not text"
             else:
-                yield from _not_plain(inner, f"{path}.{name}".removeprefix("."))
+                yield from _not_plain(nested, f"{path}.{name}".removeprefix("."))
     elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            yield from _not_plain(inner, f"{path}[{number}]")
+        for number, nested in enumerate(value):
+            yield from _not_plain(nested, f"{path}[{number}]")
     elif not isinstance(value, str | int | float | None):
         yield path or "(top)", f"expected text, a number, a boolean, a list or a mapping, found {type(value).__name__}"
 
@@ -108,7 +108,7 @@ def lint(rules: RuleSet) -> tuple[Finding, ...]:
     from projections.language.review import reviewed
 
     findings = reviewed(rules.text, rules.file, rules.path).findings
-    return findings if rules.lines else tuple(replace(one, line=0, column=0) for one in findings)
+    return findings if rules.lines else tuple(replace(finding, line=0, column=0) for finding in findings)
 
 
 # Queries
@@ -240,15 +240,15 @@ def backfill(
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
     names = _selected(rules, only)
-    one = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
-    runner = Runner(one)
+    operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
+    runner = Runner(operation)
     if dry_run:
-        phases = runner.rehearse(one.rehearsed(names, segments))
-        complete, snapshot = not runner.failed, one.registry.preview()
+        phases = runner.rehearse(operation.rehearsed(names, segments))
+        complete, snapshot = not runner.failed, operation.registry.preview()
     else:
-        run = one.begin(rules=names, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
+        run = operation.begin(rules=names, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
         run = runner.work(run)
-        phases, complete, snapshot = one.report(run), run.done, one.registry.read_or_create()
+        phases, complete, snapshot = operation.report(run), run.done, operation.registry.read_or_create()
     by_rule: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     for name, number in (pair for counted in phases.values() for pair in counted.items()):
@@ -323,12 +323,12 @@ def verify(
         patience=patience,
         segments=segments,
     ) as done:
-        one, repaired = done.verification, done.repair
+        verification, repaired = done.verification, done.repair
         return VerifyResult(
-            tuple(one.drifts()),
-            tuple(one.busy()),
-            tuple(one.left_over()),
-            dict(one.counts),
+            tuple(verification.drifts()),
+            tuple(verification.busy()),
+            tuple(verification.left_over()),
+            dict(verification.counts),
             dict(repaired.counts) if repaired is not None else {},
             dict(repaired.failed) if repaired is not None else {},
             dict(repaired.rejected) if repaired is not None else {},
@@ -385,12 +385,12 @@ def redrive(
     reader = Reader(program.tables, tables or {name: name for name in program.tables})
     work = Redrive(program, DryStore(store) if dry_run else store, run=at_once(10), dry=dry_run)
     answers = work.work(reader.text(text, f"message {number}") for number, text in enumerate(messages))
-    left = {
-        number: tuple(f"{about}: {reason}" if about else reason for about, said in one.left.items() for reason in said)
-        for number, one in enumerate(answers)
-        if one.left
+    reasons_by_message = {
+        number: tuple(f"{about}: {text}" if about else text for about, texts in answer.left.items() for text in texts)
+        for number, answer in enumerate(answers)
+        if answer.left
     }
-    return RedriveResult(work.items, work.pushes, left)
+    return RedriveResult(work.items, work.pushes, reasons_by_message)
 
 
 def status(store: Store, rules: RuleSet) -> LedgerStatus:

@@ -52,14 +52,14 @@ class Projections(Construct):
     ) -> None:
         super().__init__(scope, id)
         stack = Stack.of(self)
-        if any(isinstance(one, Projections) for one in stack.node.find_all() if one is not self):
+        if any(isinstance(construct, Projections) for construct in stack.node.find_all() if construct is not self):
             raise UsageError(f"stack {stack.stack_name} has projections already. Use a stack of its own for {id}")
         tables = {} if table is None else dict(table) if isinstance(table, Mapping) else {MAIN: table}
         values = {**_keys(tables), **{name: _text(value) for name, value in (parameters or {}).items()}}
         tokens = {name: value for name, value in values.items() if Token.is_unresolved(value)}
-        given = {name: None if name in tokens else value for name, value in values.items()}
-        template, suffixes = cdk_template(rules, given, existing=bool(tables))
-        tokens |= _of_tables(tables, suffixes)
+        known = {name: None if name in tokens else value for name, value in values.items()}
+        template, suffixes = cdk_template(rules, known, existing=bool(tables))
+        tokens |= _table_tokens(tables, suffixes)
         with tempfile.TemporaryDirectory() as directory:
             if code is None:
                 code = Path(directory) / "functions.zip"
@@ -71,7 +71,7 @@ class Projections(Construct):
             file.write_text(json.dumps(template), encoding="utf-8")
             tokens |= {"CodeBucket": package.s3_bucket_name, "CodeKey": package.s3_object_key}
             self.template = CfnInclude(self, "Template", template_file=str(file), parameters=tokens)
-        self._alarms = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::CloudWatch::Alarm"]
+        self._alarms = [key for key, part in template["Resources"].items() if part["Type"] == "AWS::CloudWatch::Alarm"]
 
     @property
     def stream_function(self) -> CfnFunction:
@@ -112,15 +112,15 @@ def _keys(tables: Mapping[str, ITable]) -> dict[str, str]:
     return {"ExistingTableKeyArns": Fn.join(",", keys)} if keys else {}
 
 
-def _of_tables(tables: Mapping[str, ITable], suffixes: Mapping[str, str]) -> dict[str, str]:
+def _table_tokens(tables: Mapping[str, ITable], suffixes: Mapping[str, str]) -> dict[str, str]:
     """Return name and stream of each table as parameters."""
     if tables and tables.keys() != suffixes.keys():
         named, needed = ", ".join(tables), ", ".join(suffixes)
         raise UsageError(f"the rules have the tables {needed}, and `table` has {named}. Pass all of them, or none")
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for name, table in tables.items():
         stream = table.table_stream_arn
         if stream is None:
             raise UsageError(f"table {name} has no stream: set `stream`, or name its stream in `from_table_attributes`")
-        found |= {f"ExistingTableName{suffixes[name]}": table.table_name, f"ExistingStreamArn{suffixes[name]}": stream}
-    return found
+        tokens |= {f"ExistingTableName{suffixes[name]}": table.table_name, f"ExistingStreamArn{suffixes[name]}": stream}
+    return tokens

@@ -27,7 +27,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     """The text on one line; with `lines`, line feeds stay, which only a text of our own making may have."""
     if text.isascii() and text.isprintable():
         return text
-    return _CANDIDATE.sub(lambda found: found[0] if lines and found[0] == "\n" else _escaped(found[0]), text)
+    return _CANDIDATE.sub(lambda match: match[0] if lines and match[0] == "\n" else _escape(match[0]), text)
 
 
 def unescaped(text: str) -> str:
@@ -35,21 +35,21 @@ def unescaped(text: str) -> str:
 
     Only the escapes that `printable` writes are read, and `\\u005c`, a backslash: `\\u005cu001b` is what is no escape.
     """
-    return _ESCAPE.sub(_meant, text)
+    return _ESCAPE.sub(_character_of, text)
 
 
 def _acts(character: str) -> bool:
     return unicodedata.category(character) in _ACTING or character in _BLANK
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if not _acts(character):
         return character
     # JSON's own \n and \t are not used: C:\new is a path
     return f"\\u{ord(character):04x}" if character <= "\uffff" else json.dumps(character)[1:-1]
 
 
-def _meant(found: re.Match[str]) -> str:
-    codes = [chr(int(code, 16)) for code in re.split(r"(?i)\\u", found[0])[1:]]
+def _character_of(escape: re.Match[str]) -> str:
+    codes = [chr(int(code, 16)) for code in re.split(r"(?i)\\u", escape[0])[1:]]
     character = "".join(codes).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    return character if character == "\\" or _acts(character) else found[0]
+    return character if character == "\\" or _acts(character) else escape[0]

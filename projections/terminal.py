@@ -161,11 +161,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def print_first(lines: Iterable[str], most: int = 30, *, err: bool = False) -> None:
     """Print the first lines, and how many more there are."""
-    shown = list(lines)
-    for line in shown[:most]:
+    all_lines = list(lines)
+    for line in all_lines[:most]:
         print_line(line, err=err)
-    if len(shown) > most:
-        print_line(f"… and {len(shown) - most:,} more (--json has all)", err=err)
+    if len(all_lines) > most:
+        print_line(f"… and {len(all_lines) - most:,} more (--json has all)", err=err)
 
 
 def interactive() -> bool:

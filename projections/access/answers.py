@@ -66,7 +66,7 @@ class StoreReader:
             return ReadPage([] if item is None else [item])
         values = [value for _, value in read.partition]
         attributes = None if read.attributes is None else list(read.attributes)
-        found: list[Image] = []
+        images: list[Image] = []
         while True:
             page = self._store.query(
                 read.table, values, index=read.index, reverse=read.descending, attributes=None, after=after
@@ -74,11 +74,11 @@ class StoreReader:
             for item in page.items:
                 if not _within(read, item):
                     continue
-                found.append(item if attributes is None else {name: item[name] for name in attributes if name in item})
-                if len(found) == limit:
-                    return ReadPage(found, self._cursor(read, item))
+                images.append(item if attributes is None else {name: item[name] for name in attributes if name in item})
+                if len(images) == limit:
+                    return ReadPage(images, self._cursor(read, item))
             if page.after is None:
-                return ReadPage(found)
+                return ReadPage(images)
             after = page.after
 
     def _cursor(self, read: Read, item: Image) -> Image:
@@ -150,13 +150,13 @@ class AnswerPage:
 
 
 def answer_to(
-    program: Program, plan: Plan, given: Mapping[str, Any], reader: Reader, *, now: datetime | None = None
+    program: Program, plan: Plan, values: Mapping[str, Any], reader: Reader, *, now: datetime | None = None
 ) -> Answer:
     """Return the answer of a planned query for the caller's values.
 
     Raises UsageError if the plan has no requests, or for values that do not fit.
     """
-    parameters = parameters_of(plan.query, given)
+    parameters = parameters_of(plan.query, values)
     return Answer(program, plan, parameters, reads(program.typed, plan, parameters, now=now), reader)
 
 
@@ -164,14 +164,14 @@ class Answer:
     """The answer of a query: iterate over its items, or take it by pages."""
 
     def __init__(
-        self, program: Program, plan: Plan, parameters: Parameters, found: Sequence[Read], reader: Reader
+        self, program: Program, plan: Plan, parameters: Parameters, reads: Sequence[Read], reader: Reader
     ) -> None:
         self._program = program
         self._plan = plan
         self._query = plan.asked
         self._reader = reader
         self._fits = _tests(program, plan, parameters)
-        self.reads = tuple(found)
+        self.reads = tuple(reads)
         self.requests = 0
         self.scanned = 0
         self.units = 0.0
@@ -238,8 +238,8 @@ class Answer:
             after = page.after
 
     @staticmethod
-    def _sorted_by(found: tuple[Image, Read]) -> Place:
-        image, read = found
+    def _sorted_by(row: tuple[Image, Read]) -> Place:
+        image, read = row
         places = []
         for name in read.order:
             ((kind, content),) = image[name].items()
@@ -263,10 +263,10 @@ class Answer:
         item = _recognised(self._program, read, image)
         assert item is not None
         resolve = _values(item)
-        found = {name: resolve(name, True) for name in asked}
+        values = {name: resolve(name, True) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
-        names = {name: shown_name(one) for name, one in names.items()}
-        return {names[name]: python(value) for name, value in found.items() if value is not None}
+        names = {name: shown_name(attribute) for name, attribute in names.items()}
+        return {names[name]: python(value) for name, value in values.items() if value is not None}
 
     # --- tokens ---
 
@@ -285,10 +285,10 @@ class Answer:
         except (ValueError, binascii.Error, AttributeError):
             raise UsageError(f"query {self._plan.query.name}: invalid page token; begin with the first page") from None
         stages = {_identity(read): read.stage for read in self.reads}
-        found = {stages[name] for name in places if name in stages}
-        if len(found) != 1 or not places.keys() <= stages.keys():
+        numbers = {stages[name] for name in places if name in stages}
+        if len(numbers) != 1 or not places.keys() <= stages.keys():
             raise UsageError(f"query {self._plan.query.name}: the page token belongs to other values or another query")
-        return found.pop(), {name: place for name, place in places.items() if place is not None}
+        return numbers.pop(), {name: place for name, place in places.items() if place is not None}
 
 
 def _identity(read: Read) -> str:
@@ -332,23 +332,23 @@ def _values(item: Item) -> Resolve:
 def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Read, Image], bool]:
     """Return whether an item that was read is part of the answer."""
     query = plan.asked
-    conditions = [(one.names, one.compile()) for one in (Pattern((each,), {}) for each in query.where.conditions)]
-    names = dict(zip((one.name for one in query.by), (one.name for one in plan.query.by), strict=True))
+    conditions = [(test.names, test.compile()) for test in (Pattern((each,), {}) for each in query.where.conditions)]
+    names = dict(zip((field.name for field in query.by), (field.name for field in plan.query.by), strict=True))
     wanted = []
-    for one in query.by:
-        template = Template("", (one,))
-        wanted.append((one.name, template, template.render({one.name: parameters.values[names[one.name]]}.get)))
+    for field in query.by:
+        template = Template("", (field,))
+        wanted.append((field.name, template, template.render({field.name: parameters.values[names[field.name]]}.get)))
 
     def fits(read: Read, image: Image) -> bool:
         item = _recognised(program, read, image)
         if item is None:
             return False
         values = _values(item)
-        shown = None if read.index is None else program.tables[read.table].shown(read.index)
+        projected = None if read.index is None else program.tables[read.table].shown(read.index)
 
         def known(name: str) -> bool:
             """Return whether the read returns the value: of other names, the key condition ensures what is asked."""
-            return shown is None or root(name) in shown or name in item.variables
+            return projected is None or root(name) in projected or name in item.variables
 
         if any(all(map(known, names)) and not matches(values) for names, matches in conditions):
             return False
@@ -397,5 +397,5 @@ def _compares(kind: str, content: str, bound: Value | None, least: bool) -> bool
         limit = str(limit)
     if not least and kind == "S" and begins_time(limit) and content.startswith(limit):
         return True
-    one, other = comparable(kind, content), comparable(kind, limit)
-    return bool(one >= other if least else one <= other)
+    actual, wanted = comparable(kind, content), comparable(kind, limit)
+    return bool(actual >= wanted if least else actual <= wanted)

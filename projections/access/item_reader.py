@@ -104,15 +104,15 @@ class ItemReader:
         Misconfigured.
         """
         place = self._session.key(key)
-        sources = [self._session.key(one, f"own[{number}]") for number, one in enumerate(_listed(own, "own"))]
+        sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(_listed(own, "own"))]
         if not sources:
             image = self._session.reads.get(place)
             return None if image is None else ReadItem(self._session.shown(without_guards(self._program, image)))
         self._need_ledger("own")
-        found = self._run(own_read(self._program, place, sources))
-        if found.image is None:
+        answer = self._run(own_read(self._program, place, sources))
+        if answer.image is None:
             return None
-        return ReadItem(self._session.shown(found.image), found.corrected, found.uncorrected)
+        return ReadItem(self._session.shown(answer.image), answer.corrected, answer.uncorrected)
 
     def without_guards(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return an item that the caller has read, for example with a query, without guards. Raises UsageError."""
@@ -144,10 +144,10 @@ class ItemReader:
             took, passed = self._clock() - started, self._clock() - began
             if _judged(look)[0] != "late":
                 break
-            left = timeout - passed - min(_FIRST_PAUSE, took)  # so that the last look may end in time
-            if left <= 0:
+            remaining = timeout - passed - min(_FIRST_PAUSE, took)  # so that the last look may end in time
+            if remaining <= 0:
                 break
-            self._sleep(min(pause, left))
+            self._sleep(min(pause, remaining))
             pause = min(_LONGEST_PAUSE, 2 * pause)
         state, reasons = _judged(look)
         return Waited(state, reasons, self._clock() - began, look.not_covered)
@@ -162,8 +162,8 @@ class ItemReader:
             needed = next(steps)
             while True:
                 keys = list(needed.keys)
-                found = self._together(keys) if needed.together else self._session.reads.get_many(keys)
-                needed = steps.send(found)
+                items = self._together(keys) if needed.together else self._session.reads.get_many(keys)
+                needed = steps.send(items)
         except StopIteration as ended:
             value: T = ended.value
             return value
@@ -229,13 +229,13 @@ class Session(NamedTuple):
     ledger: bool
     names: Mapping[str, str] = MappingProxyType({})
 
-    def key(self, given: Any, what: str = "the key") -> ItemKey:
+    def key(self, argument: Any, what: str = "the key") -> ItemKey:
         """Return the key that a caller gives: a mapping, or a pair of a table's logical name and a mapping.
 
         The mapping may have other attributes, so that an item that was just written can be passed. `what` names the argument
         in messages. Raises UsageError.
         """
-        table, attributes = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
+        table, attributes = argument if isinstance(argument, tuple) and len(argument) == 2 else (None, argument)
         own = [name for name in self.schemas if name != LEDGER]
         if table is None:
             if len(own) > 1:
@@ -260,8 +260,8 @@ class Session(NamedTuple):
         for (name, kind), most in parts:
             held = image[name]
             if not isinstance(held, Mapping) or kind not in held:
-                found = next(iter(held), "none") if isinstance(held, Mapping) else type(held).__name__
-                raise UsageError(f"{what}: {name} is of type {kind}, and the value is of type {found}")
+                type_name = next(iter(held), "none") if isinstance(held, Mapping) else type(held).__name__
+                raise UsageError(f"{what}: {name} is of type {kind}, and the value is of type {type_name}")
             if not is_value(held):
                 raise UsageError(f"{what}: {name} is {held[kind]!r}, which DynamoDB cannot store as type {kind}")
             if not held[kind]:
@@ -367,23 +367,23 @@ class _ResourceClient:
     def batch_get_item(self, **request: Any) -> dict[str, Any]:
         python, wire = self._values.python, self._values.wire
         asked = {
-            table: {**one, "Keys": [python(key) for key in one["Keys"]]}
-            for table, one in request["RequestItems"].items()
+            table: {**gets, "Keys": [python(key) for key in gets["Keys"]]}
+            for table, gets in request["RequestItems"].items()
         }
         answer = self._client.batch_get_item(**{**request, "RequestItems": asked})
-        left = answer.get("UnprocessedKeys") or {}
+        unprocessed = answer.get("UnprocessedKeys") or {}
         return {
             **answer,
             "Responses": {table: [wire(item) for item in items] for table, items in answer["Responses"].items()},
             "UnprocessedKeys": {
-                table: {**one, "Keys": [wire(key) for key in one["Keys"]]} for table, one in left.items()
+                table: {**gets, "Keys": [wire(key) for key in gets["Keys"]]} for table, gets in unprocessed.items()
             },
         }
 
     def transact_get_items(self, **request: Any) -> dict[str, Any]:
         asked = [
-            {"Get": {**one["Get"], "Key": self._values.python(one["Get"]["Key"])}} for one in request["TransactItems"]
+            {"Get": {**get["Get"], "Key": self._values.python(get["Get"]["Key"])}} for get in request["TransactItems"]
         ]
         answer = self._client.transact_get_items(**{**request, "TransactItems": asked})
-        found = [{"Item": self._values.wire(one["Item"])} if one.get("Item") else {} for one in answer["Responses"]]
-        return {**answer, "Responses": found}
+        items = [{"Item": self._values.wire(raw["Item"])} if raw.get("Item") else {} for raw in answer["Responses"]]
+        return {**answer, "Responses": items}

@@ -84,10 +84,10 @@ class GroupReads:
         }
 
 
-def again(reads: GroupReads, more: Sequence[ItemKey], *, together: bool) -> Steps[Mapping[ItemKey, Image]]:
-    """Read groups and `more` until the groups are whole. All that is returned is of the last read. Raises Transient."""
+def again(reads: GroupReads, other_keys: Sequence[ItemKey], *, together: bool) -> Steps[Mapping[ItemKey, Image]]:
+    """Read groups and `other_keys` until the groups are whole. Returns the last read. Raises Transient."""
     for _ in range(_MOST_TRIES):
-        items = yield Needed([*more, *reads.keys()], together)
+        items = yield Needed([*other_keys, *reads.keys()], together)
         if reads.complete(items):
             return items
     raise Transient("the groups of an item kept being rebuilt while they were read")
@@ -107,7 +107,7 @@ class Look(NamedTuple):
     not_covered: tuple[str, ...] = ()
 
 
-class Found:
+class Notes:
     """The reasons, as they are found."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Copy(NamedTuple):
     attributes: Image | None
 
 
-def copies_of(program: Program, key: ItemKey, item: Item | None, found: Found) -> list[Copy]:
+def copies_of(program: Program, key: ItemKey, item: Item | None, notes: Notes) -> list[Copy]:
     """Return the guarded copies that the item has, and those that it may have had."""
     copies: list[Copy] = []
     for entity in program.entities_at(key):
@@ -161,10 +161,10 @@ def copies_of(program: Program, key: ItemKey, item: Item | None, found: Found) -
             try:
                 expected = rule.copies(item) if item is not None and item.entity is entity else {}
             except BadInput as problem:
-                found.quarantined[f"{rule.name}: {problem}"] = None
+                notes.quarantined[f"{rule.name}: {problem}"] = None
             former = _fixed_copies(program, rule, key)
             if not former:
-                found.not_covered[rule.name] = None
+                notes.not_covered[rule.name] = None
             copies += [Copy(rule, place, expected.get(place)) for place in dict.fromkeys([*former, *expected])]
     return copies
 
@@ -184,35 +184,35 @@ def _fixed_copies(program: Program, rule: GuardedCopyRule, key: ItemKey) -> list
 
 def _variables(entity: Entity, key: ItemKey) -> Mapping[str, str]:
     """Return the variables in the key of an item of an entity."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for pattern, text in zip(entity.patterns, (key.partition, key.sort or ""), strict=False):
-        found |= pattern.match(text) or {}
-    return found
+        variables |= pattern.match(text) or {}
+    return variables
 
 
 def compare_copy(
-    program: Program, guards: Guards, copy: Copy, source: ItemKey, image: Image | None, found: Found
+    program: Program, guards: Guards, copy: Copy, source: ItemKey, image: Image | None, notes: Notes
 ) -> None:
     """Compare a guarded copy with its source."""
     rule, key, expected = copy
-    ours = _is_copy_of(guards, rule, source, key, image)
+    is_copy = _is_copy_of(guards, rule, source, key, image)
     if expected is None:
-        if ours:
-            found.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
+        if is_copy:
+            notes.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
         return
     if image is not None and not application_items(program, guards).may_write(rule, rule.into, key, image):
         if not any(_is_copy_of(guards, other, source, key, image) for other in program.guarded_copies.values()):
-            found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            notes.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
             return
-        ours = False  # the key becomes free when another rule removes its copy
+        is_copy = False  # the key becomes free when another rule removes its copy
     attributes = image or {}
     wanted: dict[str, Value | None] = dict(expected)
     if not rule.copies_all:
         wanted |= {name: None for name in rule.owned() if name not in expected and name not in rule.into.constants}
     elif any(not _is_owned(program, rule, name) for name in attributes.keys() - expected.keys()):
-        found.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
-    if not ours or any(not same(attributes.get(name), value) for name, value in wanted.items()):
-        found.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
+        notes.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
+    if not is_copy or any(not same(attributes.get(name), value) for name, value in wanted.items()):
+        notes.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
 
 
 def _is_copy_of(guards: Guards, rule: GuardedCopyRule, source: ItemKey, key: ItemKey, image: Image | None) -> bool:
@@ -229,62 +229,62 @@ def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
 
 
 def parents_of(
-    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item | None, found: Found
+    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item | None, notes: Notes
 ) -> list[tuple[EmbedRule, list[ItemKey]]]:
     """Return the rules that embed attributes in the item, each with the parents that the item references."""
     parents: list[tuple[EmbedRule, list[ItemKey]]] = []
     for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
         assert item is not None
         if not is_deployed(registry, rule):
-            found.not_covered[rule.name] = None
+            notes.not_covered[rule.name] = None
             continue
         try:
             if isinstance(rule, ListEmbedRule):
                 references = rule.references(item)
-                keys = None if references is None else [one.key for one in references if one.key is not None]
+                keys = None if references is None else [ref.key for ref in references if ref.key is not None]
             else:
                 reference = rule.reference(item)
                 keys = None if reference is None else [reference]
         except BadInput as problem:
-            found.quarantined[f"{rule.name}: {problem}"] = None
+            notes.quarantined[f"{rule.name}: {problem}"] = None
             continue
         if keys is not None:
             parents.append((rule, keys))
         elif rule.on_delete == "keep" and guards.name(rule.name) not in item.image:
             continue  # these values are not the rule's
         elif any(name in item.image for name in rule.owned()):
-            found.missing[f"{rule.name}: its values of the item are not removed yet"] = None
+            notes.missing[f"{rule.name}: its values of the item are not removed yet"] = None
     return parents
 
 
 def compare_parent(
-    guards: Guards, rule: EmbedRule, source: ItemKey, parent: Item | None, child: Item, found: Found
+    guards: Guards, rule: EmbedRule, source: ItemKey, parent: Item | None, child: Item, notes: Notes
 ) -> None:
     """Compare what a child has with what the parent that it references gives it."""
     if parent is None or parent.entity is not rule.source:
         if rule.on_delete == "keep":  # the ledger has what it gave last
-            found.not_covered[rule.name] = None
+            notes.not_covered[rule.name] = None
             return
         parent = None
     try:
         values, texts = rule.offered(parent)
-        given = values if values and rule.belongs(child, texts) else {}
+        offered = values if values and rule.belongs(child, texts) else {}
     except BadInput as problem:
-        found.quarantined[f"{rule.name}: {problem}"] = None
+        notes.quarantined[f"{rule.name}: {problem}"] = None
         return
     guard = guards.read(rule.name, child.key, child.image)
     shows = guard is not None and guard.by == encode_key(source)
-    if not shows or any(not same(child.image.get(name), given.get(name)) for name in rule.owned()):
-        found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
+    if not shows or any(not same(child.image.get(name), offered.get(name)) for name in rule.owned()):
+        notes.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
 
 
 def compare_list(
-    guards: Guards, rule: ListEmbedRule, child: Item, parents: Mapping[ItemKey, Item | None], found: Found
+    guards: Guards, rule: ListEmbedRule, child: Item, parents: Mapping[ItemKey, Item | None], notes: Notes
 ) -> None:
     """Compare the list of the item with what all its parents give it."""
     references = rule.references(child) or []
-    given = [rule.given(child, one, parents.get(one.key) if one.key is not None else None) for one in references]
-    value, _ = rule.listed(references, given)
+    offers = [rule.given(child, ref, parents.get(ref.key) if ref.key is not None else None) for ref in references]
+    value, _ = rule.listed(references, offers)
     guard = guards.read(rule.name, child.key, child.image)
     if guard is None or not same(child.image.get(rule.list_name), value):
-        found.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
+        notes.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None

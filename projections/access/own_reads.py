@@ -85,10 +85,10 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
     """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
     own = list(dict.fromkeys(own))
     rules = _rules_between(program, key, own)
-    found, others = yield from _read(program, key, own, rules, [])
+    answer, others = yield from _read(program, key, own, rules, [])
     if others:
-        found, _ = yield from _read(program, key, own, rules, others)
-    return found
+        answer, _ = yield from _read(program, key, own, rules, others)
+    return answer
 
 
 def _read(
@@ -100,7 +100,7 @@ def _read(
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     text = encode_key(key)
     reads = GroupReads(program, [(rule.name, text) for rule in (*recorded, *others)])
-    entries = {one: entry_key(encode_key(one)) for one in own}
+    entries = {own_key: entry_key(encode_key(own_key)) for own_key in own}
     if (number := 1 + len(entries) + len(reads.keys())) > MOST_TOGETHER:
         raise UsageError(
             f"this read needs {number} items of the ledger, and a transaction reads {MOST_TOGETHER}. Pass fewer own keys"
@@ -109,8 +109,8 @@ def _read(
     groups = reads.groups(items)
     stored = yield Needed([*own, key])
     sources = [
-        _Own(*_contributed(program, one, stored.get(one)), Entry.read(items[at]) if at in items else None)
-        for one, at in entries.items()
+        _Own(*_contributed(program, own_key, stored.get(own_key)), Entry.read(items[at]) if at in items else None)
+        for own_key, at in entries.items()
     ]
     registry = RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
     image = stored.get(key)
@@ -127,17 +127,17 @@ def _read(
             uncorrected |= dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
             continue
         target = (rule.name, text)
-        reason = _reason(program, rule, registry, groups[target], [one.of(target) for one in sources], sources)
+        reason = _reason(program, rule, registry, groups[target], [source.of(target) for source in sources], sources)
         if reason is not None:
             uncorrected |= dict.fromkeys(rule.owned(*images), reason)
             continue
-        totals = _totals(groups[target], [one.of(target) for one in sources])
+        totals = _totals(groups[target], [source.of(target) for source in sources])
         numbers[rule.name] = totals.n
         if image is None and totals.n > 0 and rule.creates and not rule.claimed:
             created = {**rule.into.schema.wire(key), **rule.created_with}
-        found, left = _values(rule, totals, images)
-        values |= found
-        uncorrected |= left
+        corrected, reasons = _values(rule, totals, images)
+        values |= corrected
+        uncorrected |= reasons
     if image is None and not created:
         return OwnRead(None, (), {}), []
     if image is not None and _is_emptied(program, key, image, registry, numbers):
@@ -148,11 +148,11 @@ def _read(
         group = groups[rule.name, text]
         if rule not in first or group.withheld:
             continue  # it has published meanwhile, or publishes nothing
-        found, left = _values(rule, group.totals, [image])
+        corrected, reasons = _values(rule, group.totals, [image])
         if group.totals.n == 0:
-            found, left = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
-        shown |= {name: value for name, value in found.items() if value is not None}
-        uncorrected |= left
+            corrected, reasons = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
+        shown |= {name: value for name, value in corrected.items() if value is not None}
+        uncorrected |= reasons
     for name, value in values.items():
         shown.pop(name, None)
         if value is not None:
@@ -163,7 +163,7 @@ def _read(
 
 def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
     """Return the own items that a rule reads."""
-    items = [program.recognise(one, stored[one]) for one in own if one in stored]
+    items = [program.recognise(own_key, stored[own_key]) for own_key in own if own_key in stored]
     return [item.image for item in items if item is not None and item.entity in rule.sources]
 
 
@@ -179,24 +179,24 @@ def _set_later(
     item = program.recognise(key, shown)
     if item is None or registry is None:
         return {}
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     guards = Guards(program, registry.identity)
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
-            found |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
-    names = dict(_computed(program, item.entity, [*uncorrected, *found]))
+            reasons |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
+    names = dict(_computed(program, item.entity, [*uncorrected, *reasons]))
     write, _ = index_write(program, item)
     if write is not None:
         of_rules = {name: rule.name for rule in program.item_rules[item.entity.name] for name in rule.owned()}
         names |= {name: of_rules[name] for name in write.values}
-    return {**found, **{name: f"{rule} sets it from the item" for name, rule in names.items()}}
+    return {**reasons, **{name: f"{rule} sets it from the item" for name, rule in names.items()}}
 
 
 def _refers(rule: EmbedRule, child: Item) -> bool:
     """Return whether an item references a parent, whether that exists or not."""
     with suppress(BadInput):
-        found = rule.references(child) if isinstance(rule, ListEmbedRule) else rule.reference(child)
-        return found is not None
+        referenced = rule.references(child) if isinstance(rule, ListEmbedRule) else rule.reference(child)
+        return referenced is not None
     return False
 
 
@@ -204,10 +204,10 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
     """Return the rules by which any of these source items may change the item, each once. Raises UsageError."""
     into = program.entities_at(key)
     sources = []
-    for one in own:
-        entities = program.entities_at(one)
+    for own_key in own:
+        entities = program.entities_at(own_key)
         if not entities:
-            raise UsageError(f"no entity of the rules has the key {encode_key(one)}")
+            raise UsageError(f"no entity of the rules has the key {encode_key(own_key)}")
         sources += entities
     return [
         rule
@@ -278,13 +278,13 @@ def _received(program: Program, item: Item) -> Mapping[str, str]:
 
 def _computed(program: Program, entity: Entity, names: Collection[str]) -> Mapping[str, str]:
     """Return the attributes that rules on items of an entity compute from any of these, each with the rule that sets it."""
-    found: dict[str, str] = {}
+    setters: dict[str, str] = {}
     rules = program.item_rules.get(entity.name, ())
     for _ in rules if names else ():  # one may read what another computes
         for rule in rules:
-            if not rule.reads.isdisjoint([*names, *found]):
-                found = {**dict.fromkeys(rule.owned(), rule.name), **found}
-    return found
+            if not rule.reads.isdisjoint([*names, *setters]):
+                setters = {**dict.fromkeys(rule.owned(), rule.name), **setters}
+    return setters
 
 
 def _reason(
@@ -298,9 +298,9 @@ def _reason(
     """Return why the totals of a rule cannot be corrected; None if they can."""
     if registry is None or registry.state(rule) != LIVE:
         return f"{rule.name} is not live"
-    for one in sources:
-        if rule.name in one.unknown:
-            return one.unknown[rule.name]
+    for own_source in sources:
+        if rule.name in own_source.unknown:
+            return own_source.unknown[rule.name]
     for source in rule.sources:
         for other in program.item_rules.get(source.name, ()):  # another version would set other values
             known = registry.active.get(other.name)
@@ -312,21 +312,21 @@ def _reason(
         return f"the group of {rule.name} is being rebuilt, or is damaged"
     if any(held and generation_of(held) != group.generation for _, held in amounts):
         return f"the group of {rule.name} was rebuilt"
-    if any(one.entry is not None and rule.name in one.entry.refused for one in sources):
+    if any(own_source.entry is not None and rule.name in own_source.entry.refused for own_source in sources):
         return f"the ledger refused a contribution under {rule.name}"
     return None
 
 
 def _totals(group: Group, amounts: Sequence[tuple[Contributed, Contributed]]) -> Totals:
     """Return the totals of a group, minus what the entries say, plus what the items contribute."""
-    n, found = group.totals.n, dict(group.totals.amounts)
+    n, sums = group.totals.n, dict(group.totals.amounts)
     for now, held in amounts:
         for contributed, sign in ((now, 1), (held, -1)):
             n += sign * int(contributed.get("n", 0))
             for slot, amount in contributed.items():
                 if slot[:1] in ("=", "#"):
-                    found[slot] = WIDE.add(found.get(slot, Decimal(0)), sign * Decimal(amount))
-    return Totals(n, found)
+                    sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), sign * Decimal(amount))
+    return Totals(n, sums)
 
 
 def _values(
@@ -335,13 +335,13 @@ def _values(
     """Return the corrected attributes of a rule, and the reasons for the others."""
     if not isinstance(rule, AggregateRule):
         return {}, dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
-    some = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
+    corrected = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
     others = {
         measure.name: f"{measure.function} depends on the values of other items"
         for measure in rule.measures
         if measure.function not in CORRECTED
     }
-    return replace(rule, measures=some).published(totals, {}), others
+    return replace(rule, measures=corrected).published(totals, {}), others
 
 
 def _is_emptied(

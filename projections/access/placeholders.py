@@ -20,30 +20,30 @@ from projections.language.values import Value
 
 def placeholder_reads(document: Document, plan: Plan) -> list[Read]:
     """Return one read for each request of a plan, with placeholders in its keys."""
-    given = {name: name for name in plan.asked.parameters}
+    names = {name: name for name in plan.asked.parameters}
     if plan.translated is not None:
-        given = {new.name: old.name for old, new in zip(plan.query.by, plan.translated.by, strict=True)}
-    return [_read(document, plan, request, given) for request in plan.requests]
+        names = {new.name: old.name for old, new in zip(plan.query.by, plan.translated.by, strict=True)}
+    return [_read(document, plan, request, names) for request in plan.requests]
 
 
-def _read(document: Document, plan: Plan, request: Request, given: Mapping[str, str]) -> Read:
+def _read(document: Document, plan: Plan, request: Request, names: Mapping[str, str]) -> Read:
     read = Read(
         table=document.entities[request.entities[0]].table,
         entities=request.entities,
         index=request.index,
-        partition=tuple((key.attribute, _value(key, given)) for key in request.partition),
-        fixed=tuple((key.attribute, _value(key, given)) for key in request.fixed),
+        partition=tuple((key.attribute, _value(key, names)) for key in request.partition),
+        fixed=tuple((key.attribute, _value(key, names)) for key in request.fixed),
         get=request.get,
         descending=request.descending,
         consistent=plan.asked.consistent,
     )
-    return read if request.sort is None else _sorted(read, request.sort, given, plan.query.range)
+    return read if request.sort is None else _sorted(read, request.sort, names, plan.query.range)
 
 
-def _sorted(read: Read, sort: SortRange, given: Mapping[str, str], bounded: str | None) -> Read:
-    prefix = _text(sort.prefix, given)
+def _sorted(read: Read, sort: SortRange, names: Mapping[str, str], bounded: str | None) -> Read:
+    prefix = _text(sort.prefix, names)
     if sort.until is not None:
-        most = _text(sort.until, given) + HIGHEST * sort.rest
+        most = _text(sort.until, names) + HIGHEST * sort.rest
         return replace(read, sort=sort.attribute, low={sort.kind: prefix}, high={sort.kind: most})
     if not sort.bounded or sort.focus is None:
         return replace(read, sort=sort.attribute, prefix=prefix) if prefix else read
@@ -53,15 +53,15 @@ def _sorted(read: Read, sort: SortRange, given: Mapping[str, str], bounded: str 
     return replace(read, sort=sort.attribute, low={sort.kind: low}, high={sort.kind: high})
 
 
-def _value(key: KeyEquals, given: Mapping[str, str]) -> Value:
-    return {key.kind: _text(key.text, given)}
+def _value(key: KeyEquals, names: Mapping[str, str]) -> Value:
+    return {key.kind: _text(key.text, names)}
 
 
-def _text(text: Text, given: Mapping[str, str]) -> str:
-    return "".join(_shown(piece, given) for piece in text)
+def _text(text: Text, names: Mapping[str, str]) -> str:
+    return "".join(_shown(piece, names) for piece in text)
 
 
-def _shown(piece: str | Field | Buckets | Periods, given: Mapping[str, str]) -> str:
+def _shown(piece: str | Field | Buckets | Periods, names: Mapping[str, str]) -> str:
     match piece:
         case str():
             return piece
@@ -69,7 +69,7 @@ def _shown(piece: str | Field | Buckets | Periods, given: Mapping[str, str]) -> 
             return f"{{bucket 0..{piece.count - 1}}}"
         case Periods():
             return f"{{period {str(piece.field)[1:]}"
-    return str(replace(piece, name=given.get(piece.name, piece.name)))
+    return str(replace(piece, name=names.get(piece.name, piece.name)))
 
 
 def condition_words(read: Read) -> str:

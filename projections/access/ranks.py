@@ -97,12 +97,12 @@ class Ranking:
         """
         if position < 1:
             raise UsageError(f"the position is {position}. The best score has position 1")
-        found: Ranked | None = None
+        ranked: Ranked | None = None
         for _ in range(_MOST_TRIES):
-            found, whole = self._walk(position)
+            ranked, whole = self._walk(position)
             if whole:
                 break
-        return found
+        return ranked
 
     def between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreCount:
         """Return the number of scores from `low` to `high`, both included; None is no bound. One request.
@@ -117,15 +117,15 @@ class Ranking:
                 bounds[place] = self._parts(within) if within is not None else None
                 none = none or within is None
         names = [name for parts in bounds if parts is not None for name in self._names(parts)]
-        found = dict(zip(names, self._read(names), strict=True)) if names else {}
-        first = found.get(self._name(())) or self._read([self._name(())])[0]
+        groups = dict(zip(names, self._read(names), strict=True)) if names else {}
+        first = groups.get(self._name(())) or self._read([self._name(())])[0]
         total = first.totals.n
         count = 0 if none else total
         for parts, above in zip(bounds, (False, True), strict=True):
             if parts is not None:
-                outside, _ = self._beyond(parts, [found[name] for name in self._names(parts)], greater=above)
+                outside, _ = self._beyond(parts, [groups[name] for name in self._names(parts)], greater=above)
                 count -= outside
-        return ScoreCount(max(0, count), total, self._whole([first, *found.values()]))
+        return ScoreCount(max(0, count), total, self._whole([first, *groups.values()]))
 
     # Scores
 
@@ -147,20 +147,20 @@ class Ranking:
         """Return groups in the order of their names. One request, unless there are more shards, or a group was rebuilt."""
         rule = self._rule
         keys = {name: [group_key(rule.name, name, 0, shard) for shard in range(rule.shards_of(name))] for name in names}
-        items = self._store.get_many([key for some in keys.values() for key in some])
-        found: dict[str, Group] = {}
+        items = self._store.get_many([key for shard_keys in keys.values() for key in shard_keys])
+        by_name: dict[str, Group] = {}
         again: list[str] = []
-        for name, some in keys.items():
-            parts = [items[key] for key in some if key in items]
+        for name, shard_keys in keys.items():
+            parts = [items[key] for key in shard_keys if key in items]
             shards = max((int(Decimal(part[SHARD_COUNT]["N"])) for part in parts if SHARD_COUNT in part), default=1)
-            if shards > len(some) or any(CLOSED in part for part in parts):
+            if shards > len(shard_keys) or any(CLOSED in part for part in parts):
                 again.append(name)
             else:
-                found[name] = summed(0, parts)
+                by_name[name] = summed(0, parts)
         if again:
             groups = read_groups(self._store, [(rule.name, name) for name in again], Generations())
-            found |= {name: group for (_, name), group in groups.items()}
-        return [found[name] for name in names]
+            by_name |= {name: group for (_, name), group in groups.items()}
+        return [by_name[name] for name in names]
 
     def _whole(self, groups: Iterable[Group]) -> bool:
         return self.complete and not any(group.withheld for group in groups)
@@ -170,7 +170,7 @@ class Ranking:
         beyond = equal = 0
         for part, group in zip(parts, groups, strict=True):
             counts = _counts(group)
-            beyond += sum(count for one, count in counts.items() if (one > part if greater else one < part))
+            beyond += sum(count for other, count in counts.items() if (other > part if greater else other < part))
             equal = counts.get(part, 0)
         return beyond, equal
 
@@ -178,14 +178,14 @@ class Ranking:
         """Return the score at a position, and whether the groups agree: a score may change while they are read."""
         parts: list[str] = []
         better = total = 0
-        whole, left, equal = self.complete, 0, 0
+        whole, remaining, equal = self.complete, 0, 0
         for level in range(self._rule.scale.levels):
             (group,) = self._read([self._name(parts)])
             whole = whole and self._whole([group])
             if level == 0:
                 total = group.totals.n
-                left = position
-                if left > total:
+                remaining = position
+                if remaining > total:
                     return None, True
             counts = sorted(_counts(group).items(), reverse=self._rule.descending)
             chosen = None
@@ -193,9 +193,9 @@ class Ranking:
                 if count <= 0:
                     continue
                 chosen, equal = part, count
-                if left <= count:
+                if remaining <= count:
                     break
-                left -= count
+                remaining -= count
                 better += count
             else:
                 return None, False

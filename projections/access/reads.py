@@ -40,16 +40,16 @@ class Parameters:
     bounds: Bounds = Bounds()
 
 
-def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
+def parameters_of(query: Query, arguments: Mapping[str, Any]) -> Parameters:
     """Return the parameters of a query from plain values by name.
 
     The bounds of `range: x` are `x.from`, `x.to` and `x.prefix`, or x is a mapping with these names, or a pair.
     Raises UsageError for names that the query does not have or that are missing.
     """
     flat: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name == query.range and isinstance(value, Mapping):
-            flat.update({f"{name}.{bound}": one for bound, one in value.items()})
+            flat.update({f"{name}.{bound}": limit for bound, limit in value.items()})
         elif name == query.range and isinstance(value, list | tuple) and len(value) == 2:
             flat.update({f"{name}.from": value[0], f"{name}.to": value[1]})
         else:
@@ -77,11 +77,11 @@ def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
 def _given(query: Query, name: str, value: Any) -> Value:
     """Return a value of the caller, text or a number, in wire form."""
     try:
-        found = wire(value)
+        converted = wire(value)
     except LanguageError:
-        found = {}
-    if found.keys() <= {"S", "N"} and found:
-        return found
+        converted = {}
+    if converted.keys() <= {"S", "N"} and converted:
+        return converted
     raise UsageError(f"query {query.name}: {name} is {value!r}; give text or a number")
 
 
@@ -188,12 +188,12 @@ def reads(
     if not plan.requests:
         way = "`projections queries` shows what to add"
         raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}. {way}")
-    found: list[Read] = []
+    all_reads: list[Read] = []
     for request in plan.requests:
-        found += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))
+        all_reads += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))
     if plan.merged:  # the reads of all buckets of a period, then those of the next
-        return sorted(found, key=lambda read: read.stage)
-    return [replace(read, stage=number) for number, read in enumerate(found)]
+        return sorted(all_reads, key=lambda read: read.stage)
+    return [replace(read, stage=number) for number, read in enumerate(all_reads)]
 
 
 def _reads_of(
@@ -244,11 +244,11 @@ def _choices(query: Query, fan: Buckets | Periods, bounds: Bounds, now: datetime
     """Return the texts of a fan: of its buckets, or of the periods from the lower bound on."""
     if isinstance(fan, Buckets):
         names = [pipe.name for pipe in fan.field.pipes]
-        rest = fan.field.pipes[names.index("bucket") + 1 :]
+        later_pipes = fan.field.pipes[names.index("bucket") + 1 :]
         texts = []
         for number in range(fan.count):
             text: Any = str(number)
-            for pipe in rest:
+            for pipe in later_pipes:
                 text = pipe.apply(text)
             texts.append(str(text))
         return list(dict.fromkeys(texts))
@@ -269,15 +269,15 @@ def _plain(value: Value) -> str:
 
 
 def _text(query: Query, text: Text, parameters: Parameters, chosen: Mapping[Any, str]) -> str:
-    found = []
+    parts = []
     for piece in text:
         if isinstance(piece, str):
-            found.append(piece)
+            parts.append(piece)
         elif isinstance(piece, Field):
-            found.append(_rendered(query, piece, parameters.values[piece.name]))
+            parts.append(_rendered(query, piece, parameters.values[piece.name]))
         else:
-            found.append(chosen[piece])
-    return "".join(found)
+            parts.append(chosen[piece])
+    return "".join(parts)
 
 
 def _rendered(query: Query, field: Field, value: Value) -> str:
@@ -330,7 +330,7 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
         low, high = high, low
     kind = sort.kind
     if kind != "S":
-        numbers = [None if one is None else {kind: _number(query, sort.attribute, _plain(one))} for one in (low, high)]
+        numbers = [None if end is None else {kind: _number(query, sort.attribute, _plain(end))} for end in (low, high)]
         return {"sort": sort.attribute, "low": numbers[0], "high": numbers[1]}
     least = prefix + _rendered(query, focus, low) if low is not None else prefix
     most = prefix + _most(sort, _rendered(query, focus, high)) if high is not None else ""
@@ -354,6 +354,6 @@ def _most(sort: SortRange, high: str) -> str:
     if not sort.rest:
         return high + HIGHEST * begins
     if sort.after and not sort.focus.pipes:
-        end = next((place for place, one in enumerate(high) if one <= sort.after[0]), len(high))
+        end = next((place for place, character in enumerate(high) if character <= sort.after[0]), len(high))
         begins, high = begins and end == len(high), high[:end]
     return high + ("" if begins else sort.after) + HIGHEST

@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from projections.access.look import (
-    Found,
     GroupReads,
     Look,
     Needed,
+    Notes,
     Steps,
     again,
     application_items,
@@ -59,10 +59,10 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     image = (yield Needed([key])).get(key)
     at = entry_key(source)
     items = yield Needed([at, REGISTRY])
-    found = Found()
+    notes = Notes()
     if REGISTRY not in items:
-        found.missing["no rules are active yet: the functions create the registry with their first batch"] = None
-        return found.look()
+        notes.missing["no rules are active yet: the functions create the registry with their first batch"] = None
+        return notes.look()
     registry = RegistrySnapshot.read(items[REGISTRY])
     entry = Entry.read(items[at]) if at in items else None
     item = program.recognise(key, image) if image is not None else None
@@ -70,29 +70,29 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
         if not is_deployed(registry, rule):
-            found.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
+            notes.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule):
-            found.not_covered[rule.name] = None
-    if found.unknown:
-        return found.look()
+            notes.not_covered[rule.name] = None
+    if notes.unknown:
+        return notes.look()
 
     evaluated = program.contributions(item)
     writes = {rule.name for rule in rules}  # a shadow rule writes nothing
     for name, reason in evaluated.problems:
         if name not in writes:
             continue
-        found.quarantined[f"{name}: {reason}"] = None
+        notes.quarantined[f"{name}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
-    targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, found)
+    targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, notes)
     guards = Guards(program, registry.identity)
     if item is not None:
-        _compare_item(program, item, found)
-        _compare_received(program, registry, guards, item, found)
-    _compare_left(program, guards, entities, key, item, image, found)
-    copies = copies_of(program, key, item, found)
-    parents = parents_of(program, registry, guards, item, found)
-    if found.missing or found.unknown:
-        return found.look()
+        _compare_item(program, item, notes)
+        _compare_received(program, registry, guards, item, notes)
+    _compare_left(program, guards, entities, key, item, image, notes)
+    copies = copies_of(program, key, item, notes)
+    parents = parents_of(program, registry, guards, item, notes)
+    if notes.missing or notes.unknown:
+        return notes.look()
 
     groups = {}
     if targets:
@@ -101,26 +101,26 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     places = [decode_key(target) for _, target in targets]
     wanted = dict.fromkeys([*places, *(copy.key for copy in copies)])
     wanted |= dict.fromkeys(parent for _, keys in parents for parent in keys)
-    shown = (yield Needed(list(wanted))) if wanted else {}
+    images = (yield Needed(list(wanted))) if wanted else {}
     for name, target in targets:
         rule, place, group = program.recorded[name], decode_key(target), groups[name, target]
         if group.damaged:
-            found.quarantined[f"{name}: the group of {target} is damaged"] = None
+            notes.quarantined[f"{name}: the group of {target} is damaged"] = None
         elif group.rebuilding:
-            found.missing[f"{name}: the group of {target} is being rebuilt"] = None
+            notes.missing[f"{name}: the group of {target} is being rebuilt"] = None
         else:
-            _compare_target(program, guards, rule, place, shown.get(place), group.at, found)
+            _compare_target(program, guards, rule, place, images.get(place), group.at, notes)
     for rule, keys in parents:
         assert item is not None
-        known = {place: program.recognise(place, shown[place]) for place in keys if place in shown}
+        known = {place: program.recognise(place, images[place]) for place in keys if place in images}
         if isinstance(rule, ListEmbedRule):
-            compare_list(guards, rule, item, known, found)
+            compare_list(guards, rule, item, known, notes)
             continue
         for place in keys:
-            compare_parent(guards, rule, place, known.get(place), item, found)
+            compare_parent(guards, rule, place, known.get(place), item, notes)
     for copy in copies:
-        compare_copy(program, guards, copy, key, shown.get(copy.key), found)
-    return found.look()
+        compare_copy(program, guards, copy, key, images.get(copy.key), notes)
+    return notes.look()
 
 
 def _compare(
@@ -130,7 +130,7 @@ def _compare(
     contributions: Contributions,
     entry: Entry | None,
     gone: bool,
-    found: Found,
+    notes: Notes,
 ) -> list[Target]:
     """Compare an entry with what the item contributes. Return the targets that have to show it."""
     held = entry.contributions if entry is not None else {}
@@ -143,50 +143,50 @@ def _compare(
                 if registry.is_provisional(rule)
                 else "its backfill is not complete"
             )
-            found.filling[f"{rule.name} is filling: {why}"] = None
+            notes.filling[f"{rule.name} is filling: {why}"] = None
             continue
         if entry is not None and rule.name in entry.refused:
-            found.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None
+            notes.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None
             continue
         if gone and recorded and rule.expired == "keep":
-            found.unknown[
+            notes.unknown[
                 f"{rule.name} keeps what has expired, and a missing item does not show whether it expired"
             ] = None
             continue
         if now != recorded:
-            found.missing[f"{rule.name}: the ledger does not record the item as it is"] = None
+            notes.missing[f"{rule.name}: the ledger does not record the item as it is"] = None
         targets += [(rule.name, target) for target in now if rule.writes_items and not is_range(target)]
     if entry is not None:
         for name, target in sorted(entry.pending):
             known = program.recorded.get(name)
             if known is not None and registry.state(known) == LIVE:
-                found.missing[f"{name}: {target} has a pending publish"] = None
+                notes.missing[f"{name}: {target} has a pending publish"] = None
     return targets
 
 
-def _compare_item(program: Program, item: Item, found: Found) -> None:
+def _compare_item(program: Program, item: Item, notes: Notes) -> None:
     """Compare the attributes that rules set on the item itself."""
     for rule in program.item_rules.get(item.entity.name, ()):
         try:
             wanted = rule.desired(item)
         except BadInput as problem:
-            found.quarantined[f"{rule.name}: {problem}"] = None
+            notes.quarantined[f"{rule.name}: {problem}"] = None
             continue
         for name, value in wanted.items():
             stored = item.image.get(name)
             if not same(stored, value) and (value is not None or rule.removes):
-                found.missing[f"{rule.name}: {name} of the item is not set yet"] = None
+                notes.missing[f"{rule.name}: {name} of the item is not set yet"] = None
 
 
-def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, found: Found) -> None:
+def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, notes: Notes) -> None:
     """Name the rules that publish to the item and have not done so since it appeared."""
     for rule in writing(program.rules.values()):
         if rule.into is not item.entity or not isinstance(rule, LedgerRule | GuardedCopyRule) or not rule.writes_items:
             continue
         if not isinstance(rule, LedgerRule) or rule.claimed or registry.state(rule) != LIVE:
-            found.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
+            notes.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
         elif guards.read(rule.name, item.key, item.image) is None:
-            found.missing[f"{rule.name}: its values of the item are not set yet"] = None
+            notes.missing[f"{rule.name}: its values of the item are not set yet"] = None
 
 
 def _compare_left(
@@ -196,7 +196,7 @@ def _compare_left(
     key: ItemKey,
     item: Item | None,
     image: Image | None,
-    found: Found,
+    notes: Notes,
 ) -> None:
     """Name the rules that write to other entities under this key, if the item still has their guard or attributes."""
     if image is None:
@@ -206,23 +206,23 @@ def _compare_left(
         if rule.into not in entities or (item is not None and rule.into is item.entity):
             continue
         if rule.has_guard:
-            left = guards.read(rule.name, key, image) is not None
+            remains = guards.read(rule.name, key, image) is not None
         else:
-            left = rule.writes_items and any(name in image and name not in here for name in rule.owned())
-        if left:
-            found.not_covered[rule.name] = None
+            remains = rule.writes_items and any(name in image and name not in here for name in rule.owned())
+        if remains:
+            notes.not_covered[rule.name] = None
 
 
 def _compare_target(
-    program: Program, guards: Guards, rule: LedgerRule, key: ItemKey, image: Image | None, at: str, found: Found
+    program: Program, guards: Guards, rule: LedgerRule, key: ItemKey, image: Image | None, at: str, notes: Notes
 ) -> None:
     """Compare the guard of a target with its group."""
     if not application_items(program, guards).is_of(rule.into, key, image):
         if image is not None and rule.creates:
-            found.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            notes.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
         elif rule.creates:
-            found.missing[f"{rule.name}: {encode_key(key)} does not exist yet"] = None
+            notes.missing[f"{rule.name}: {encode_key(key)} does not exist yet"] = None
         return  # without an item there is nothing to publish to
     guard = guards.read(rule.name, key, image)
     if guard is None or guard.at < at:
-        found.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+        notes.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None

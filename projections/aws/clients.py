@@ -37,8 +37,8 @@ def endpoint(service: str) -> str | None:
         except ModuleNotFoundError as error:
             raise MissingExtra(f"The environment variable {localstack}", "localstack-client", "localstack") from error
 
-        found: str | None = get_service_endpoint(service)
-        return found
+        url: str | None = get_service_endpoint(service)
+        return url
     return None
 
 

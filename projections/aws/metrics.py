@@ -56,15 +56,15 @@ def freshness(cloudwatch: Any, service: str, rules: Collection[str], now: dateti
             {"Id": f"{stat}_{number}", "MetricStat": {"Metric": metric, "Period": 900, "Stat": stat}}
             for stat in ("p50", "p99")
         ]
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for start in range(0, len(queries), _MOST_QUERIES):
-        for one in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
-            if one.get("Values"):
-                found[one["Id"]] = max(map(float, one["Values"]))
+        for series in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
+            if series.get("Values"):
+                seconds[series["Id"]] = max(map(float, series["Values"]))
     return {
-        rule: (found[f"p50_{number}"], found[f"p99_{number}"])
+        rule: (seconds[f"p50_{number}"], seconds[f"p99_{number}"])
         for number, rule in enumerate(rules)
-        if f"p50_{number}" in found and f"p99_{number}" in found
+        if f"p50_{number}" in seconds and f"p99_{number}" in seconds
     }
 
 
@@ -83,9 +83,9 @@ def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> d
     }
     queries = []
     for name, (metric, (namespace, dimension, value)) in metrics.items():
-        one = {"Namespace": namespace, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
-        queries.append({"Id": name, "MetricStat": {"Metric": one, "Period": 60, "Stat": "Sum"}})
-    return {one["Id"]: sum(one["Values"]) for one in _data(cloudwatch, queries, now) if one.get("Values")}
+        identity = {"Namespace": namespace, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
+        queries.append({"Id": name, "MetricStat": {"Metric": identity, "Period": 60, "Stat": "Sum"}})
+    return {series["Id"]: sum(series["Values"]) for series in _data(cloudwatch, queries, now) if series.get("Values")}
 
 
 def alarms(cloudwatch: Any, stack: str) -> list[dict[str, Any]]:
@@ -94,14 +94,14 @@ def alarms(cloudwatch: Any, stack: str) -> list[dict[str, Any]]:
     Raises Transient if CloudWatch does not answer.
     """
     own = re.compile(rf"{re.escape(stack)}-[A-Za-z0-9]*Alarm[A-Za-z0-9]*-[A-Za-z0-9]+")
-    found: list[dict[str, Any]] = []
+    alarms: list[dict[str, Any]] = []
     request: dict[str, Any] = {"AlarmNamePrefix": f"{stack}-"}
     try:
         while True:
             answer = cloudwatch.describe_alarms(**request)
-            found += [one for one in answer.get("MetricAlarms", []) if own.fullmatch(one["AlarmName"])]
+            alarms += [alarm for alarm in answer.get("MetricAlarms", []) if own.fullmatch(alarm["AlarmName"])]
             if not answer.get("NextToken"):
-                return found
+                return alarms
             request["NextToken"] = answer["NextToken"]
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"CloudWatch: {error}") from error
@@ -131,12 +131,12 @@ def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now:
                     {"Id": f"m{len(queries)}", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}
                 )
                 reasons.append(f"{'Table' if index is None else 'Index'}{what}Exceeded of {resource}")
-    found: dict[str, int] = {}
+    events_by_reason: dict[str, int] = {}
     for start in range(0, len(queries), _MOST_QUERIES):
         for result in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
             if events := round(sum(result.get("Values", []))):
-                found[reasons[int(result["Id"][1:])]] = events
-    return dict(sorted(found.items(), key=lambda one: -one[1]))
+                events_by_reason[reasons[int(result["Id"][1:])]] = events
+    return dict(sorted(events_by_reason.items(), key=lambda counted: -counted[1]))
 
 
 def _data(cloudwatch: Any, queries: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:

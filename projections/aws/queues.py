@@ -116,11 +116,11 @@ class Queue:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._sleep(0.1 * 2**attempt)
-            failed = {one["Id"]: one for one in self._asked(ask, Entries=entries).get("Failed", [])}
-            for one in failed.values():
-                if one["SenderFault"]:
+            failed = {failure["Id"]: failure for failure in self._asked(ask, Entries=entries).get("Failed", [])}
+            for failure in failed.values():
+                if failure["SenderFault"]:
                     raise InvalidRequest(
-                        f"{self._url} did not {verb} a message: {one['Code']}: {one.get('Message', '')}"
+                        f"{self._url} did not {verb} a message: {failure['Code']}: {failure.get('Message', '')}"
                     )
             entries = [entry for entry in entries if entry["Id"] in failed]
             if not entries:
@@ -139,7 +139,7 @@ class Queue:
             VisibilityTimeout=seconds,
             WaitTimeSeconds=wait,
         )
-        return [Message(one["MessageId"], one["Body"], one["ReceiptHandle"]) for one in answer.get("Messages", [])]
+        return [Message(raw["MessageId"], raw["Body"], raw["ReceiptHandle"]) for raw in answer.get("Messages", [])]
 
     def delete(self, messages: Sequence[Message]) -> None:
         """Delete received messages. Deleting one twice succeeds."""
@@ -161,7 +161,7 @@ class Queue:
     def _entries(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
         for start in range(0, len(messages), _MAX_MESSAGES):
             batch = messages[start : start + _MAX_MESSAGES]
-            yield [{"Id": str(number), "ReceiptHandle": one.receipt} for number, one in enumerate(batch)]
+            yield [{"Id": str(number), "ReceiptHandle": message.receipt} for number, message in enumerate(batch)]
 
     def _asked(self, ask: Callable[..., Any], **parameters: Any) -> Any:
         try:
@@ -234,13 +234,13 @@ class Bucket:
         )
 
     def _keys(self, prefix: str) -> Iterator[str]:
-        more: dict[str, Any] = {}
+        page_token: dict[str, Any] = {}
         while True:
-            page = self._asked(partial(self._client.list_objects_v2, Bucket=self._name, Prefix=prefix, **more))
-            yield from (one["Key"] for one in page.get("Contents", []))
+            page = self._asked(partial(self._client.list_objects_v2, Bucket=self._name, Prefix=prefix, **page_token))
+            yield from (listed["Key"] for listed in page.get("Contents", []))
             if not page.get("IsTruncated"):
                 return
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+            page_token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
         try:

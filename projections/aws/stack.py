@@ -43,8 +43,8 @@ def described_stack(cloudformation: Any, name: str) -> Stack:
         raise Misconfigured(f"stack {name}: {reason_of(error)}") from error
     return Stack(
         name,
-        {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])},
-        {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", [])},
+        {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])},
+        {parameter["ParameterKey"]: parameter.get("ParameterValue", "") for parameter in stack.get("Parameters", [])},
         stack["CreationTime"],
     )
 
@@ -71,12 +71,12 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
     copy. Raises Misconfigured if it cannot be read.
     """
     try:
-        found = aws_lambda.get_function(FunctionName=function)
+        answer = aws_lambda.get_function(FunctionName=function)
     except (ClientError, BotoCoreError) as error:
         raise Misconfigured(f"function {function}: {error}") from error
-    variables = found["Configuration"].get("Environment", {}).get("Variables", {})
+    variables = answer["Configuration"].get("Environment", {}).get("Variables", {})
     path = PurePosixPath(_ROOT, variables.get(variable) or default)
-    location = found["Code"].get("Location")
+    location = answer["Code"].get("Location")
     if not location:
         raise Misconfigured(f"function {function}: it has no package (.zip) that can be read")
     try:
@@ -128,15 +128,15 @@ def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]
     The mappings of aliases and versions are found by their streams, because Lambda does not list them under the function's
     name. Raises Transient if Lambda does not answer.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    mappings: dict[str, Mapping[str, Any]] = {}
     try:
         for question in ({"FunctionName": function}, *({"EventSourceArn": stream} for stream in streams)):
-            for one in _pages(aws_lambda, question):
-                if _name(one["FunctionArn"]) == _name(function):
-                    found[one["UUID"]] = one
+            for mapping in _pages(aws_lambda, question):
+                if _name(mapping["FunctionArn"]) == _name(function):
+                    mappings[mapping["UUID"]] = mapping
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
-    return list(found.values())
+    return list(mappings.values())
 
 
 def other_maintainers(aws_lambda: Any, function: str, ledger: str, streams: Iterable[str]) -> list[Maintainer]:
@@ -144,19 +144,19 @@ def other_maintainers(aws_lambda: Any, function: str, ledger: str, streams: Iter
 
     Functions with disabled mappings are omitted, and those that have no ledger. Raises Transient if Lambda does not answer.
     """
-    found = []
+    maintainers = []
     try:
-        mappings = [one for arn in streams for one in _pages(aws_lambda, {"EventSourceArn": arn})]
-        names = {_name(one["FunctionArn"]) for one in mappings if one.get("State") not in ("Disabled", "Deleting")}
+        feeds = [feed for arn in streams for feed in _pages(aws_lambda, {"EventSourceArn": arn})]
+        names = {_name(feed["FunctionArn"]) for feed in feeds if feed.get("State") not in ("Disabled", "Deleting")}
         for name in sorted(names - {_name(function)}):
             configuration = aws_lambda.get_function(FunctionName=name)["Configuration"]
             variables = configuration.get("Environment", {}).get("Variables", {})
             theirs = variables.get("LEDGER_TABLE_NAME", ledger)
             if theirs != ledger:
-                found.append(Maintainer(name, variables.get("POWERTOOLS_SERVICE_NAME", ""), theirs))
+                maintainers.append(Maintainer(name, variables.get("POWERTOOLS_SERVICE_NAME", ""), theirs))
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"Lambda: {error}") from error
-    return found
+    return maintainers
 
 
 def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

@@ -60,7 +60,7 @@ class StreamReader:
     def shards(self) -> tuple[bool, list[FoundShard]]:
         """Return whether the stream is enabled, and its shards, parents first."""
         status, shards = self._call(lambda: describe(self.streams, self.arn))
-        found = [
+        found_shards = [
             FoundShard(
                 shard["ShardId"],
                 shard.get("ParentShardId"),
@@ -68,7 +68,7 @@ class StreamReader:
             )
             for shard in shards
         ]
-        return status in ("ENABLED", "ENABLING"), found
+        return status in ("ENABLED", "ENABLING"), found_shards
 
     def begin(self, shard: str, *, latest: bool = False) -> None:
         """Begin to read a shard at its first record, or with `latest` at records from now on."""

@@ -111,16 +111,16 @@ def connect_to(
     )
 
 
-def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
+def real_names(options: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
     """Return the real name of each table of the rules, from --table or the environment. Raises UsageError."""
     source = "--table"
-    if not given:
+    if not options:
         if several := os.environ.get("TABLES"):
-            given, source = _of_environment(several), "TABLES"
+            options, source = _of_environment(several), "TABLES"
         elif single := os.environ.get("TABLE_NAME"):
-            given, source = [single], "TABLE_NAME"
-    found: dict[str, str] = {}
-    for text in given:
+            options, source = [single], "TABLE_NAME"
+    names: dict[str, str] = {}
+    for text in options:
         name, equals, real = text.partition("=")
         if not equals:
             if len(logical) > 1:
@@ -128,15 +128,15 @@ def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
             name, real = logical[0], text
         if name not in logical:
             raise UsageError(f"{source} {text}: the rules have no table {name!r}; they have {', '.join(logical)}")
-        if name in found:
-            raise UsageError(f"{source} {text}: {name} is already set to {found[name]}")
-        found[name] = real
-    missing = [name for name in logical if name not in found]
+        if name in names:
+            raise UsageError(f"{source} {text}: {name} is already set to {names[name]}")
+        names[name] = real
+    missing = [name for name in logical if name not in names]
     if missing and len(logical) == 1:
         raise UsageError("no table: pass --table NAME or --stack NAME, or set TABLE_NAME")
     if missing:
         raise UsageError(f"no table {missing[0]}: pass --table {missing[0]}=NAME or --stack NAME, or set TABLES")
-    return found
+    return names
 
 
 def _of_environment(text: str) -> list[str]:
@@ -152,7 +152,7 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
     from projections.aws.clients import reason_of
 
     try:
-        found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+        description: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code")
         if code == "ResourceNotFoundException":
@@ -163,7 +163,7 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
         raise UsageError(f"table {name}: {error}") from None
     except BotoCoreError as error:
         raise UsageError(f"table {name}: {reason_of(error)}") from None
-    return found
+    return description
 
 
 def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:
@@ -171,10 +171,10 @@ def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        found: Mapping[str, Any] = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        description: Mapping[str, Any] = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     except (ClientError, BotoCoreError):
         return None
-    return found
+    return description
 
 
 def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes: bool = True) -> Iterator[str]:
@@ -182,7 +182,7 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes:
 
     Requests with other keys fail. `projections/deploy/comparison.py` compares everything.
     """
-    types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
+    types = {attribute["AttributeName"]: attribute["AttributeType"] for attribute in table["AttributeDefinitions"]}
     key = _of_schema(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
     if key != wanted:
@@ -209,7 +209,7 @@ _Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
 
 def _of_schema(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> _Key:
     def part(kind: str) -> tuple[tuple[str, str], ...]:
-        names = [one["AttributeName"] for one in elements if one["KeyType"] == kind]
+        names = [element["AttributeName"] for element in elements if element["KeyType"] == kind]
         return tuple((name, types.get(name, "S")) for name in names)
 
     return part("HASH"), part("RANGE")
@@ -263,7 +263,7 @@ def create_index(dynamodb: DynamoDBClient, name: str, schema: Schema, index: str
     dynamodb.update_table(**request)
     for _ in range(900):
         table = dynamodb.describe_table(TableName=name)["Table"]
-        states = {one["IndexName"]: one.get("IndexStatus") for one in table.get("GlobalSecondaryIndexes", [])}
+        states = {entry["IndexName"]: entry.get("IndexStatus") for entry in table.get("GlobalSecondaryIndexes", [])}
         if states.get(index) == "ACTIVE" and table["TableStatus"] == "ACTIVE":
             return
         time.sleep(0.2)
@@ -313,7 +313,7 @@ def listed_attributes(index: Mapping[str, Any], table: Mapping[str, Any]) -> fro
     written = index.get("Projection") or {}
     if written.get("ProjectionType", "ALL") == "ALL":
         return None
-    keys = {key.get("AttributeName") for one in (index, table) for key in one["KeySchema"]}
+    keys = {key.get("AttributeName") for described in (index, table) for key in described["KeySchema"]}
     return frozenset(written.get("NonKeyAttributes") or ()) - keys
 
 

@@ -29,9 +29,9 @@ _LONG = 400
 def routes(source: Source) -> Mapping[str, Route]:
     """Return the routes of the console."""
     return {
-        "/": lambda given, nonce: Answer(_rules(source, nonce)),
-        "/api/status": lambda given, nonce: json_answer(source.status()),
-        "/item": lambda given, nonce: Answer(_item(source, given)),
+        "/": lambda parameters, nonce: Answer(_rules(source, nonce)),
+        "/api/status": lambda parameters, nonce: json_answer(source.status()),
+        "/item": lambda parameters, nonce: Answer(_item(source, parameters)),
     }
 
 
@@ -116,14 +116,14 @@ def _key_form(key: str) -> str:
     )
 
 
-def _item(source: Source, given: Mapping[str, str]) -> str:
-    key = given.get("key", "").strip()
+def _item(source: Source, parameters: Mapping[str, str]) -> str:
+    key = parameters.get("key", "").strip()
     if not key:
         hint = '<p class="quiet">Shows where each attribute of an item comes from, and how current it is.</p>'
         return _document("Item", "/item", _key_form("") + hint, source.place)
-    found = source.item(key)
-    report = found.report
-    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report, found.ages), _reads(found.reads)]
+    view = source.item(key)
+    report = view.report
+    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report, view.ages), _reads(view.reads)]
     return _document(key_words(report.key), "/item", "\n".join(parts), source.place)
 
 
@@ -133,14 +133,14 @@ def _explained(program: Program, report: ItemExplanation, ages: Mapping[str, tup
     if report.other_rules:
         yield _message("warning", "Other rules than these are active. Run `projections backfill` to activate these.")
     written = origins(program.typed)
-    for one in sorted(report.derived, key=lambda one: one.agrees):
-        yield _derived(one, written, ages.get(one.rule.name))
+    for derived in sorted(report.derived, key=lambda derived: derived.agrees):
+        yield _derived(derived, written, ages.get(derived.rule.name))
     if report.image is not None:
         yield _own(program, report)
     if report.source is not None:
         yield _contributions(report.source)
-    for left in report.left_over:
-        yield _message("warning", f"Rule {left.rule}: {KINDS[left.kind]}.")
+    for drift in report.left_over:
+        yield _message("warning", f"Rule {drift.rule}: {KINDS[drift.kind]}.")
 
 
 def _subject(report: ItemExplanation) -> str:
@@ -159,7 +159,7 @@ def _verdict(report: ItemExplanation) -> str:
         return _message("error", text) + "".join(
             f'<p class="quiet">{escape(f"{kind}: {KINDS[kind]}.")}</p>' for kind in kinds
         )
-    if any(one.contributions is not None and one.compared for one in report.derived):
+    if any(derived.contributions is not None and derived.compared for derived in report.derived):
         text = "The item and the ledger agree. `projections verify` also compares groups with all their source items."
         return _message("ok", text)
     return _message("ok", "No drift.")
@@ -168,7 +168,7 @@ def _verdict(report: ItemExplanation) -> str:
 def _own(program: Program, report: ItemExplanation) -> str:
     """Return the attributes of an item that no rule writes."""
     assert report.image is not None
-    derived = {attribute.name for one in report.derived for attribute in one.attributes}
+    derived = {attribute.name for explained in report.derived for attribute in explained.attributes}
     keys = program.tables[report.key.table].key_attributes
     hidden = [name for name in report.image if name.startswith(program.guard_prefix)]
     names = [*keys, *sorted(name for name in report.image if name not in (*keys, *hidden, *derived))]
@@ -177,33 +177,33 @@ def _own(program: Program, report: ItemExplanation) -> str:
     return _section("Key and attributes of the application", _table(("Attribute", "Value", "From"), rows) + guards)
 
 
-def _derived(one: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
-    target = getattr(one.rule, "into", one.rule.source).name
+def _derived(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
+    target = getattr(derived.rule, "into", derived.rule.source).name
     hows = written.get(target, {})
-    state = "" if one.state == LIVE else f' <span class="pill l-warn">{escape(one.state)}</span>'
-    rows = [(one_.name, _shown(one_), _how(one.rule.name, one_.name, hows)) for one_ in one.attributes]
+    state = "" if derived.state == LIVE else f' <span class="pill l-warn">{escape(derived.state)}</span>'
+    rows = [(attr.name, _shown(attr), _how(derived.rule.name, attr.name, hows)) for attr in derived.attributes]
     mark = '<span class="dot l-ok" title="no difference"></span>'
-    if not one.agrees:
+    if not derived.agrees:
         mark = '<span class="pill l-action">differs</span>'
-    elif not one.publishes:
+    elif not derived.publishes:
         mark = '<span class="pill l-warn">publishes nothing</span>'
     parts = [_table(("Attribute", "Value", "From"), rows)] if rows else []
-    parts.append(f'<p class="fresh">{_freshness(one)}</p>')
+    parts.append(f'<p class="fresh">{_freshness(derived)}</p>')
     if ages is not None:
         text = f"In 15 minutes, changes were {ages[0]:.1f} s old when this rule had read them (p99: {ages[1]:.1f} s)."
         parts.append(f'<p class="quiet">{text}</p>')
-    if one.sources:
-        parts.append(f"<p>Sources: {', '.join(_linked(key, what) for key, what in one.sources)}</p>")
-    for text in (one.said, one.more, *one.notes):
+    if derived.sources:
+        parts.append(f"<p>Sources: {', '.join(_linked(key, what) for key, what in derived.sources)}</p>")
+    for text in (derived.said, derived.more, *derived.notes):
         parts.append(f'<p class="quiet">{prose(text)}</p>' if text else "")
-    if one.problem:
-        parts.append(_message("error", one.problem))
+    if derived.problem:
+        parts.append(_message("error", derived.problem))
     name = (
-        f'<a href="/#rule-{escape(one.rule.name)}">{escape(one.rule.name)}</a> '
-        f"<small>{escape(one.rule.kind)} of {escape(' and '.join(s.name for s in one.rule.sources))}</small>"
+        f'<a href="/#rule-{escape(derived.rule.name)}">{escape(derived.rule.name)}</a> '
+        f"<small>{escape(derived.rule.kind)} of {escape(' and '.join(s.name for s in derived.rule.sources))}</small>"
     )
-    picture = icon(one.rule.kind) if one.rule.kind in ICONS else ""
-    return f'<section class="box k-{one.rule.kind}"><h2>{picture}{name}{state}{mark}</h2>{"".join(parts)}</section>'
+    picture = icon(derived.rule.kind) if derived.rule.kind in ICONS else ""
+    return f'<section class="box k-{derived.rule.kind}"><h2>{picture}{name}{state}{mark}</h2>{"".join(parts)}</section>'
 
 
 def _how(rule: str, attribute: str, hows: Mapping[str, Origin]) -> str:
@@ -211,21 +211,21 @@ def _how(rule: str, attribute: str, hows: Mapping[str, Origin]) -> str:
     return escape(origin.how) if origin is not None and origin.rule == rule else ""
 
 
-def _freshness(one: Derived) -> str:
+def _freshness(part: Derived) -> str:
     """Return how current the values of a rule are, by the versions of the guard and of the ledger or parent."""
-    if not one.publishes:
+    if not part.publishes:
         return "Not published."
-    counted = f" from {_count(one.contributions, 'contribution')}" if one.contributions is not None else ""
-    if one.guarded and one.known and one.at != one.known:
-        at, newest = escape(version_words(one.at)), escape(version_words(one.known))
+    counted = f" from {_count(part.contributions, 'contribution')}" if part.contributions is not None else ""
+    if part.guarded and part.known and part.at != part.known:
+        at, newest = escape(version_words(part.at)), escape(version_words(part.known))
         return f"<b>Not current</b>: as of {at}; the newest is {newest}{counted}."
-    if one.guarded and one.known:
-        current = "Current" if one.agrees else "Its version is the newest"
-        return f"{current}: as of {escape(version_words(one.at))}{counted}."
-    if one.guarded:
-        return f"As of {escape(version_words(one.at))}."
-    if one.contributions is not None:
-        return f"The ledger has {_count(one.contributions, 'contribution')} as of {escape(version_words(one.known))}."
+    if part.guarded and part.known:
+        current = "Current" if part.agrees else "Its version is the newest"
+        return f"{current}: as of {escape(version_words(part.at))}{counted}."
+    if part.guarded:
+        return f"As of {escape(version_words(part.at))}."
+    if part.contributions is not None:
+        return f"The ledger has {_count(part.contributions, 'contribution')} as of {escape(version_words(part.known))}."
     return "Without a version: written together with, or computed from, the item itself."
 
 
@@ -234,27 +234,27 @@ def _linked(key: str, what: str = "") -> str:
     return f'<a href="/item?{escape(urlencode({"key": key}))}">{escape(encoded_words(key))}</a>{about}'
 
 
-def _contributions(one: Contributions) -> str:
+def _contributions(contributions: Contributions) -> str:
     rows = []
-    for given in one.contributions:
-        words, wanted = map(escape, difference_words(given.recorded, given.should))
-        if not given.agrees:
+    for part in contributions.contributions:
+        words, wanted = map(escape, difference_words(part.recorded, part.should))
+        if not part.agrees:
             words = f'<del>{words}</del> <b class="wrong">should be {wanted}</b>'
-        rows.append((given.rule, _linked(given.target), words + (f" ({escape(given.excuse)})" if given.excuse else "")))
-    for copied in one.copies:
+        rows.append((part.rule, _linked(part.target), words + (f" ({escape(part.excuse)})" if part.excuse else "")))
+    for copied in contributions.copies:
         state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
         rows.append((copied.rule, _linked(encode_key(copied.target)), f"the copy {state}"))
     parts = [_table(("Rule", "To", "Contribution"), rows)] if rows else ["<p>None.</p>"]
-    entry = one.entry
+    entry = contributions.entry
     if entry is not None:
         parts.append(f'<p class="fresh">The ledger has this item as of {escape(version_words(entry.version))}.</p>')
         if entry.recent:
             owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
             parts.append(_message("warning", f"Pending publishes: {owed}"))
         parts += [_message("error", f"Rule {rule} rejected it: {why}") for rule, why in entry.refused.items()]
-    elif one.contributions:
+    elif contributions.contributions:
         parts.append('<p class="fresh"><b>No ledger entry</b>: no record of this item was processed.</p>')
-    parts += [_message("error", f"Rule {rule}: bad input: {why}") for rule, why in one.problems]
+    parts += [_message("error", f"Rule {rule}: bad input: {why}") for rule, why in contributions.problems]
     return _section("Contributions of this item", "".join(parts))
 
 

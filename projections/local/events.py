@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 _PLAIN = 'write an item as {"put": {"PK": …}}'
-_Found: TypeAlias = "Recorded | Write"
+_Event: TypeAlias = "Recorded | Write"
 _Placed: TypeAlias = tuple[str, Any]
 
 
@@ -49,18 +49,18 @@ def read(paths: Sequence[str], program: Program) -> list[Recorded]:
     Raises UsageError if a file is something else, or if none of its records can be used. The handler quarantines an
     invalid record among valid ones.
     """
-    found: list[_Found] = []
+    events: list[_Event] = []
     for path, table in _files(paths):
-        some = list(_file(path, program, table))
-        flaws = [None if isinstance(one, Write) else flaw(one.record) for one in some]
-        if some and all(flaws):
-            raise UsageError(f"{some[0].place}: {flaws[0]}")
-        if not some and Path(path).parent.name != "data":  # an export has an empty file for each empty partition
+        file_events = list(_file(path, program, table))
+        flaws = [None if isinstance(event, Write) else flaw(event.record) for event in file_events]
+        if file_events and all(flaws):
+            raise UsageError(f"{file_events[0].place}: {flaws[0]}")
+        if not file_events and Path(path).parent.name != "data":  # an export has an empty file for each empty partition
             raise UsageError(f"{path}: no records in it; {_STREAM}; {_PLAIN}")
-        found += some
-    if not found:
+        events += file_events
+    if not events:
         raise UsageError(f"{', '.join(paths)}: no items in the export")
-    return list(records_of(program, found))
+    return list(records_of(program, events))
 
 
 def _files(paths: Iterable[str]) -> Iterator[tuple[str, str | None]]:
@@ -89,22 +89,22 @@ def _table_of_export(path: str) -> str | None:
     return table_in(arn) if isinstance(arn, str) else None
 
 
-def _file(path: str, program: Program, table: str | None) -> Iterator[_Found]:
+def _file(path: str, program: Program, table: str | None) -> Iterator[_Event]:
     for place, value in _yaml(path) if path.endswith((".yaml", ".yml")) else _values(path, text_of(path)):
         if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
             place, value = _payload(path, place, value)
-        inner = _list_in(program, place, value)
+        list_name = _list_in(program, place, value)
         numbered = [(place, value)]
-        if inner is not None:
-            some = value[inner] if inner else value
-            numbered = [(f"{place}: {inner}[{number}]", one) for number, one in enumerate(some)]
-        for where, one in numbered:
-            if _is_record(one):
-                yield Recorded(_floats(one), where)
-            elif isinstance(one, dict):
-                yield _write(program, one, where, table, within_items=inner == "Items")
+        if list_name is not None:
+            values = value[list_name] if list_name else value
+            numbered = [(f"{place}: {list_name}[{number}]", nested) for number, nested in enumerate(values)]
+        for where, document in numbered:
+            if _is_record(document):
+                yield Recorded(_floats(document), where)
+            elif isinstance(document, dict):
+                yield _write(program, document, where, table, within_items=list_name == "Items")
             else:
-                raise UsageError(f"{where}: {_strange(one)}; {_STREAM}; {_PLAIN}")
+                raise UsageError(f"{where}: {_strange(document)}; {_STREAM}; {_PLAIN}")
 
 
 def _yaml(path: str) -> Iterator[_Placed]:
@@ -119,7 +119,7 @@ def _yaml(path: str) -> Iterator[_Placed]:
         raise UsageError(f"{path}:{error.line}:{error.column}: {error.message}") from None
     if source.mistakes:
         raise UsageError(
-            *(str(Problem(path, *source.position(one), dotted(one.path), one.message)) for one in source.mistakes)
+            *(str(Problem(path, *source.position(bad), dotted(bad.path), bad.message)) for bad in source.mistakes)
         )
     if isinstance(source.data, dict) and "cases" in source.data:
         raise UsageError(f"{path}: is a case file, not an event file; run its cases with pytest")
@@ -154,9 +154,9 @@ def _list_in(program: Program, place: str, value: Any) -> str | None:
 def _floats(value: Any) -> Any:
     """Return a record with floats instead of Decimals, as in a record that was read from JSON."""
     if isinstance(value, dict):
-        return {name: _floats(one) for name, one in value.items()}
+        return {name: _floats(nested) for name, nested in value.items()}
     if isinstance(value, list):
-        return [_floats(one) for one in value]
+        return [_floats(nested) for nested in value]
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -174,7 +174,7 @@ def _write(program: Program, value: Mapping[str, Any], place: str, table: str | 
         return Write({"put": value}, place, table)
     if value.keys() & set(STEPS) or "remove" in value:
         if mistakes := list(step_mistakes(value, (), program)):
-            raise UsageError(*(": ".join([place, *map(str, one.path), one.message]) for one in mistakes))
+            raise UsageError(*(": ".join([place, *map(str, mistake.path), mistake.message]) for mistake in mistakes))
         return Write(value, place)
     near = next(filter(None, (suggest_step(name, STEPS) for name in value)), "")
     keys = " or ".join(" and ".join(schema.key_attributes) for schema in program.tables.values())
@@ -273,5 +273,5 @@ def _values(file: str, text: str) -> Iterator[_Placed]:
 
 def _deep(value: Any, most: int) -> bool:
     """Return whether a value is nested in more than so many levels."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return most == 0 or any(_deep(one, most - 1) for one in inner if isinstance(one, dict | list))
+    contents = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most == 0 or any(_deep(nested, most - 1) for nested in contents if isinstance(nested, dict | list))

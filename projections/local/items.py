@@ -29,13 +29,13 @@ def wire_item(item: object, what: str) -> Image:
                     'text: {"N": "1"}'
                 )
         return dict(item)
-    found = {}
+    image = {}
     for name, value in item.items():
         try:
-            found[str(name)] = value_of(value)
+            image[str(name)] = value_of(value)
         except LanguageError as error:
             raise UsageError(f"{what}: {name}: {error}") from None
-    return found
+    return image
 
 
 def in_wire_form(item: Mapping[Any, Any]) -> bool:
@@ -99,12 +99,12 @@ def value_words(value: Value | None, most: int = 200) -> str:
     return "absent" if value is None else json_words(plain(value), most)
 
 
-def different_words(one: Value | None, other: Value | None, most: int = 200) -> tuple[str, str]:
+def different_words(value: Value | None, other: Value | None, most: int = 200) -> tuple[str, str]:
     """Return two different values as `value_words` does; if these are equal, the parts from a little before they differ."""
-    words = value_words(one, most), value_words(other, most)
+    words = value_words(value, most), value_words(other, most)
     if words[0] != words[1]:
         return words
-    texts = [value_words(value, sys.maxsize) for value in (one, other)]
+    texts = [value_words(value, sys.maxsize) for value in (value, other)]
     same = next((number for number, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
     start = max(same - most // 4, 0)
     first, second = (

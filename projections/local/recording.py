@@ -39,12 +39,12 @@ class Write:
     exported_from: str | None = None
 
 
-def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[Recorded]:
+def records_of(program: Program, events: Sequence[Recorded | Write]) -> Iterator[Recorded]:
     """Yield the records, and in their order those of the writes, which find the items of earlier records.
 
     Raises UsageError, with the place of a write that does not fit the rules, or of a record that lacks its table.
     """
-    recorded = [one.record for one in found if isinstance(one, Recorded)]
+    recorded = [event.record for event in events if isinstance(event, Recorded)]
     arns = [arn for record in recorded if isinstance(arn := record.get("eventSourceARN"), str) and ":table/" in arn]
     sequences = [int(n) for record in recorded if is_sequence(n := record["dynamodb"].get("SequenceNumber"))]
     made: list[Made] = []
@@ -56,34 +56,34 @@ def records_of(program: Program, found: Sequence[Recorded | Write]) -> Iterator[
         on_record=lambda _, record: made.append(record),
     )
     application = Application(program, store)
-    for one in found:
-        if isinstance(one, Recorded):
-            record = _complete(program, one, arns)
+    for event in events:
+        if isinstance(event, Recorded):
+            record = _complete(program, event, arns)
             _remember(program, store, record)
-            yield Recorded(record, one.place)
+            yield Recorded(record, event.place)
         else:
             try:
-                _do(program, application, one)
+                _do(program, application, event)
             except UsageError as error:
-                raise UsageError(f"{one.place}: {error}") from None
-            yield from (Recorded(record, one.place) for record in made)
+                raise UsageError(f"{event.place}: {error}") from None
+            yield from (Recorded(record, event.place) for record in made)
         made.clear()
 
 
-def _complete(program: Program, one: Recorded, arns: Sequence[str]) -> Mapping[str, Any]:
+def _complete(program: Program, event: Recorded, arns: Sequence[str]) -> Mapping[str, Any]:
     """Return a record as Lambda passes it: with the ARN of a table, and without absent images.
 
     `aws dynamodbstreams get-records` prints records without an ARN, times as text, and the API's names of an identity;
     examples have placeholders as an ARN.
     """
-    record, body, names = dict(one.record), dict(one.record["dynamodb"]), list(program.tables)
+    record, body, names = dict(event.record), dict(event.record["dynamodb"]), list(program.tables)
     arn, at = record.get("eventSourceARN"), body.get("ApproximateCreationDateTime")
     if not isinstance(arn, str) or ":table/" not in arn:
         made = "arn:aws:dynamodb:us-east-1:000000000000:table/{}/stream/" + _LABEL
         if len(names) > 1 and arn not in names:
             problem = f"without a table, {json.dumps(arn)[:40]}" if arn else "missing"
             raise UsageError(
-                f"{one.place}: eventSourceARN is {problem}, and the rules have several tables: {', '.join(names)}. "
+                f"{event.place}: eventSourceARN is {problem}, and the rules have several tables: {', '.join(names)}. "
                 f'Add the name of its table, such as "eventSourceARN": "{made.format(names[0])}"'
             )
         table = arn if arn in names else names[0]
@@ -113,11 +113,11 @@ def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -
     names = list(program.tables)
     tables = {table_in(record["eventSourceARN"]): names[0]} if len(names) == 1 else {name: name for name in names}
     try:
-        found = decode(record, tables, program.tables)
-        if found.new is None:
-            store.remove(found.key)
+        change = decode(record, tables, program.tables)
+        if change.new is None:
+            store.remove(change.key)
         else:
-            store.seed(found.key.table, found.new)
+            store.seed(change.key.table, change.new)
     except (BadInput, InvalidRequest):
         return  # the handler will report it
 

@@ -94,8 +94,8 @@ def replay(
     for table, schema in program.tables.items():
         if table != LEDGER:
             result.after |= {schema.key(table, image): image for image in tables.items(table)}
-    shown = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
-    result.ledger = sorted(shown, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+    visible = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
+    result.ledger = sorted(visible, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
     return result
 
 
@@ -107,17 +107,17 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
     newest: dict[ItemKey, Decoded] = {}
     for record in records:
         try:
-            one = decode(record, logical, program.tables)
+            change = decode(record, logical, program.tables)
         except BadInput:
             continue  # the handler will report it
-        if one.key not in newest or one.version > newest[one.key].version:
-            newest[one.key] = one
-    found = []
-    for key, one in newest.items():
-        own = None if one.new is None else _own_attributes(program, key, one.new)
+        if change.key not in newest or change.version > newest[change.key].version:
+            newest[change.key] = change
+    own_items = []
+    for key, latest in newest.items():
+        own = None if latest.new is None else _own_attributes(program, key, latest.new)
         if own is not None:
-            found.append((key.table, own))
-    return found
+            own_items.append((key.table, own))
+    return own_items
 
 
 def _own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:
@@ -152,17 +152,17 @@ def _delivery(
     seen: set[tuple[str, str | None, str]] = set()
 
     def quarantine(rejected: Sequence[Rejected]) -> None:
-        for one in rejected:
-            mark = (str(one.rule), one.sequence, one.reason)
+        for rejection in rejected:
+            mark = (str(rejection.rule), rejection.sequence, rejection.reason)
             if mark not in seen:
                 seen.add(mark)
-                result.quarantined.append(one)
+                result.quarantined.append(rejection)
 
     def observe(outcome: Outcome) -> None:
         reasons[:] = [outcome.failed_reason or ""]
-        known = {(one.rule, one.key) for one in result.quarantined}
+        known = {(rejection.rule, rejection.key) for rejection in result.quarantined}
         # the record that an item became bad with may not be among these events: then the first one here is reported
-        first = {(one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in known}
+        first = {(bad.rule, bad.key): bad for bad in outcome.repeated if (bad.rule, bad.key) not in known}
         quarantine(list(first.values()))
 
     def gave_up(records: Sequence[Record], error: BaseException | None) -> None:
@@ -194,21 +194,21 @@ def _delivery(
 def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]:
     """Return the logical name of each table that the records are from."""
     tables = [name for name in program.tables if name != LEDGER]
-    found = {}
+    names = {}
     for record in records:
         name = _table_name(record)
-        if name in found:
+        if name in names:
             continue
         if len(tables) == 1:
-            found[name] = tables[0]
+            names[name] = tables[0]
         elif name in tables:
-            found[name] = name
+            names[name] = name
         else:
             raise UsageError(
                 f"the events are from a table {name!r}, the rules have {', '.join(sorted(tables))}; "
                 "use these names as the table's name in eventSourceARN"
             )
-    return found
+    return names
 
 
 def _table_name(record: Record) -> str:

@@ -128,16 +128,16 @@ class Application:
     def update(
         self,
         key: Key,
-        given: Item | None = None,
+        attributes: Item | None = None,
         *,
         remove: Iterable[str] = (),
         add: Item | None = None,
         table: str | None = None,
     ) -> None:
-        """Set the attributes of `given`, and those in `key` that are not key attributes; remove and add others."""
+        """Set the attributes of `attributes`, and those in `key` that are not key attributes; remove and add others."""
         name, remove = self.table(table, "update"), tuple(map(str, remove))
         beside = _beside_key(key, self._program.tables[name].key_attributes)
-        values = _image(given or {}, "update")
+        values = _image(attributes or {}, "update")
         named = {*values, *remove, *(add or {})}
         update = Update(
             key_of(self._program, name, key, "update"),
@@ -152,21 +152,21 @@ class Application:
                 raise UsageError(f"update {self.name(update.key)}: {error}") from None
 
     def delete(self, key: Key, table: str | None = None) -> None:
-        found = key_of(self._program, self.table(table, "delete"), key, "delete")
-        self._remove("delete", found, by_ttl=False)
+        item_key = key_of(self._program, self.table(table, "delete"), key, "delete")
+        self._remove("delete", item_key, by_ttl=False)
 
     def expire(self, key: Key, table: str | None = None) -> None:
-        found = key_of(self._program, self.table(table, "expire"), key, "expire")
-        self.require(found, "expire")
-        self._remove("expire", found, by_ttl=True)
+        item_key = key_of(self._program, self.table(table, "expire"), key, "expire")
+        self.require(item_key, "expire")
+        self._remove("expire", item_key, by_ttl=True)
 
     def require(self, key: ItemKey, what: str) -> None:
         """Raise UsageError if an item does not exist."""
         try:
-            found = self._stores[0].get(key)
+            stored = self._stores[0].get(key)
         except InvalidRequest as error:
             raise UsageError(f"{what}: {error}") from None
-        if found is None:
+        if stored is None:
             raise UsageError(f"{what} {self.name(key)}: there is no such item")
 
     def table(self, name: str | None, what: str) -> str:

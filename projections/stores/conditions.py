@@ -56,20 +56,20 @@ def holds(condition: Condition, item: Image | None) -> bool:
             return all(holds(each, item) for each in conditions)
         case AnyOf(conditions):
             return any(holds(each, item) for each in conditions)
-    found = value_at(item, condition.path)
+    stored = value_at(item, condition.path)
     match condition:
         case Exists():
-            return found is not None
+            return stored is not None
         case Missing():
-            return found is None
+            return stored is None
         case Equal():
-            return found is not None and same(found, condition.value)
+            return stored is not None and same(stored, condition.value)
         case NotEqual():
-            return found is None or not same(found, condition.value)
+            return stored is None or not same(stored, condition.value)
         case Below():
-            return found is not None and _less(found, condition.value)
+            return stored is not None and _less(stored, condition.value)
         case Above():
-            return found is not None and _less(condition.value, found)
+            return stored is not None and _less(condition.value, stored)
 
 
 def operands(condition: Condition) -> list[tuple[Value, bool]]:
@@ -91,10 +91,10 @@ def value_at(item: Image | None, path: Path) -> Value | None:
     return value
 
 
-def _less(one: Value, other: Value) -> bool:
+def _less(lower: Value, upper: Value) -> bool:
     for kind in ORDERED:
-        if kind in one:
-            return kind in other and comparable(kind, one[kind]) < comparable(kind, other[kind])
+        if kind in lower:
+            return kind in upper and comparable(kind, lower[kind]) < comparable(kind, upper[kind])
     return False
 
 

@@ -123,8 +123,8 @@ class DynamoDBStore:
     def read(self, operation: Literal["GetItem", "Query"], parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Send a read with these parameters of boto3, and return the answer. Binary values are base64 text in both."""
         values = ("Key", "ExpressionAttributeValues", "ExclusiveStartKey")
-        given = {name: sent(value) if name in values else value for name, value in parameters.items()}
-        return self._call(operation, **given)
+        wire = {name: sent(value) if name in values else value for name, value in parameters.items()}
+        return self._call(operation, **wire)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
         answer = self._call(
@@ -141,7 +141,7 @@ class DynamoDBStore:
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist."""
         unique = list(dict.fromkeys(keys))
-        found: dict[ItemKey, Image] = {}
+        images: dict[ItemKey, Image] = {}
         for start in range(0, len(unique), _KEYS_PER_REQUEST):
             request: dict[str, Any] = {}
             for key in unique[start : start + _KEYS_PER_REQUEST]:
@@ -150,8 +150,8 @@ class DynamoDBStore:
             for name, item in self._batches(request):
                 table = self._logical[name]
                 image = received(item)
-                found[self.schema(table).key(table, image)] = image
-        return found
+                images[self.schema(table).key(table, image)] = image
+        return images
 
     def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist, all as they are at one moment. At most 100 keys. Raises TransactionCancelled."""
@@ -162,7 +162,7 @@ class DynamoDBStore:
         tables = ", ".join(sorted({self._requests.name(key.table) for key in unique}))
         answer = self._call("TransactGetItems", tables, TransactItems=gets)
         items = zip(unique, answer["Responses"], strict=True)
-        return {key: received(one["Item"]) for key, one in items if one.get("Item")}
+        return {key: received(response["Item"]) for key, response in items if response.get("Item")}
 
     def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
@@ -174,10 +174,10 @@ class DynamoDBStore:
             for name, items in answer["Responses"].items():
                 for item in items:
                     yield name, item
-            left: Mapping[str, Any] = answer.get("UnprocessedKeys") or {}
-            if not left:
+            unprocessed: Mapping[str, Any] = answer.get("UnprocessedKeys") or {}
+            if not unprocessed:
                 return
-            request = {name: {**one, "Keys": [sent(key) for key in one["Keys"]]} for name, one in left.items()}
+            request = {name: {**get, "Keys": [sent(key) for key in get["Keys"]]} for name, get in unprocessed.items()}
             attempt = 0 if any(answer["Responses"].values()) else attempt + 1
             if attempt == _ATTEMPTS:
                 raise Transient(
@@ -299,15 +299,15 @@ class DynamoDBStore:
         batch: dict[int, bytes] = {}
         size = 0
         for place in places:
-            said = self._requests.statement_json(writes[place])
-            if said is None or len(places) == 1:
+            statement = self._requests.statement_json(writes[place])
+            if statement is None or len(places) == 1:
                 yield {place: b""}
                 continue
-            if len(batch) == BATCH_STATEMENTS or (batch and size + len(said) > BATCH_BYTES):
+            if len(batch) == BATCH_STATEMENTS or (batch and size + len(statement) > BATCH_BYTES):
                 yield batch
                 batch, size = {}, 0
-            batch[place] = said
-            size += len(said)
+            batch[place] = statement
+            size += len(statement)
         if batch:
             yield batch
 
@@ -317,11 +317,11 @@ class DynamoDBStore:
         if len(batch) > 1 and self._supports_statements(next(iter(tables))):
             for place in batch:
                 self._wrote(writes[place], 1)
-            told = self._statements_answer(list(batch.values()), tables)
+            errors = self._statements_answer(list(batch.values()), tables)
         else:
-            told = [InvalidRequest("not sent as a statement")] * len(batch)
+            errors = [InvalidRequest("not sent as a statement")] * len(batch)
         refused = []
-        for place, answer in zip(batch, told, strict=True):
+        for place, answer in zip(batch, errors, strict=True):
             if isinstance(answer, InvalidRequest):
                 refused.append(place)
             else:
@@ -337,13 +337,13 @@ class DynamoDBStore:
             answer = self._call("BatchExecuteStatement", names, len(statements), Statements=[], **{BODY: body})
         except InvalidRequest as error:  # DynamoDB refuses the whole call for one bad value, and does not report which
             return [error] * len(statements)
-        told = [of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
+        errors = [of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
         for each in answer["Responses"]:
             self._note(throttling(each, names))
-        for problem in told:
+        for problem in errors:
             if isinstance(problem, Misconfigured):
                 raise problem
-        return told
+        return errors
 
     def _answer(self, write: Update) -> StoreError | None:
         try:
@@ -373,9 +373,9 @@ class DynamoDBStore:
         at = ("~", "at")
         guard = AnyOf((Missing(at), Below(at, {"S": "0"})))
         condition = AllOf((Exists((schema.partition[0],)), guard))
-        said = self._requests.statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
-        assert said is not None
-        (answer,) = self._statements_answer([said], [table])
+        statement = self._requests.statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
+        assert statement is not None
+        (answer,) = self._statements_answer([statement], [table])
         if isinstance(answer, Transient):
             raise answer
         return isinstance(answer, ConditionFailed)

@@ -86,16 +86,16 @@ def _text_value(text: str) -> dict[str, Any]:
     """Return a string as a value."""
     if len(text) > _SHORT:
         return {"S": text}
-    found = _TEXTS.get(text)
-    return _shared(_TEXTS, text, {"S": text}) if found is None else found
+    shared = _TEXTS.get(text)
+    return _shared(_TEXTS, text, {"S": text}) if shared is None else shared
 
 
 def _number_value(text: str) -> dict[str, Any]:
     """Return a number in normal form as a value. Raises InvalidRequest."""
     if len(text) > _SHORT:
         return {"N": checked_number(text)}
-    found = _NUMBERS.get(text)
-    return _shared(_NUMBERS, text, {"N": checked_number(text)}) if found is None else found
+    shared = _NUMBERS.get(text)
+    return _shared(_NUMBERS, text, {"N": checked_number(text)}) if shared is None else shared
 
 
 def _shared(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -209,8 +209,8 @@ def discarded(before: Value | None, operand: Value) -> Value | None:
         return None
     if kind not in before:
         raise InvalidRequest("An operand in the update expression has an incorrect data type")
-    rest = set(before[kind]).difference(content)
-    return _set(kind, rest) if rest else None
+    remaining = set(before[kind]).difference(content)
+    return _set(kind, remaining) if remaining else None
 
 
 def _set(kind: str, elements: Collection[str]) -> Value:
@@ -245,11 +245,11 @@ def _key_part(name: str, kind: str, text: str, most: int) -> str:
 def key_image(schema: Schema, key: ItemKey) -> dict[str, Value]:
     """Return a key in normal form as the first attributes of a stored item."""
     name, kind = schema.partition
-    found: dict[str, Value] = {name: _key_value(kind, key.partition)}
+    image: dict[str, Value] = {name: _key_value(kind, key.partition)}
     if schema.sort is not None:
         name, kind = schema.sort
-        found[name] = _key_value(kind, key.sort or "")
-    return found
+        image[name] = _key_value(kind, key.sort or "")
+    return image
 
 
 def _key_value(kind: str, text: str) -> Value:
@@ -258,13 +258,13 @@ def _key_value(kind: str, text: str) -> Value:
 
 def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
     """Return the key attributes of indexes that are not in the table's key, with their types and maximum sizes."""
-    found: dict[str, tuple[str, str, int]] = {}
+    sizes: dict[str, tuple[str, str, int]] = {}
     for partition, sort in schema.indexes.values():
         for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
             for name, kind in attributes:
                 if name not in schema.key_attributes:
-                    found[name] = (name, kind, min(most, found.get(name, (name, kind, most))[2]))
-    return tuple(found.values())
+                    sizes[name] = (name, kind, min(most, sizes.get(name, (name, kind, most))[2]))
+    return tuple(sizes.values())
 
 
 # Writes

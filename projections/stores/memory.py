@@ -105,13 +105,13 @@ class MemoryStore:
         return None if stored is None else _projected(stored[0], attributes)
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        found: dict[ItemKey, Image] = {}
+        images: dict[ItemKey, Image] = {}
         for asked in keys:
             table = self._table(asked.table)
             key = checked_key(table.schema, asked)
             if key in table.items:
-                found[key] = dict(table.items[key][0])
-        return found
+                images[key] = dict(table.items[key][0])
+        return images
 
     def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist, all as they are at one moment."""
@@ -172,10 +172,10 @@ class MemoryStore:
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
         fine = [self._checked(write) for write in writes]
-        keys = {one.key for one in fine if isinstance(one, Checked)}
-        if len(keys) < sum(isinstance(one, Checked) for one in fine):
+        keys = {write.key for write in fine if isinstance(write, Checked)}
+        if len(keys) < sum(isinstance(write, Checked) for write in fine):
             raise InvalidRequest("Transaction request cannot include multiple operations on one item")
-        if sum(one.bytes for one in fine if isinstance(one, Checked)) > TRANSACTION_BYTES:
+        if sum(write.bytes for write in fine if isinstance(write, Checked)) > TRANSACTION_BYTES:
             raise InvalidRequest("Transaction payload size cannot exceed 4MB")
         outcomes = []
         reasons: list[Reason | None] = []
@@ -286,15 +286,15 @@ class _Change(NamedTuple):
 def _record(schema: Schema, change: _Change) -> Record:
     """Return a change as a stream record."""
     keys = schema.wire(change.key)
-    found: dict[str, Any] = {"ApproximateCreationDateTime": change.at, "Keys": keys}
+    fields: dict[str, Any] = {"ApproximateCreationDateTime": change.at, "Keys": keys}
     size = item_size(keys)
     if change.new is not None:
-        found["NewImage"] = dict(change.new[0])
+        fields["NewImage"] = dict(change.new[0])
         size += change.new[1]
     if change.old is not None:
-        found["OldImage"] = dict(change.old[0])
+        fields["OldImage"] = dict(change.old[0])
         size += change.old[1]
-    found |= {"SequenceNumber": str(change.sequence), "SizeBytes": size, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    fields |= {"SequenceNumber": str(change.sequence), "SizeBytes": size, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     arn = f"arn:aws:dynamodb:us-east-1:000000000000:table/{change.key.table}/stream/{change.stream_label}"
     record: Record = {
         "eventID": f"{change.sequence:032x}",
@@ -302,7 +302,7 @@ def _record(schema: Schema, change: _Change) -> Record:
         "eventVersion": "1.1",
         "eventSource": "aws:dynamodb",
         "awsRegion": "us-east-1",
-        "dynamodb": found,
+        "dynamodb": fields,
         "eventSourceARN": arn,
     }
     return {**record, "userIdentity": dict(_TTL_IDENTITY)} if change.by_ttl else record
@@ -470,8 +470,8 @@ class _Table:
 
     def _check_projected(self, index: str, attributes: Sequence[str] | None) -> None:
         """Raise InvalidRequest if an index lacks attributes. A local index reads them from the table."""
-        shown = self.schema.shown(index)
-        lacking = sorted(set(attributes or ()) - shown) if shown is not None and index not in self.schema.local else []
+        names = self.schema.shown(index)
+        lacking = sorted(set(attributes or ()) - names) if names is not None and index not in self.schema.local else []
         if lacking:
             raise InvalidRequest(
                 "One or more parameter values were invalid: "

@@ -102,11 +102,11 @@ def throttling(response: Mapping[str, Any], tables: str) -> list[str]:
     """
     code = response.get("Error", {}).get("Code")
     if code in _THROTTLING:
-        given = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
+        reasons = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
         named = [  # such as `table/app/index/GSI1`
-            f"{one['reason']} of {str(one.get('resource') or tables).rpartition(':')[2]}"
-            for one in given
-            if one.get("reason")
+            f"{reason['reason']} of {str(reason.get('resource') or tables).rpartition(':')[2]}"
+            for reason in reasons
+            if reason.get("reason")
         ]
         return list(dict.fromkeys(named)) or [f"{code} of {tables}"]
     codes = dict.fromkeys(reason.get("Code") for reason in response.get("CancellationReasons") or [])

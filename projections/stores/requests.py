@@ -59,10 +59,10 @@ def statement(table: str, schema: Schema, update: Update) -> str | None:
 
 def parameters(schema: Schema, update: Update) -> list[Value]:
     """Return the values of a statement's question marks."""
-    found = [*update.set.values(), *schema.wire(update.key).values()]
+    values = [*update.set.values(), *schema.wire(update.key).values()]
     if update.condition is not None:
-        found += [value for value, _ in operands(update.condition)]
-    return found
+        values += [value for value, _ in operands(update.condition)]
+    return values
 
 
 def _needed(condition: Condition | None, schema: Schema) -> Shape:
