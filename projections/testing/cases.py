@@ -29,58 +29,58 @@ def ask_mistakes(asks: object, path: Location) -> Iterator[Mistake]:
     if not isinstance(asks, list):
         yield Mistake(path, "expected a list of `{query: NAME, with: {…}, gives: […]}`")
         return
-    for number, one in enumerate(asks):
+    for number, question in enumerate(asks):
         place = (*path, number)
-        if not isinstance(one, dict) or not isinstance(one.get("query"), str) or "gives" not in one:
+        if not isinstance(question, dict) or not isinstance(question.get("query"), str) or "gives" not in question:
             yield Mistake(place, "expected `{query: NAME, with: {…}, gives: […]}`")
             continue
-        for name in one:
+        for name in question:
             if name not in _NAMES:
                 hint = suggest(name, _NAMES) or f"; allowed are {', '.join(_NAMES)}"
                 yield Mistake((*place, name), f"unknown{hint}", at_key=True)
-        if not isinstance(one.get("with", {}), dict):
+        if not isinstance(question.get("with", {}), dict):
             yield Mistake((*place, "with"), "expected parameters, such as `{userId: u1}`")
-        if not (isinstance(one["gives"], list) and all(isinstance(item, dict) for item in one["gives"])):
+        if not (isinstance(question["gives"], list) and all(isinstance(item, dict) for item in question["gives"])):
             yield Mistake((*place, "gives"), "expected a list of items, each with some of its attributes")
         for name in ("limit", "page"):
-            if type(one.get(name, 1)) is not int or one.get(name, 1) < 1:
+            if type(question.get(name, 1)) is not int or question.get(name, 1) < 1:
                 yield Mistake((*place, name), "expected a number, 1 or more")
 
 
-def ask_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
+def ask_differences(scenario: Scenario, question: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line with the query, and below it the differences from `gives`; nothing if there are none.
 
     Items are compared in order, each by the attributes that `gives` lists.
     """
-    answer = ask(scenario.store, scenario.rules, one["query"], one.get("with"))
-    page = answer.page(one.get("limit"))
-    for _ in range(one.get("page", 1) - 1):
-        page = type(page)([]) if page.token is None else answer.page(one.get("limit"), page.token)
-    given = [plain_item(wire_item(item, f"gives of query {one['query']}")) for item in one["gives"]]
-    found = plain_items(page.items)
+    answer = ask(scenario.store, scenario.rules, question["query"], question.get("with"))
+    page = answer.page(question.get("limit"))
+    for _ in range(question.get("page", 1) - 1):
+        page = type(page)([]) if page.token is None else answer.page(question.get("limit"), page.token)
+    wanted = [plain_item(wire_item(item, f"gives of query {question['query']}")) for item in question["gives"]]
+    actual = plain_items(page.items)
     variables = {
         name for entity in scenario.program.entities.values() for pattern in entity.patterns for name in pattern.names
     }
     lines: list[str] = []
-    for number in range(max(len(given), len(found))):
-        if number >= len(found):
-            lines.append(f"  - item {number + 1}: {json_words(given[number])}")
-        elif number >= len(given):
-            lines.append(f"  + item {number + 1}: {json_words(found[number])}")
+    for number in range(max(len(wanted), len(actual))):
+        if number >= len(actual):
+            lines.append(f"  - item {number + 1}: {json_words(wanted[number])}")
+        elif number >= len(wanted):
+            lines.append(f"  + item {number + 1}: {json_words(actual[number])}")
         else:
-            expected, got = given[number], found[number]
+            expected, got = wanted[number], actual[number]
             names = [name for name in expected if _words(expected, name) != _words(got, name)]
             lines += [f"  item {number + 1}:"] if names else []
             for name in names:
                 hint = f" ({name} is a variable of the key: compare the key, or list it in `attributes` of the query)"
-                key = name in variables and name not in found[number]
-                lines.append(f"  - {name}: {_words(given[number], name)}")
-                lines.append(f"  + {name}: {_words(found[number], name)}{hint if key else ''}")
+                key = name in variables and name not in actual[number]
+                lines.append(f"  - {name}: {_words(wanted[number], name)}")
+                lines.append(f"  + {name}: {_words(actual[number], name)}{hint if key else ''}")
     if lines:
-        values = [f"{name}={json_words(value)}" for name, value in one.get("with", {}).items()]
+        values = [f"{name}={json_words(value)}" for name, value in question.get("with", {}).items()]
         yield from map(
             printable,
-            [f"{' '.join(['query', one['query'], *values])} gives other items (- expected, + found):", *lines],
+            [f"{' '.join(['query', question['query'], *values])} gives other items (- expected, + found):", *lines],
         )
 
 
@@ -94,29 +94,29 @@ _RANK_FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, with the sco
 
 def rank_mistakes(ranks: object, path: Location) -> Iterator[Mistake]:
     """Yield the mistakes in the form of `ranks`."""
-    for number, one in enumerate(ranks if isinstance(ranks, list) else [None]):
-        whole = isinstance(one, dict) and one.keys() == _RANK_NAMES and isinstance(one["rule"], str)
-        if not (whole and isinstance(one["board"], dict) and isinstance(one["scores"], list)):
+    for number, entry in enumerate(ranks if isinstance(ranks, list) else [None]):
+        whole = isinstance(entry, dict) and entry.keys() == _RANK_NAMES and isinstance(entry["rule"], str)
+        if not (whole and isinstance(entry["board"], dict) and isinstance(entry["scores"], list)):
             yield Mistake((*path, number) if isinstance(ranks, list) else path, _RANK_FORM)
         elif not all(
-            isinstance(score, int | float | Decimal) and not isinstance(score, bool) for score in one["scores"]
+            isinstance(score, int | float | Decimal) and not isinstance(score, bool) for score in entry["scores"]
         ):
             yield Mistake((*path, number, "scores"), "expected a list of numbers")
 
 
-def rank_differences(scenario: Scenario, one: Mapping[str, Any]) -> Iterator[str]:
+def rank_differences(scenario: Scenario, entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line with the board, and its scores with their ranks as they are and as they should be; nothing if equal."""
-    due = [Decimal(str(score)) for score in one["scores"]]
+    due = [Decimal(str(score)) for score in entry["scores"]]
     expected = [(score, 1 + due.index(score)) for score in due]
-    board = ranking(scenario.store, scenario.rules, one["rule"], one["board"])
+    board = ranking(scenario.store, scenario.rules, entry["rule"], entry["board"])
     places = (board.at(position) for position in range(1, board.between().count + 1))
-    found = [(place.score, place.rank) for place in places if place is not None]
-    if found != expected:
-        variables = [f"{name}={json_words(value)}" for name, value in one["board"].items()]
-        title = " ".join(["the board", one["rule"], *variables])
+    actual = [(place.score, place.rank) for place in places if place is not None]
+    if actual != expected:
+        variables = [f"{name}={json_words(value)}" for name, value in entry["board"].items()]
+        title = " ".join(["the board", entry["rule"], *variables])
         yield printable(f"{title} has other scores (with their ranks; - expected, + found):")
         yield f"  - {_places_words(expected)}"
-        yield f"  + {_places_words(found)}"
+        yield f"  + {_places_words(actual)}"
 
 
 def _places_words(places: list[tuple[Decimal, int]]) -> str:
@@ -172,7 +172,7 @@ class Case:
             partial=self.content.get("partial", False),
             rules=self.content.get("rules", ()),
         )
-        ranks = [line for one in self.content.get("ranks", ()) for line in rank_differences(scenario, one)]
+        ranks = [line for entry in self.content.get("ranks", ()) for line in rank_differences(scenario, entry)]
         if ranks:
             raise AssertionError("\n" + "\n".join(ranks))
         if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
@@ -197,8 +197,8 @@ class Suite:
     cases: tuple[Case, ...]
 
 
-def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
-    """Return the cases of a file. Each may also have the names in `more`. Raises UsageError with every mistake."""
+def read_cases(path: Path, *, extra_names: frozenset[str] = frozenset()) -> Suite:
+    """Return the cases of a file. Each may also have the names in `extra_names`. Raises UsageError with every mistake."""
     try:
         text = text_of_file(path)
     except (OSError, ValueError) as error:
@@ -207,10 +207,10 @@ def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
         source = read(text, exact=True)
     except UnreadableError as error:
         raise UsageError(str(Problem(str(path), error.line, error.column, "(file)", error.message))) from None
-    mistakes = [*source.mistakes, *_mistakes(source.data, more)]
+    mistakes = [*source.mistakes, *_mistakes(source.data, extra_names)]
     if mistakes:
-        found = {Problem(str(path), *source.position(one), dotted(one.path), one.message) for one in mistakes}
-        raise UsageError(*map(str, sorted(found, key=lambda one: (one.line, one.column))))
+        problems = {Problem(str(path), *source.position(bad), dotted(bad.path), bad.message) for bad in mistakes}
+        raise UsageError(*map(str, sorted(problems, key=lambda problem: (problem.line, problem.column))))
     data = source.data
     return Suite(
         data.get("rules"),
@@ -227,7 +227,7 @@ def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
     )
 
 
-def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:
+def _mistakes(data: object, extra_names: frozenset[str]) -> Iterator[Mistake]:
     if not isinstance(data, dict):
         yield Mistake((), "expected a mapping with `cases`, and optionally `rules`, `redeliver`, `simulate`")
         return
@@ -247,14 +247,14 @@ def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:
         yield Mistake((), "nothing to test: give `cases`, or `simulate: 200`")
     seen: dict[str, int] = {}
     for number, case in enumerate(data["cases"] if isinstance(data.get("cases"), list) else ()):
-        yield from _of_case(case, ("cases", number), seen, more)
+        yield from _of_case(case, ("cases", number), seen, extra_names)
 
 
-def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset[str]) -> Iterator[Mistake]:
+def _of_case(case: object, path: Location, seen: dict[str, int], extra_names: frozenset[str]) -> Iterator[Mistake]:
     if not isinstance(case, dict):
         yield Mistake(path, "expected a case: a mapping with `about`, `given`, `when`, `then`")
         return
-    yield from _names(case, path, CASE.keys() | more)
+    yield from _names(case, path, CASE.keys() | extra_names)
     about = case.get("about")
     if not isinstance(about, str) or not about:
         yield Mistake((*path, "about"), "every case needs a sentence that describes it")
@@ -265,7 +265,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
     for name in ("given", "then", "gone"):
         value = None if (name, case.get(name)) == ("then", "any") else case.get(name)
         lists = value.values() if isinstance(value, dict) else [value]
-        if value is not None and not all(isinstance(some, list) for some in lists):
+        if value is not None and not all(isinstance(steps, list) for steps in lists):
             yield Mistake((*path, name), "expected a list, or lists by table")
     if type(case.get("partial", False)) is not bool:
         yield Mistake((*path, "partial"), "expected true or false")

@@ -25,7 +25,7 @@ class Difference:
     key: ItemKey
     entity: str
     expected: Image | None
-    found: Image | None
+    actual: Image | None
     compared: tuple[str, ...]
     listed: bool
 
@@ -54,8 +54,8 @@ class Comparison:
         them.
         """
         keys = sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key))
-        found = (self._difference(key, actual.get(key), expected.get(key), listed.get(key)) for key in keys)
-        return [one for one in found if one is not None]
+        differences = (self._difference(key, actual.get(key), expected.get(key), listed.get(key)) for key in keys)
+        return [difference for difference in differences if difference is not None]
 
     def _difference(
         self,
@@ -78,28 +78,28 @@ class Comparison:
             return None
         return Difference(key, entity, expected, actual, names, listed is not None)
 
-    def lines(self, one: Difference) -> list[str]:
+    def lines(self, difference: Difference) -> list[str]:
         """Return a difference as text: a title, and a line for each value."""
-        return list(map(printable, self._lines(one)))
+        return list(map(printable, self._lines(difference)))
 
-    def _lines(self, one: Difference) -> Iterator[str]:
-        title = f"{key_words(one.key, several=self._several)}  ({one.entity or 'no entity'})"
-        maker = self._creators.get(one.entity)
-        if one.expected is None:
+    def _lines(self, difference: Difference) -> Iterator[str]:
+        title = f"{key_words(difference.key, several=self._several)}  ({difference.entity or 'no entity'})"
+        maker = self._creators.get(difference.entity)
+        if difference.expected is None:
             by = f", created by rule {maker}" if maker else ""
             yield f"{title} exists{by}, but should not:"
-            yield from self._attributes(one.key, one.found or {}, "+")
-        elif one.found is None:
+            yield from self._attributes(difference.key, difference.actual or {}, "+")
+        elif difference.actual is None:
             by = f", rule {maker} should create it" if maker else ""
-            yield f"{title} is missing{by if one.listed else ', although the application wrote it'}:"
-            yield from self._attributes(one.key, one.expected, "-")
+            yield f"{title} is missing{by if difference.listed else ', although the application wrote it'}:"
+            yield from self._attributes(difference.key, difference.expected, "-")
         else:
             yield title + (
-                "" if one.listed else "  is not listed in `then`, so it should be as the application wrote it"
+                "" if difference.listed else "  is not listed in `then`, so it should be as the application wrote it"
             )
             rows = [
-                (name, one.expected.get(name), one.found.get(name), self._rule(one.entity, name))
-                for name in one.compared
+                (name, difference.expected.get(name), difference.actual.get(name), self._rule(difference.entity, name))
+                for name in difference.compared
             ]
             yield from _diff_lines(rows)
 
@@ -139,27 +139,27 @@ def _diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iter
 
     Of lists and maps, only the parts that differ.
     """
-    for name, expected, found, rule in rows:
-        for path, one, other in _parts(name, expected, found):
-            words = zip("-+", (one, other), different_words(one, other), strict=True)
+    for name, expected, actual, rule in rows:
+        for path, wanted, got in _parts(name, expected, actual):
+            words = zip("-+", (wanted, got), different_words(wanted, got), strict=True)
             lines = [f"  {sign} {path}: {text}" for sign, part, text in words if part is not None]
             yield from lines[:-1]
             yield lines[-1] + (f"    {rule}" if rule else "")
 
 
-def _parts(path: str, expected: Value | None, found: Value | None) -> Iterator[tuple[str, Value | None, Value | None]]:
-    if expected is not None and found is not None:
-        if "M" in expected and "M" in found:
-            for name in sorted(changed_attributes(expected["M"], found["M"])):
-                yield from _parts(f"{path}.{name}", expected["M"].get(name), found["M"].get(name))
+def _parts(path: str, expected: Value | None, actual: Value | None) -> Iterator[tuple[str, Value | None, Value | None]]:
+    if expected is not None and actual is not None:
+        if "M" in expected and "M" in actual:
+            for name in sorted(changed_attributes(expected["M"], actual["M"])):
+                yield from _parts(f"{path}.{name}", expected["M"].get(name), actual["M"].get(name))
             return
-        if "L" in expected and "L" in found:
-            for number in range(max(len(expected["L"]), len(found["L"]))):
-                one, other = _at(expected["L"], number), _at(found["L"], number)
-                if changed_attributes({"": one} if one else {}, {"": other} if other else {}):
-                    yield from _parts(f"{path}[{number}]", one, other)
+        if "L" in expected and "L" in actual:
+            for number in range(max(len(expected["L"]), len(actual["L"]))):
+                wanted, got = _at(expected["L"], number), _at(actual["L"], number)
+                if changed_attributes({"": wanted} if wanted else {}, {"": got} if got else {}):
+                    yield from _parts(f"{path}[{number}]", wanted, got)
             return
-    yield path, expected, found
+    yield path, expected, actual
 
 
 def _at(elements: list[Any], number: int) -> Value | None:

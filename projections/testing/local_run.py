@@ -97,8 +97,8 @@ class LocalRun:
         self._reason = outcome.failed_reason or ""
 
     def _quarantine(self, rejected: Sequence[Rejected]) -> None:
-        for one in rejected:
-            self.rejected.setdefault((one.rule, one.reason, one.key), one)
+        for rejection in rejected:
+            self.rejected.setdefault((rejection.rule, rejection.reason, rejection.key), rejection)
 
     def _gave_up(self, records: Sequence[Record], error: BaseException | None) -> None:
         reason = f"{type(error).__name__}: {error}" if error else self._reason

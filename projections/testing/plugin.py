@@ -188,13 +188,13 @@ def _found(rules: str | Path | None, beside: Path) -> Path:
     from projections.language.files import bundled
 
     if rules is None:
-        found = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
-        if found is None:
+        rule_file = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
+        if rule_file is None:
             raise UsageError(
                 f"no rule file: there is no rules.yaml in {beside}. Set projections_rules in pytest's configuration, or "
                 'pass @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
             )
-        return found
+        return rule_file
     path = beside / rules
     if path.is_file():
         return path

@@ -114,7 +114,7 @@ class Scenario:
             self.settle()
             return self
         if mistakes := list(step_mistakes(step, (), self.program)):
-            raise UsageError(*(": ".join(["do", *map(str, one.path), one.message]) for one in mistakes))
+            raise UsageError(*(": ".join(["do", *map(str, mistake.path), mistake.message]) for mistake in mistakes))
         self._application.step(step)
         return self
 
@@ -177,13 +177,13 @@ class Scenario:
         """What rules rejected, each as `rule`, `key` (a mapping of key attributes) and `reason`.
 
         >>> rejected = projections.given({"PK": "POST#p1", "SK": "LIKE#ann", "stars": "five"}).quarantined
-        >>> [(one["rule"], one["key"]) for one in rejected]
+        >>> [(bad["rule"], bad["key"]) for bad in rejected]
         [('stars', {'PK': 'POST#p1', 'SK': 'LIKE#ann'})]
         """
         self.settle()
         return [
-            {"rule": one.rule, "key": self._key_attributes(one.key), "reason": one.reason}
-            for one in self._local.rejected.values()
+            {"rule": rejection.rule, "key": self._key_attributes(rejection.key), "reason": rejection.reason}
+            for rejection in self._local.rejected.values()
         ]
 
     def then(
@@ -236,12 +236,12 @@ class Scenario:
         __tracebackhide__ = True
         self.settle()
         comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
-        found: list[Difference] = []
+        differences: list[Difference] = []
         if items is not None:
             expected, listed, actual = self._compared(items, gone or {})
-            found = comparison.differences(actual, expected, listed)
-        problems = [LEGEND] if found else []
-        problems += [line for one in found for line in comparison.lines(one)]
+            differences = comparison.differences(actual, expected, listed)
+        problems = [LEGEND] if differences else []
+        problems += [line for difference in differences for line in comparison.lines(difference)]
         if quarantined != "any":
             problems += self._rejections(list(quarantined), rules)
         if problems:
@@ -270,9 +270,9 @@ class Scenario:
             key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
         }
         listed: dict[ItemKey, Image] = {}
-        for name, some in items.items():
+        for name, table_items in items.items():
             for key, image in self._keyed(
-                self._application.table(name, "then"), [wire_item(item, "then") for item in some]
+                self._application.table(name, "then"), [wire_item(item, "then") for item in table_items]
             ):
                 if key in listed:
                     raise UsageError(f"then: {self._application.name(key)} is listed twice")
@@ -309,31 +309,31 @@ class Scenario:
         names = selected(self.program.typed, rules)
         met = set[int]()
         unexpected: list[Rejected] = []
-        for one in self._local.rejected.values():
-            fitting = [number for number, expected in enumerate(wanted) if self._fits(one, expected)]
+        for rejection in self._local.rejected.values():
+            fitting = [number for number, expected in enumerate(wanted) if self._fits(rejection, expected)]
             met.update(fitting)
-            if not fitting and (not names or one.rule is None or one.rule in names):
-                unexpected.append(one)
-        for one in unexpected:
-            where = self._application.name(decode_key(one.key)) if one.key else "a record"
-            by = f"rule {one.rule} rejected" if one.rule else "rejected:"
-            fit = f'{{"rule": "{one.rule}"}}' if one.rule else '{"reason": "…"}'
-            yield f"{by} {where}: {one.reason}\n    (if this is expected, add {fit} to the list `quarantined`)"
-        yield from (f"no rejection matches {dict(one)!r}" for number, one in enumerate(wanted) if number not in met)
+            if not fitting and (not names or rejection.rule is None or rejection.rule in names):
+                unexpected.append(rejection)
+        for rejection in unexpected:
+            where = self._application.name(decode_key(rejection.key)) if rejection.key else "a record"
+            by = f"rule {rejection.rule} rejected" if rejection.rule else "rejected:"
+            fit = f'{{"rule": "{rejection.rule}"}}' if rejection.rule else '{"reason": "…"}'
+            yield f"{by} {where}: {rejection.reason}\n    (if this is expected, add {fit} to the list `quarantined`)"
+        yield from (f"no rejection matches {dict(entry)!r}" for number, entry in enumerate(wanted) if number not in met)
 
-    def _fits(self, one: Rejected, expected: Rejection) -> bool:
+    def _fits(self, rejection: Rejected, expected: Rejection) -> bool:
         unknown = expected.keys() - {"rule", "key", "reason", "table"}
         if unknown:
             raise UsageError(f"quarantined: unknown {', '.join(sorted(unknown))}; allowed are rule, key, reason, table")
-        if "rule" in expected and expected["rule"] != one.rule:
+        if "rule" in expected and expected["rule"] != rejection.rule:
             return False
-        if "reason" in expected and str(expected["reason"]) not in one.reason:
+        if "reason" in expected and str(expected["reason"]) not in rejection.reason:
             return False
         if "key" not in expected:
             return True
-        if one.key is None:
+        if rejection.key is None:
             return False
-        key = decode_key(one.key)
+        key = decode_key(rejection.key)
         return key == key_of(
             self.program,
             self._application.table(expected.get("table", key.table), "quarantined"),
@@ -343,11 +343,11 @@ class Scenario:
 
     def _unrecognised(self) -> Iterator[str]:
         """Yield the items that the application wrote and that belong to no entity: most often their keys are misspelt."""
-        found = [
+        names = [
             self._application.name(key)
             for name in self.program.tables
             for key, image in self._keyed(name, self._written.items(name))
             if self.program.recognise(key, image) is None
         ]
-        if found:
-            yield f"(these items belong to no entity, so no rule reads them: {', '.join(found)})"
+        if names:
+            yield f"(these items belong to no entity, so no rule reads them: {', '.join(names)})"

@@ -46,7 +46,7 @@ CASES = sorted((HERE / "oracle_cases").glob("*.yaml"))
 @cache
 def suite_of(path: Path) -> tuple[Item, tuple[Item, ...]]:
     """The rules of a file, and its cases."""
-    suite = read_cases(path, more=frozenset({"before", "settled"}))
+    suite = read_cases(path, extra_names=frozenset({"before", "settled"}))
     return loads(json.dumps(suite.rules), path.name).canonical(), tuple(case.content for case in suite.cases)
 
 

@@ -49,12 +49,12 @@ class Expression:
     def value(self, scope: Scope) -> Value:
         """The value in wire form. Raises Missing and Unfit."""
         try:
-            found = self.compute(scope)
+            computed = self.compute(scope)
         except _Clash as clash:
             raise Unfit(str(clash)) from None
-        if "N" not in found:
-            return found
-        result = _DIVISION.plus(Decimal(found["N"]))
+        if "N" not in computed:
+            return computed
+        result = _DIVISION.plus(Decimal(computed["N"]))
         if not storable(result):
             raise Unfit(f"beyond 38 digits: {result}")
         return {"N": plain(result)}
@@ -140,16 +140,16 @@ def _constant(token: str) -> _Compute:
 
 def _converted(name: str, path: _Compute) -> _Compute:
     def value(scope: Scope) -> Value:
-        found = path(scope)
+        operand = path(scope)
         if name == "text":
-            if "S" not in found:
-                raise Unfit(f"not a text: {found}")
-            return found
-        if "N" in found:
-            return found
-        if "S" in found and _NUMBER.fullmatch(found["S"].strip()) and storable(Decimal(found["S"].strip())):
-            return {"N": plain(Decimal(found["S"].strip()))}
-        raise Unfit(f"not a number: {found}")
+            if "S" not in operand:
+                raise Unfit(f"not a text: {operand}")
+            return operand
+        if "N" in operand:
+            return operand
+        if "S" in operand and _NUMBER.fullmatch(operand["S"].strip()) and storable(Decimal(operand["S"].strip())):
+            return {"N": plain(Decimal(operand["S"].strip()))}
+        raise Unfit(f"not a number: {operand}")
 
     return value
 
@@ -166,14 +166,14 @@ def _first(choices: Sequence[_Compute]) -> _Compute:
     return value
 
 
-def _calculated(apply: Callable[[list[Decimal]], Decimal], inner: Sequence[_Compute]) -> _Compute:
+def _calculated(apply: Callable[[list[Decimal]], Decimal], operands: Sequence[_Compute]) -> _Compute:
     """A number from numbers; what is missing comes before what does not fit."""
 
     def value(scope: Scope) -> Value:
         values, wrong = [], []
-        for one in inner:
+        for operand in operands:
             try:
-                values.append(number(one(scope)))
+                values.append(number(operand(scope)))
             except Unfit as unfit:
                 wrong.append(unfit)
         if wrong:
@@ -244,9 +244,9 @@ def _field(name: str, form: Any) -> Callable[[Look, Look], bool]:
         return lambda look, item: any(fits(look, item) for fits in either)
     if isinstance(form, Mapping) and not form.keys() <= _SIGNS.keys():
         nested = _fields(form)
-        return lambda look, item: nested(lambda inner: look(f"{name}.{inner}"), item)
-    alternatives = [_alternative(one) for one in (form if isinstance(form, list) else [form])]
-    others = [other for one in (form if isinstance(form, list) else [form]) for other in _others(one)]
+        return lambda look, item: nested(lambda step: look(f"{name}.{step}"), item)
+    alternatives = [_alternative(choice) for choice in (form if isinstance(form, list) else [form])]
+    others = [other for choice in (form if isinstance(form, list) else [form]) for other in _others(choice)]
 
     def test(look: Look, item: Look) -> bool:
         value = look(name)
@@ -265,8 +265,8 @@ def _others(form: Any) -> list[str]:
 
 def _name(operand: Any) -> str | None:
     """The name in `{name}`; None for a constant."""
-    found = re.fullmatch(r"\{([^{}]+)\}", operand) if isinstance(operand, str) else None
-    return None if found is None else found[1].strip()
+    match = re.fullmatch(r"\{([^{}]+)\}", operand) if isinstance(operand, str) else None
+    return None if match is None else match[1].strip()
 
 
 def _compares(form: Mapping[str, Any]) -> _Test:
@@ -278,17 +278,17 @@ def _compares(form: Mapping[str, Any]) -> _Test:
             name = _name(operand)
             text = operand.replace("{{", "{").replace("}}", "}") if isinstance(operand, str) else operand
             wanted.append((_SIGNS[sign], wire(text) if name is None else item(name)))
-        return any(all(_ordered(leaf, other, holds) for holds, other in wanted) for leaf in _leaves(value))
+        return any(all(_ordered(leaf, operand, holds) for holds, operand in wanted) for leaf in _leaves(value))
 
     return test
 
 
-def _ordered(leaf: Value, other: Value | None, holds: Callable[[Any, Any], bool]) -> bool:
-    if other is None:
+def _ordered(leaf: Value, operand: Value | None, holds: Callable[[Any, Any], bool]) -> bool:
+    if operand is None:
         return False
-    if "N" in leaf and "N" in other:
-        return bool(holds(number(leaf), number(other)))
-    return "S" in leaf and "S" in other and bool(holds(leaf["S"].encode(), other["S"].encode()))
+    if "N" in leaf and "N" in operand:
+        return bool(holds(number(leaf), number(operand)))
+    return "S" in leaf and "S" in operand and bool(holds(leaf["S"].encode(), operand["S"].encode()))
 
 
 def _leaves(value: Value | None) -> list[Value]:
@@ -331,7 +331,7 @@ def _as_it_is(text: str) -> str:
 
 def _operator(name: str, argument: Any) -> Callable[[Value], bool]:
     if isinstance(argument, list):
-        each = [_operator(name, one) for one in argument]
+        each = [_operator(name, alternative) for alternative in argument]
         return lambda leaf: any(test(leaf) for test in each)
     change: Callable[[str], str] = _as_it_is
     if name == "equals-ignore-case" or isinstance(argument, Mapping):  # as in {prefix: {equals-ignore-case: x}}
@@ -349,8 +349,8 @@ def _operator(name: str, argument: Any) -> Callable[[Value], bool]:
 def _one_of(argument: Any) -> Callable[[Value], bool]:
     """What `anything-but` excludes."""
     if isinstance(argument, Mapping):
-        ((name, inner),) = argument.items()
-        return _operator(name, inner)
+        ((name, operand),) = argument.items()
+        return _operator(name, operand)
     constants = argument if isinstance(argument, list) else [argument]
     return lambda leaf: any(_equal(leaf, constant) for constant in constants)
 

@@ -95,20 +95,20 @@ class Measure:
             return ordered(str(self._expression.value(scope)["S"]))
         return self._expression.number(scope)
 
-    def result(self, given: Sequence[tuple[Amount | Picked | None, tuple[str, str], int]]) -> Value | None:
+    def result(self, parts: Sequence[tuple[Amount | Picked | None, tuple[str, str], int]]) -> Value | None:
         """The value of the attribute, None for an absent one, from amounts with their sources and positions in them."""
         if self._by is not None:
-            picked = [(one.by, source, position, one) for one, source, position in given if isinstance(one, Picked)]
+            picked = [(pick.by, source, position, pick) for pick, source, position in parts if isinstance(pick, Picked)]
             choose = min if self._function == "first" else max
-            return choose(picked, key=lambda one: one[:3])[3].value if picked else None
-        present = [amount for amount, _, _ in given if amount is not None and not isinstance(amount, Picked)]
+            return choose(picked, key=lambda pick: pick[:3])[3].value if picked else None
+        present = [amount for amount, _, _ in parts if amount is not None and not isinstance(amount, Picked)]
         if self._function in ("distinct", "counts", "values"):
             return self._of_values(present)
         if self._function in ("min", "max"):
             if not present:
                 return None
-            found = min(present, key=order) if self._function == "min" else max(present, key=order)
-            return {"S": found} if isinstance(found, str) else {"N": plain(found)}
+            extreme = min(present, key=order) if self._function == "min" else max(present, key=order)
+            return {"S": extreme} if isinstance(extreme, str) else {"N": plain(extreme)}
         total = Decimal(0)
         for amount in present:
             assert isinstance(amount, Decimal)

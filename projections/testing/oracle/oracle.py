@@ -17,7 +17,7 @@ from projections.testing.oracle.rules import (
     IndexRule,
     ListEmbedRule,
     RankRule,
-    rule,
+    make_rule,
 )
 from projections.testing.oracle.templates import Entity, Table
 from projections.testing.oracle.values import normal
@@ -59,18 +59,18 @@ class Oracle:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.tables = {name: Table(name, form) for name, form in document["tables"].items()}
         self.entities = {n: Entity(n, form, self.tables[form["table"]]) for n, form in document["entities"].items()}
-        self.rules = {name: rule(name, form, self.entities) for name, form in document["projections"].items()}
+        self.rules = {name: make_rule(name, form, self.entities) for name, form in document["projections"].items()}
         self._prefix: str = document["guard_prefix"]
-        live = [one for one in self.rules.values() if one.live]
-        self.group_rules = [one for one in live if isinstance(one, GroupRule) and not isinstance(one, RankRule)]
-        self.rank_rules = [one for one in self.rules.values() if isinstance(one, RankRule)]
-        self.item_rules = [one for one in live if isinstance(one, IndexRule | ComputeRule)]
+        live = [rule for rule in self.rules.values() if rule.live]
+        self.group_rules = [rule for rule in live if isinstance(rule, GroupRule) and not isinstance(rule, RankRule)]
+        self.rank_rules = [rule for rule in self.rules.values() if isinstance(rule, RankRule)]
+        self.item_rules = [rule for rule in live if isinstance(rule, IndexRule | ComputeRule)]
 
-        self.embed_rules = [one for one in live if isinstance(one, EmbedRule)]
+        self.embed_rules = [rule for rule in live if isinstance(rule, EmbedRule)]
         self.owners: dict[str, dict[str, str]] = {name: {} for name in self.entities}
         """Entity → attribute → the live rule that owns it."""
-        for one in live:
-            self.owners[one.into.name].update(dict.fromkeys(one.attributes, one.name))
+        for rule in live:
+            self.owners[rule.into.name].update(dict.fromkeys(rule.attributes, rule.name))
         self.creators = {name: self._creators(entity) for name, entity in self.entities.items()}
         for copy in self.group_rules:
             if copy.everything:
@@ -80,15 +80,15 @@ class Oracle:
 
     def _creators(self, entity: Entity) -> list[GroupRule]:
         """The rules whose contributions bring items of the entity to life; none for the application's own."""
-        copies = [one for one in self.rules.values() if one.kind == "copy" and one.into is entity]
+        copies = [rule for rule in self.rules.values() if rule.kind == "copy" and rule.into is entity]
         if copies:  # one in shadow creates nothing: the items are someone else's
-            return [one for one in self.group_rules if one in copies]
+            return [rule for rule in self.group_rules if rule in copies]
         if not entity.derived:
             return []
-        found = [one for one in self.group_rules if one.into is entity]
-        for one in found:
-            self.owners[entity.name].update(dict.fromkeys(entity.constants, one.name))
-        return found
+        creators = [rule for rule in self.group_rules if rule.into is entity]
+        for rule in creators:
+            self.owners[entity.name].update(dict.fromkeys(entity.constants, rule.name))
+        return creators
 
     def expected(
         self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
@@ -113,7 +113,7 @@ class Oracle:
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
         """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
-        found: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
+        guards: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
         for table, held in items.items():
             for image in held:
                 for name, value in image.items():
@@ -122,8 +122,8 @@ class Oracle:
                     if "S" in value if name == self._prefix else isinstance(value.get("M"), Mapping):
                         key = self.tables[table].key_of(image)
                         if genuine(key, name, value):
-                            found.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
-        return found
+                            guards.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
+        return guards
 
     def read(self, items: Items) -> _State:
         """Items by key, without guards."""
@@ -142,7 +142,7 @@ class Oracle:
                 self._keys.clear()
             read = [(entity, entity.read(key)) for entity in self.entities.values()]
             known = self._keys[key] = [(entity, variables) for entity, variables in read if variables is not None]
-        return next((one for one in known if one[0].fits(item, one[1])), None)
+        return next((candidate for candidate in known if candidate[0].fits(item, candidate[1])), None)
 
     def unowned(self, entity: Entity, item: Image, *, created: bool = True) -> dict[str, Value]:
         """Return what the application wrote on an item of an entity.
@@ -178,17 +178,17 @@ class _Run:
             self._settle(name, image, *table)
 
     def _settle(self, name: str, image: Image, table: str | None = None) -> None:
-        one = self._oracle.rules[name]
-        if not isinstance(one, GroupRule):
+        rule = self._oracle.rules[name]
+        if not isinstance(rule, GroupRule):
             return
-        for entity in map(self._oracle.entities.__getitem__, one.sources):
+        for entity in map(self._oracle.entities.__getitem__, rule.sources):
             if table not in (None, entity.table.name):
                 continue
             ((key, item),) = self._oracle.read({entity.table.name: [image]}).items()
             variables = entity.read(key)
             if variables is not None and entity.fits(item, variables):
-                for given in one.contributions(entity.name, key, item, variables):
-                    self._settled.setdefault(name, {}).setdefault(given.target, []).append(given)
+                for contribution in rule.contributions(entity.name, key, item, variables):
+                    self._settled.setdefault(name, {}).setdefault(contribution.target, []).append(contribution)
 
     def expected(self) -> Expected:
         base = self._application()
@@ -205,26 +205,26 @@ class _Run:
         """The scores of each board."""
         sources = self._members(items) if self._oracle.rank_rules else {}
         return {
-            (one.name, board): [Decimal(each.content["score"]["N"]) for each in given]
-            for one in self._oracle.rank_rules
-            for board, given in self._groups(one, sources).items()
+            (rule.name, board): [Decimal(each.content["score"]["N"]) for each in group]
+            for rule in self._oracle.rank_rules
+            for board, group in self._groups(rule, sources).items()
         }
 
     def _application(self) -> _State:
         """The items and attributes that are there without any contribution."""
-        found: _State = {}
+        items: _State = {}
         for key, item in self._actual.items():
             known = self._oracle.recognise(key, item)
             if known is None:
                 if self._unnamed(key) is None:
-                    found[key] = item
+                    items[key] = item
             elif not self._oracle.creators[known[0].name]:
-                found[key] = self._oracle.unowned(known[0], item)
+                items[key] = self._oracle.unowned(known[0], item)
             else:
-                left = self._left(key, item, known[0])
-                if left is not None:
-                    found[key] = left
-        return found
+                remaining = self._left(key, item, known[0])
+                if remaining is not None:
+                    items[key] = remaining
+        return items
 
     def _created(self, key: ItemKey) -> bool:
         """Whether the item is marked as created by a rule."""
@@ -239,9 +239,9 @@ class _Run:
             return None
         guards = self._guards.get(key, {})
         gone: set[str] = set()
-        for one in [*self._oracle.group_rules, *self._oracle.item_rules, *self._oracle.embed_rules]:
-            if one.into is entity and (one.name in guards or not isinstance(one, GroupRule)):
-                gone |= one.attributes
+        for rule in [*self._oracle.group_rules, *self._oracle.item_rules, *self._oracle.embed_rules]:
+            if rule.into is entity and (rule.name in guards or not isinstance(rule, GroupRule)):
+                gone |= rule.attributes
         return {name: value for name, value in item.items() if name not in gone or name in entity.constants}
 
     def _unnamed(self, key: ItemKey) -> Entity | None:
@@ -268,7 +268,7 @@ class _Run:
             return self._unnamed(key) not in (None, entity) or key in base
         if known[0] is entity:
             return False
-        return key in base or any(groups[one.name].get(key) for one in self._oracle.creators[known[0].name])
+        return key in base or any(groups[rule.name].get(key) for rule in self._oracle.creators[known[0].name])
 
     def _step(self, base: _State, now: _State) -> _State:
         """All rules applied once to the items as they are known now."""
@@ -276,14 +276,14 @@ class _Run:
         self._creators.clear()
         self._occupied_by.clear()
         sources = self._members(now)
-        groups = {one.name: self._groups(one, sources) for one in self._oracle.group_rules}
+        groups = {rule.name: self._groups(rule, sources) for rule in self._oracle.group_rules}
         then: dict[ItemKey, dict[str, Value]] = {key: dict(item) for key, item in base.items()}
         self._create(groups, base, then)
         members = self._members(then)
-        for one in self._oracle.group_rules:
-            if one.kind != "copy":
-                for key, _, _ in members.get(one.into.name, ()):
-                    then[key].update(one.result(groups[one.name].get(key, [])))
+        for rule in self._oracle.group_rules:
+            if rule.kind != "copy":
+                for key, _, _ in members.get(rule.into.name, ()):
+                    then[key].update(rule.result(groups[rule.name].get(key, [])))
         for own in self._oracle.item_rules:
             for key, item, variables in sources.get(own.source.name, ()):
                 if key in then:
@@ -298,99 +298,99 @@ class _Run:
 
     def _members(self, items: Mapping[ItemKey, Image]) -> dict[str, list[tuple[ItemKey, Image, Mapping[str, Value]]]]:
         """The items of each entity."""
-        found: dict[str, list[tuple[ItemKey, Image, Mapping[str, Value]]]] = {}
+        members: dict[str, list[tuple[ItemKey, Image, Mapping[str, Value]]]] = {}
         for key, item in items.items():
             known = self._oracle.recognise(key, item)
             if known is not None:
-                found.setdefault(known[0].name, []).append((key, item, known[1]))
-        return found
+                members.setdefault(known[0].name, []).append((key, item, known[1]))
+        return members
 
-    def _remembered(self, one: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
-        remembered = self._memory.get((one.name, key))
+    def _remembered(self, rule: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
+        remembered = self._memory.get((rule.name, key))
         if remembered is not None and remembered[0] is item:
             return remembered[1]
-        result = one.result(item, variables)
-        self._memory[one.name, key] = item, result
+        result = rule.result(item, variables)
+        self._memory[rule.name, key] = item, result
         return result
 
     def _given(
-        self, one: GroupRule, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
+        self, rule: GroupRule, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
     ) -> list[Contribution]:
         """The contributions of one item, which are remembered."""
-        remembered = self._contributed.get((one.name, key))
+        remembered = self._contributed.get((rule.name, key))
         if remembered is not None and remembered[0] is item:
             return remembered[1]
-        given = one.contributions(entity, key, item, variables)
-        self._contributed[one.name, key] = item, given
-        return given
+        contributions = rule.contributions(entity, key, item, variables)
+        self._contributed[rule.name, key] = item, contributions
+        return contributions
 
-    def _groups(self, one: GroupRule, sources: Mapping[str, Any]) -> dict[ItemKey, list[Contribution]]:
+    def _groups(self, rule: GroupRule, sources: Mapping[str, Any]) -> dict[ItemKey, list[Contribution]]:
         """The contributions to each target."""
-        found: dict[ItemKey, list[Contribution]] = {}
-        for entity in one.sources:
+        groups: dict[ItemKey, list[Contribution]] = {}
+        for entity in rule.sources:
             for key, item, variables in sources.get(entity, ()):
-                for each in self._given(one, entity, key, item, variables):
-                    found.setdefault(each.target, []).append(each)
-        for target, given in self._settled.get(one.name, {}).items():
-            if one.kind != "copy":
-                found.setdefault(target, []).extend(given)
+                for each in self._given(rule, entity, key, item, variables):
+                    groups.setdefault(each.target, []).append(each)
+        for target, settled in self._settled.get(rule.name, {}).items():
+            if rule.kind != "copy":
+                groups.setdefault(target, []).extend(settled)
             else:
-                found.setdefault(target, given)
-        return found
+                groups.setdefault(target, settled)
+        return groups
 
     def _create(self, groups: Mapping[str, Any], base: _State, then: dict[ItemKey, dict[str, Value]]) -> None:
         """Brings the items of copies and derived entities to life, with what the application wrote on them."""
         for entity in self._oracle.entities.values():
-            for one in self._oracle.creators[entity.name]:
-                for target, given in groups[one.name].items():
+            for rule in self._oracle.creators[entity.name]:
+                for target, group in groups[rule.name].items():
                     if self._occupied(target, entity, groups, base):
-                        self._occupied_by.add((target, one.name))
+                        self._occupied_by.add((target, rule.name))
                         continue
-                    if self._creators.setdefault(target, one.name) != one.name:
+                    if self._creators.setdefault(target, rule.name) != rule.name:
                         continue
                     item: dict[str, Value] = {}
                     if target in self._actual:
                         item = self._oracle.unowned(entity, self._actual[target], created=self._created(target))
-                    item.update(one.result(given) if one.kind == "copy" else entity.constants)
+                    item.update(rule.result(group) if rule.kind == "copy" else entity.constants)
                     then[target] = {**item, **entity.table.attributes(target)}
 
-    def _embed(self, one: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
-        if isinstance(one, ListEmbedRule):
-            self._embed_list(one, sources, then)
+    def _embed(self, rule: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
+        if isinstance(rule, ListEmbedRule):
+            self._embed_list(rule, sources, then)
             return
         parents: dict[tuple[str, ...], dict[str, Value]] = {}
-        for key, item, variables in sorted(sources.get(one.source.name, ()), key=lambda source: source[0]):
-            reference = one.referenced(item, variables)
+        for key, item, variables in sorted(sources.get(rule.source.name, ()), key=lambda source: source[0]):
+            reference = rule.referenced(item, variables)
             if reference is not None:
-                parents.setdefault(reference, self._remembered(one, key, item, variables))
-        for key, item, variables in sources.get(one.into.name, ()):
-            reference = one.references(item, variables)
+                parents.setdefault(reference, self._remembered(rule, key, item, variables))
+        for key, item, variables in sources.get(rule.into.name, ()):
+            reference = rule.references(item, variables)
             if (
-                reference is None and one.keep and key in then
+                reference is None and rule.keep and key in then
             ):  # the items do not show whether a parent ever gave it values
                 held = self._actual.get(key, {})
-                then[key].update({name: held[name] for name in one.attributes if name in held})
-                self._incomparable.update((key, name) for name in one.attributes)
+                then[key].update({name: held[name] for name in rule.attributes if name in held})
+                self._incomparable.update((key, name) for name in rule.attributes)
             if reference is None or key not in then:
                 continue
             if reference in parents:
                 then[key].update(parents[reference])
-            elif one.keep:  # the values when the parent was deleted, which the items do not show
+            elif rule.keep:  # the values when the parent was deleted, which the items do not show
                 held = self._actual.get(key, {})
-                then[key].update({name: held[name] for name in one.attributes if name in held})
-                self._incomparable.update((key, name) for name in one.attributes)
+                then[key].update({name: held[name] for name in rule.attributes if name in held})
+                self._incomparable.update((key, name) for name in rule.attributes)
 
     def _embed_list(
-        self, one: ListEmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]
+        self, rule: ListEmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]
     ) -> None:
         parents: dict[tuple[str, ...], Mapping[str, Value] | None] = {}
-        for _, item, variables in sorted(sources.get(one.source.name, ()), key=lambda source: source[0]):
-            reference = one.referenced(item, variables)
+        for _, item, variables in sorted(sources.get(rule.source.name, ()), key=lambda source: source[0]):
+            reference = rule.referenced(item, variables)
             if reference is not None:
-                parents.setdefault(reference, one.given(item, variables))
-        for key, item, variables in sources.get(one.into.name, ()):
+                parents.setdefault(reference, rule.given(item, variables))
+        for key, item, variables in sources.get(rule.into.name, ()):
             if key in then:
-                then[key].update(one.wanted(item, variables, parents))
+                then[key].update(rule.wanted(item, variables, parents))
 
 
 @dataclass(frozen=True, slots=True)

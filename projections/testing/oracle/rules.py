@@ -64,16 +64,16 @@ class Source:
             yield {}
             return
         value = scope.need(self._each["path"])
-        seen, found = [], []
+        seen, elements = [], []
         for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
             if "M" not in element:
                 if normal(element) in seen:
                     continue
                 seen.append(normal(element))
-            found.append({self._each["variable"]: element})
-        if len(found) > self._each["most"]:
-            raise Unfit(f"{len(found)} elements, more than {self._each['most']}")
-        yield from found
+            elements.append({self._each["variable"]: element})
+        if len(elements) > self._each["most"]:
+            raise Unfit(f"{len(elements)} elements, more than {self._each['most']}")
+        yield from elements
 
     def variable(self, name: str, scope: Scope) -> Value:
         """The value of a variable of the target's key."""
@@ -86,7 +86,7 @@ class GroupRule(Rule):
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         super().__init__(name, document, source, into)
         sources = [Source(form) for form in (document, *document.get("other_sources", ()))]
-        self.sources = {one.entity: one for one in sources}
+        self.sources = {source.entity: source for source in sources}
         self._by: str | None = document.get("by")
         self._descending = document.get("order") == "desc"
         self._limit: int = document.get("limit", 1)
@@ -111,36 +111,36 @@ class GroupRule(Rule):
         self, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
     ) -> list[Contribution]:
         """Return the contributions of an item of one of the sources: none if any part of it is bad input."""
-        found = []
+        contributions = []
         source, by = self.sources[entity], ("|".join(part for part in key if part is not None), key.partition)
         try:
             for position, element in enumerate(source.elements(Scope(item, variables))):
                 scope = Scope(item, variables, element)
                 try:
                     if source.fits(scope.stored):
-                        found.append(self._contribution(source, by, position, scope))
+                        contributions.append(self._contribution(source, by, position, scope))
                 except Missing:
                     continue
-            self._check_sums(found)
+            self._check_sums(contributions)
         except (Unfit, Missing):
             return []
-        return found
+        return contributions
 
-    def _check_sums(self, given: Sequence[Contribution]) -> None:
+    def _check_sums(self, contributions: Sequence[Contribution]) -> None:
         """Check the sums of the amounts that elements of the source add to one target. Raises Unfit."""
         sums: dict[tuple[ItemKey, str], Decimal] = {}
-        for one in given if self._measures and len(given) > 1 else ():
-            for name, amount in one.content.items():
+        for part in contributions if self._measures and len(contributions) > 1 else ():
+            for name, amount in part.content.items():
                 if isinstance(amount, Decimal) and self._measures[name].adds:
-                    sums[one.target, name] = EXACT.add(sums.get((one.target, name), Decimal(0)), amount)
+                    sums[part.target, name] = EXACT.add(sums.get((part.target, name), Decimal(0)), amount)
         for (_, name), amount in sums.items():
             self._measures[name].within(amount)
 
-    def _contribution(self, one: Source, source: tuple[str, str], position: int, scope: Scope) -> Contribution:
-        target = self.into.key(lambda name: one.variable(name, scope))
+    def _contribution(self, reader: Source, source: tuple[str, str], position: int, scope: Scope) -> Contribution:
+        target = self.into.key(lambda name: reader.variable(name, scope))
         if self.kind == "aggregate":
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
-            if any(isinstance(one, Picked) and one.value and levels(one.value) > 31 for one in amounts.values()):
+            if any(isinstance(pick, Picked) and pick.value and levels(pick.value) > 31 for pick in amounts.values()):
                 raise Unfit("more levels than a member can have")
             return Contribution(target, source, position, amounts)
         by = () if self._by is None else rank(scope.need(self._by))
@@ -153,34 +153,34 @@ class GroupRule(Rule):
         return Contribution(target, source, position, content, by)
 
     def _content(self, scope: Scope) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        content: dict[str, Value] = {}
         if self.everything:
-            found = {
+            content = {
                 name: value for name, value in scope.item.items() if name not in self.not_copied and "NULL" not in value
             }
         for name, source in self._attributes.items():
             value = source(scope)
             if value is not None:
-                found[name] = value
+                content[name] = value
         for name, template in self._templates.items():
-            found[name] = {"S": template.render(scope)}
-        return {**found, **self._constants}
+            content[name] = {"S": template.render(scope)}
+        return {**content, **self._constants}
 
-    def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
         """The attributes on an existing target, from all contributions to it."""
         if self.kind == "copy":
-            least = min(given, key=lambda one: (one.source, one.position))
+            least = min(group, key=lambda part: (part.source, part.position))
             return {**least.content, **self.into.constants}
         if self.kind == "aggregate":
             results = {
-                name: measure.result([(one.content[name], one.source, one.position) for one in given])
+                name: measure.result([(part.content[name], part.source, part.position) for part in group])
                 for name, measure in self._measures.items()
             }
             return {name: value for name, value in results.items() if value is not None}
-        ranked = sorted(given, key=lambda one: (one.by, one.source, one.position), reverse=self._descending)
+        ranked = sorted(group, key=lambda part: (part.by, part.source, part.position), reverse=self._descending)
         if self.kind == "latest":
             return dict(ranked[0].content) if ranked else {}
-        return {self._as: {"L": _cut([{"M": dict(one.content)} for one in ranked[: self._limit]])}}
+        return {self._as: {"L": _cut([{"M": dict(part.content)} for part in ranked[: self._limit]])}}
 
 
 class RankRule(GroupRule):
@@ -200,7 +200,7 @@ class RankRule(GroupRule):
             raise Unfit(f"a score with other digits: {score}")
         return {"score": {"N": str(score)}}
 
-    def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
         return {}
 
 
@@ -252,7 +252,7 @@ class IndexRule(Rule):
                 if fits(scope.stored):
                     made = {name: self._made(name, template, scope) for name, template in templates.items()}
                     written = self._written(made)
-                    return {n: self._value(n, one) for n, one in made.items() if one is not None and n in written}
+                    return {n: self._value(n, part) for n, part in made.items() if part is not None and n in written}
         except Unfit:
             pass
         return {}
@@ -301,15 +301,15 @@ class ComputeRule(Rule):
                 return {}
         except Unfit:
             return {}
-        found = {}
+        values = {}
         for name, cases in self._values.items():
             try:
                 compute = next((compute for fits, compute in cases if fits(scope.stored)), None)
                 if compute is not None:
-                    found[name] = compute(scope)
+                    values[name] = compute(scope)
             except (Missing, Unfit):
                 continue
-        return found
+        return values
 
 
 def _computed(case: _Document) -> Callable[[Scope], Value]:
@@ -374,10 +374,10 @@ class EmbedRule(Rule):
         try:
             if not self.fits(scope.stored):
                 return {}
-            found = {name: source(scope) for name, source in self._attributes.items()}
+            values = {name: source(scope) for name, source in self._attributes.items()}
         except Unfit:
             return {}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class ListEmbedRule(EmbedRule):
@@ -394,10 +394,10 @@ class ListEmbedRule(EmbedRule):
         """Return what a parent gives; None if the rule does not apply to it."""
         scope = Scope(item, variables)
         try:
-            found = self.result(item, variables) if self.fits(scope.stored) else None
+            values = self.result(item, variables) if self.fits(scope.stored) else None
         except Unfit:
             return None
-        return None if any(levels(value) > 30 for value in (found or {}).values()) else found
+        return None if any(levels(value) > 30 for value in (values or {}).values()) else values
 
     def wanted(
         self,
@@ -418,10 +418,10 @@ class ListEmbedRule(EmbedRule):
                 about = tuple(text(reference if name == self._list else fixed[name]) for name in self._match)
             except Unfit:
                 about = ()
-            given = parents.get(about)
-            if given is None and self._leaves_out:
+            values = parents.get(about)
+            if values is None and self._leaves_out:
                 continue
-            content = {**({self._id: reference} if self._id else {}), **(given or {})}
+            content = {**({self._id: reference} if self._id else {}), **(values or {})}
             elements.append((text(reference), {"M": content}))
         for many in range(len(elements), -1, -1):
             value: Value = {"M": dict(elements[:many])}
@@ -449,7 +449,7 @@ class ListEmbedRule(EmbedRule):
         return list(first.values())[:100]
 
 
-def rule(
+def make_rule(
     name: str, document: _Document, entities: Mapping[str, Entity]
 ) -> GroupRule | IndexRule | ComputeRule | EmbedRule:
     """The rule that a part of the canonical document describes."""

@@ -50,9 +50,9 @@ def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
     if name == "truncate":
         return lambda value: shown(value)[: int(arguments[0])]
     if name == "date":
-        found = [re.fullmatch("from *= *(.*)", one) for one in arguments]
-        declared = [one[1] for one in found if one]
-        zones = [ZoneInfo(text) for text, one in zip(arguments[1:], found[1:], strict=True) if not one]
+        matches = [re.fullmatch("from *= *(.*)", argument) for argument in arguments]
+        declared = [match[1] for match in matches if match]
+        zones = [ZoneInfo(text) for text, match in zip(arguments[1:], matches[1:], strict=True) if not match]
         return lambda value: _date(_declared(value, *declared), arguments[0], zones[0] if zones else UTC)
     return {"lower": _lower, "upper": _upper}[name]
 
@@ -105,8 +105,8 @@ def _declared(value: Piped, form: str = "") -> datetime:
     sizes = {"Y": 4, "G": 4, "j": 3, "f": 6, "u": 1}
     places = re.split("%(.)", form)  # a literal, a code, a literal, …
     strict = "".join(
-        re.escape(one) if place % 2 == 0 else "%" if one == "%" else "[0-9]" * sizes.get(one, 2)
-        for place, one in enumerate(places)
+        re.escape(part) if place % 2 == 0 else "%" if part == "%" else "[0-9]" * sizes.get(part, 2)
+        for place, part in enumerate(places)
     )
     if not re.fullmatch(strict, text):
         raise Unfit(f"not written as {form}: {text}")
@@ -134,10 +134,10 @@ def _since_epoch(seconds: Decimal) -> datetime:
 
 
 def _iso(value: str) -> datetime:
-    found = _ISO.fullmatch(value)
-    if not found:
+    match = _ISO.fullmatch(value)
+    if not match:
         raise Unfit(f"not ISO 8601: {value}")
-    *parts, fraction, zone = found.groups()
+    *parts, fraction, zone = match.groups()
     micros = int((fraction or "0").ljust(6, "0")[:6])
     try:
         year, month, day, hour, minute, second = (int(part or 0) for part in parts)
@@ -175,7 +175,7 @@ def _date(moment: datetime, form: str, zone: ZoneInfo | timezone) -> str:
     year, week, weekday = local.isocalendar()
     # strftime leaves years before 1000 unpadded on Linux, and they would sort wrongly.
     own = {"Y": f"{local.year:04}", "G": f"{year:04}", "V": f"{week:02}", "u": str(weekday)}
-    return re.sub("%(.)", lambda found: own.get(found[1]) or local.strftime(found[0]), form)
+    return re.sub("%(.)", lambda match: own.get(match[1]) or local.strftime(match[0]), form)
 
 
 _ARGUMENTS = r"\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)"
@@ -206,19 +206,19 @@ class Slot:
         before = _BEFORE_PIPES.match(source)
         assert before is not None
         written, rest = before[0], source[before.end() :]
-        found = _PATH.fullmatch(written)
+        match = _PATH.fullmatch(written)
         pipes: list[Callable[[Piped], Piped]] = []
         fallback: Piped | None = None
-        for name, given in _PIPE.findall(rest):
+        for name, arguments in _PIPE.findall(rest):
             if name == "default":
-                fallback = _arguments(given)[0] if fallback is None else fallback
+                fallback = _arguments(arguments)[0] if fallback is None else fallback
                 continue
-            pipes.append(pipe(name, *_arguments(given)))
+            pipes.append(pipe(name, *_arguments(arguments)))
             fallback = None if fallback is None else pipes[-1](fallback)
         shown_as = None if fallback is None else shown(fallback)
-        if found is None or re.fullmatch(r"[0-9.]+", found[1]):
+        if match is None or re.fullmatch(r"[0-9.]+", match[1]):
             return cls(written.strip(), False, tuple(pipes), shown_as, Expression.parse(written))
-        return cls(found[1], found[2] == "*", tuple(pipes), shown_as)
+        return cls(match[1], match[2] == "*", tuple(pipes), shown_as)
 
     def value(self, scope: Scope) -> Value:
         """Raises Missing and Unfit."""
@@ -236,15 +236,15 @@ class Slot:
         return shown(result)
 
 
-def _arguments(given: str) -> list[str]:
+def _arguments(text: str) -> list[str]:
     """`(a, 'b')` → a and b."""
-    inner, place, found = given.strip()[1:-1], 0, []
-    while given and (match := _ARGUMENT.match(inner, place)):
-        found.append(next(filter(None, match.groups()), ""))
+    inner, place, arguments = text.strip()[1:-1], 0, []
+    while text and (match := _ARGUMENT.match(inner, place)):
+        arguments.append(next(filter(None, match.groups()), ""))
         place = match.end()
         if not match[0].endswith(","):
             break
-    return found
+    return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +256,10 @@ class Template:
     @classmethod
     def parse(cls, source: str) -> Template:
         parts: list[str | Slot] = []
-        for found in _PART.finditer(source):
-            whole = found[0]
-            if found[1] is not None:
-                parts.append(Slot.parse(found[1]))
+        for match in _PART.finditer(source):
+            whole = match[0]
+            if match[1] is not None:
+                parts.append(Slot.parse(match[1]))
             else:
                 parts.append({"{{": "{", "}}": "}"}.get(whole, whole))
         return cls(tuple(parts))
@@ -285,8 +285,8 @@ class Template:
                 wrong.append(unfit)
         if wrong:
             raise wrong[0]
-        found = iter(values)
-        return "".join(part if isinstance(part, str) else part.shown(next(found)) for part in self.parts)
+        iterator = iter(values)
+        return "".join(part if isinstance(part, str) else part.shown(next(iterator)) for part in self.parts)
 
 
 class KeyTemplate:
@@ -306,11 +306,11 @@ class KeyTemplate:
         """The variables in the text of a key attribute, None if it is not of this form."""
         if self.kind != "S":
             return {slot.path: {self.kind: key} for slot in self.template.slots}
-        found = self._pattern.fullmatch(key)
-        if not found:
+        match = self._pattern.fullmatch(key)
+        if not match:
             return None
         variables: dict[str, Value] = {}
-        for slot, value in zip(self.template.slots, found.groups(), strict=True):
+        for slot, value in zip(self.template.slots, match.groups(), strict=True):
             if variables.setdefault(slot.path, {"S": value}) != {"S": value}:
                 return None
         return variables
@@ -398,10 +398,10 @@ class Entity:
             return None
         variables: dict[str, Value] = {}
         for template, part in zip(self._key, key[1:], strict=False):
-            found = template.read(str(part))
-            if found is None or any(_differ(variables.get(name), value) for name, value in found.items()):
+            values = template.read(str(part))
+            if values is None or any(_differ(variables.get(name), value) for name, value in values.items()):
                 return None
-            variables.update(found)
+            variables.update(values)
         return variables
 
     def fits(self, item: Image, variables: Mapping[str, Value]) -> bool:
@@ -421,11 +421,11 @@ class Entity:
         return ItemKey(self.table.name, *parts)
 
 
-def _differ(one: Value | None, other: Value) -> bool:
+def _differ(value: Value | None, other: Value) -> bool:
     """Whether a variable that stands twice in a key has two values. In a numeric and a text attribute the text counts."""
-    if one is None or one == other:
+    if value is None or value == other:
         return False
-    return "B" in one or "B" in other or text(one) != text(other)
+    return "B" in value or "B" in other or text(value) != text(other)
 
 
 def _text(kind: str, content: str) -> str:

@@ -177,24 +177,24 @@ def is_path(text: str) -> bool:
 
 def steps(path: str) -> list[str]:
     """The parts of a path between its dots. A part in quotes may contain dots, and quotes twice."""
-    found, place = [], 0
+    parts, place = [], 0
     while place < len(path) and (match := _STEP.match(path, place)):
         single, double, plain = match.groups()
-        found.append(single.replace("''", "'") if single else double.replace('""', '"') if double else plain)
+        parts.append(single.replace("''", "'") if single else double.replace('""', '"') if double else plain)
         place = match.end()
-    return found
+    return parts
 
 
 def walk(value: Value, steps: list[str]) -> Value | None:
     """The value at the end of a path into maps and, by position, lists."""
-    found: Value | None = value
+    part: Value | None = value
     for step in steps:
-        if found is None:
+        if part is None:
             return None
-        if "M" in found:
-            found = found["M"].get(step)
-        elif "L" in found and step.isdecimal() and int(step) < len(found["L"]):
-            found = found["L"][int(step)]
+        if "M" in part:
+            part = part["M"].get(step)
+        elif "L" in part and step.isdecimal() and int(step) < len(part["L"]):
+            part = part["L"][int(step)]
         else:
             return None
-    return found
+    return part

@@ -30,10 +30,10 @@ def put(writer: ItemWriter) -> bool:
 
 
 def update(writer: ItemWriter) -> bool:
-    found = writer.existing(lambda entity: not entity.owned_by_rules)
-    if found is None:
+    chosen = writer.existing(lambda entity: not entity.owned_by_rules)
+    if chosen is None:
         return False
-    key, entity = found
+    key, entity = chosen
     kind = writer.kinds[entity.name]
     image = writer.items[key]
     change: dict[str, Value] = {}
@@ -57,32 +57,32 @@ def update(writer: ItemWriter) -> bool:
 
 def annotate(writer: ItemWriter) -> bool:
     """Add an attribute of the application to an item that rules created."""
-    found = writer.existing(lambda entity: entity.owned_by_rules)
-    if found is not None:
-        writer.store.write(Update(found[0], set={FOREIGN: writer.remark()}))
-    return found is not None
+    chosen = writer.existing(lambda entity: entity.owned_by_rules)
+    if chosen is not None:
+        writer.store.write(Update(chosen[0], set={FOREIGN: writer.remark()}))
+    return chosen is not None
 
 
 def delete(writer: ItemWriter) -> bool:
-    found = writer.existing(lambda entity: not entity.owned_by_rules)
-    if found is not None:
-        writer.store.remove(found[0])
-    return found is not None
+    chosen = writer.existing(lambda entity: not entity.owned_by_rules)
+    if chosen is not None:
+        writer.store.remove(chosen[0])
+    return chosen is not None
 
 
 def expire(writer: ItemWriter) -> bool:
-    found = writer.existing(lambda entity: entity.expires and not entity.owned_by_rules)
-    if found is not None:
-        writer.store.remove(found[0], by_ttl=True)
-    return found is not None
+    chosen = writer.existing(lambda entity: entity.expires and not entity.owned_by_rules)
+    if chosen is not None:
+        writer.store.remove(chosen[0], by_ttl=True)
+    return chosen is not None
 
 
 def read(writer: ItemWriter) -> bool:
     """Read a whole item, to put it back later."""
-    found = writer.existing(lambda entity: True)
-    if found is not None:
-        writer.held = [*writer.held[-_HELD + 1 :], (found[0], writer.items[found[0]])]
-    return found is not None
+    chosen = writer.existing(lambda entity: True)
+    if chosen is not None:
+        writer.held = [*writer.held[-_HELD + 1 :], (chosen[0], writer.items[chosen[0]])]
+    return chosen is not None
 
 
 def put_back(writer: ItemWriter) -> bool:
@@ -109,12 +109,12 @@ def occupy(writer: ItemWriter) -> bool:
     if not writer.target_keys:
         return False
     entity, key = writer.pick(writer.target_keys)
-    others = [writer.kinds[one.name] for one in writer.program.entities_at(key) if one.name in writer.kinds]
+    others = [writer.kinds[known.name] for known in writer.program.entities_at(key) if known.name in writer.kinds]
     others = [kind for kind in others if kind.entity is not entity]
     image: Image | None = {**entity.schema.wire(key), FOREIGN: writer.remark()}
     if others and writer.rng.random() < 0.7:
         kind = writer.pick(others)
-        variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+        variables: Mapping[str, str] = next((known for kind_key, known in kind.keys if kind_key == key), {})
         image = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
     elif image is not None:
         image = writer.of_kind(entity, key, image, fits=False)
@@ -126,22 +126,22 @@ def occupy(writer: ItemWriter) -> bool:
 
 def put_over(writer: ItemWriter) -> bool:
     """Put an item of another kind over one, whole and without guards, with some values that equal those of rules."""
-    found: list[tuple[ItemKey, Entity, list[str]]] = []
+    candidates: list[tuple[ItemKey, Entity, list[str]]] = []
     for key, image in writer.items.items():
         item = writer.program.recognise(key, image)
         if item is not None and item.entity.match is not None:
             names = [name for name in writer.derived_names(item.entity, image) if name in image]
-            found += [(key, item.entity, names)] if names else []
-    if not found:
+            candidates += [(key, item.entity, names)] if names else []
+    if not candidates:
         return False
-    key, entity, names = writer.pick(found)
+    key, entity, names = writer.pick(candidates)
     image = writer.items[key]
-    others = [writer.kinds[one.name] for one in writer.program.entities_at(key) if one.name in writer.kinds]
+    others = [writer.kinds[known.name] for known in writer.program.entities_at(key) if known.name in writer.kinds]
     others = [kind for kind in others if kind.entity is not entity]
     put: Image | None
     if others and writer.rng.random() < 0.5:
         kind = writer.pick(others)
-        variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+        variables: Mapping[str, str] = next((known for kind_key, known in kind.keys if kind_key == key), {})
         put = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
     else:
         put = writer.of_kind(entity, key, {**entity.schema.wire(key), FOREIGN: writer.remark()}, fits=False)
@@ -189,11 +189,11 @@ def adopt(writer: ItemWriter) -> bool:
 
 def change_kind(writer: ItemWriter) -> bool:
     """Change the kind of an item, or change it back, by an update or a put."""
-    keys = [key for key in writer.items if any(one.match is not None for one in writer.program.entities_at(key))]
+    keys = [key for key in writer.items if any(entity.match is not None for entity in writer.program.entities_at(key))]
     if not keys:
         return False
     key = writer.pick(keys)
-    entity = writer.pick([one for one in writer.program.entities_at(key) if one.match is not None])
+    entity = writer.pick([entity for entity in writer.program.entities_at(key) if entity.match is not None])
     image = writer.items[key]
     turned = writer.of_kind(entity, key, image, fits=not writer.is_of(key, image, entity))
     if turned is None:
@@ -219,13 +219,13 @@ def come_between(writer: ItemWriter, key: ItemKey, *, changes_kind: bool, adopts
     if image is None:
         return
     if adopts and writer.rng.random() < 0.4:
-        made = [one for one in writer.program.entities_at(key) if one.owned_by_rules]
+        made = [entity for entity in writer.program.entities_at(key) if entity.owned_by_rules]
         if made:
             own = {**made[0].schema.wire(key), **made[0].constants, FOREIGN: writer.remark()}
             writer.store.put(key.table, own)
             return
     if changes_kind and writer.rng.random() < 0.4:
-        entities = [one for one in writer.program.entities_at(key) if one.match is not None]
+        entities = [entity for entity in writer.program.entities_at(key) if entity.match is not None]
         turned = writer.of_kind(writer.pick(entities), key, image, fits=False) if entities else None
         if turned is not None:
             with suppress(InvalidRequest):

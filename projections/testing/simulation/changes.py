@@ -120,7 +120,7 @@ class _Draft:
         old = f"{name}Before"
         before = copy.deepcopy(dict(self._document))
         before["projections"] = {
-            (old if one == name else one): rule for one, rule in self._document["projections"].items()
+            (old if key == name else key): rule for key, rule in self._document["projections"].items()
         }
         after = copy.deepcopy(dict(self._document))
         after["retired"] = {**after["retired"], old: "keep" if self._rng.random() < 0.5 else "remove"}
@@ -214,9 +214,9 @@ class _Draft:
 
     def _measure(self, rule: Document) -> Document:
         paths = [
-            found[1]
+            match[1]
             for m in rule["set"].values()
-            if m["expression"] and (found := _MEASURED.fullmatch(m["expression"]))
+            if m["expression"] and (match := _MEASURED.fullmatch(m["expression"]))
         ]
         names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
@@ -296,7 +296,7 @@ class _Draft:
             if self._rng.random() < 0.5:
                 path, function = self._any(paths), self._any(_FUNCTIONS)
                 measures.append({"function": function, "expression": self._typed(function, path), "where": None})
-            shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
+            shown = {"set": {f"{name}Kind{number}": measure for number, measure in enumerate(measures)}, "shards": 1}
         else:
             order = self._any(["asc", "desc"])
             shown = {"by": self._any(paths), "order": order, "attributes": {f"{name}Kind": self._any(paths)}}
@@ -327,13 +327,11 @@ class _Draft:
         """Change the target to another entity that no rule reads (no cycles) and whose attributes are free."""
         if "other_sources" in rule:
             return None
-        read = {name for one in self._rules.values() for name in _sources(one)}
-        made = {one["into"] for one in self._rules.values() if one["kind"] == "copy"}
+        read = {name for other_rule in self._rules.values() for name in _sources(other_rule)}
+        made = {other_rule["into"] for other_rule in self._rules.values() if other_rule["kind"] == "copy"}
         names = _written(rule)
-        taken = {
-            one["into"] for one in self._rules.values() if one is not rule and "into" in one and names & _written(one)
-        }
-        others = [one for one in self._document["entities"] if one not in read | made | taken and one != rule["into"]]
+        taken = {form.get("into") for form in self._rules.values() if form is not rule and names & _written(form)}
+        others = [key for key in self._document["entities"] if key not in read | made | taken and key != rule["into"]]
         if not others:
             return None
         rule["into"] = self._any(others)
@@ -364,10 +362,10 @@ class _Draft:
 
     def _other_where(self, name: str, rule: Document) -> str | None:
         """Another condition on the last source."""
-        other = rule["other_sources"][-1]
-        names = [key_text(path) for path in self._attributes(other) if len(steps(path)) == 1]
-        other["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
-        return f"where of {other['from']} is {other['where']}"
+        source = rule["other_sources"][-1]
+        names = [key_text(path) for path in self._attributes(source) if len(steps(path)) == 1]
+        source["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
+        return f"where of {source['from']} is {source['where']}"
 
     # Of indexes and embeds
 
@@ -421,8 +419,8 @@ class _EntityDraft(_Draft):
         name = self._any(sorted(names))
         form = self._other["entities"][name]
         made = name in self._pools.created
-        others = [one for other, one in self._other["entities"].items() if other != name]
-        alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
+        others = [entity for other_name, entity in self._other["entities"].items() if other_name != name]
+        alone = not any((entity["table"], entity["key"]) == (form["table"], form["key"]) for entity in others)
         dice = self._rng.random()
         if dice < 0.5:
             if form["match"] and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
@@ -449,7 +447,7 @@ class _EntityDraft(_Draft):
 
 
 def _sources(rule: Document) -> list[str]:
-    return [rule["from"], *(other["from"] for other in rule.get("other_sources", ()))]
+    return [rule["from"], *(source["from"] for source in rule.get("other_sources", ()))]
 
 
 def _written(rule: Document) -> set[str]:

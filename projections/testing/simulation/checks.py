@@ -73,9 +73,8 @@ class Lived:
         item = self._store.get(REGISTRY)
         if item is not None and item["rules"] is not self._read:
             self._read = item["rules"]
-            live = [
-                (name, one.fingerprint) for name, one in RegistrySnapshot.read(item).rules.items() if one.state == LIVE
-            ]
+            rules = RegistrySnapshot.read(item).rules.items()
+            live = [(name, rule.fingerprint) for name, rule in rules if rule.state == LIVE]
             self._rules.update(live)
         return self._rules
 
@@ -129,7 +128,7 @@ class Checks:
         }
         item = self._program.recognise(key, before) if before is not None and after is None else None
         copied = item is not None and item.entity.copied
-        found = []
+        premature = []
         for name in guards:
             if before is not None and after is not None and (before.get(name) == after.get(name) or name not in after):
                 continue  # what is removed from an item that has left its entity is not published
@@ -139,14 +138,14 @@ class Checks:
             if copied and not isinstance(rule, CopyRule):
                 continue  # a copy whose guard the application removed
             if rule.mode == "shadow":
-                found.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {shown(after)}")
+                premature.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {shown(after)}")
             elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
-                found.append(f"{encode_key(key)}: {rule.name} was never live and wrote {shown(after)}")
+                premature.append(f"{encode_key(key)}: {rule.name} was never live and wrote {shown(after)}")
         for rule in self._shadow_indexes:
             if after is not None and before is not None and rule.source is self._entity(key, after):
                 names = [name for name in rule.owned() if before.get(name) != after.get(name)]
-                found += [f"{encode_key(key)} {name}: {rule.name} is in shadow mode" for name in names]
-        return found
+                premature += [f"{encode_key(key)} {name}: {rule.name} is in shadow mode" for name in names]
+        return premature
 
     def _entity(self, key: ItemKey, image: Image) -> object:
         item = self._program.recognise(key, image)
@@ -197,22 +196,22 @@ class Checks:
         for key, image in ended.items.items():
             items[key.table].append(image)
         expected = self._oracle.expected(items, self._settled(ended), ended.genuine)
-        reported = {one.rule for one in (*ended.rejected, *ended.refused) if one.reason.startswith(OCCUPIED)}
+        reported = {bad.rule for bad in (*ended.rejected, *ended.refused) if bad.reason.startswith(OCCUPIED)}
         for key, rule in sorted(expected.occupied):
             if rule not in reported:
                 yield f"{encode_key(key)}: the key is occupied, and no record of {rule} was rejected for it"
         keep = [rule.name for rules in self._program.ledger_rules.values() for rule in rules if rule.expired == "keep"]
-        for one in self._oracle.differences(items, expected):
-            if ended.unclear and one.rule in keep:
+        for drift in self._oracle.differences(items, expected):
+            if ended.unclear and drift.rule in keep:
                 continue
-            if ended.unheard and one.attribute is None and one.actual and not self._has_guard(one):
+            if ended.unheard and drift.attribute is None and drift.actual and not self._has_guard(drift):
                 continue
-            what = f"{one.key}" + (f" {one.attribute}" if one.attribute else "")
-            yield f"{what}: is {shown(one.actual)}, should be {shown(one.expected)} (rule {one.rule})"
+            what = f"{drift.key}" + (f" {drift.attribute}" if drift.attribute else "")
+            yield f"{what}: is {shown(drift.actual)}, should be {shown(drift.expected)} (rule {drift.rule})"
 
-    def _has_guard(self, one: Difference) -> bool:
+    def _has_guard(self, drift: Difference) -> bool:
         """Whether an item that should not exist has the guard of the rule that would create it."""
-        return one.rule is None or one.actual is None or self._program.guard(one.rule) in one.actual
+        return drift.rule is None or drift.actual is None or self._program.guard(drift.rule) in drift.actual
 
     def _kept(self, ended: Ended) -> Iterator[str]:
         """Yield children of deleted parents, under `on_delete: keep`, that do not have the parent's last values.
@@ -222,7 +221,7 @@ class Checks:
         rules = [rule for rule in self._oracle.embed_rules if rule.keep]
         if not rules or ended.touched is None:
             return
-        given: dict[tuple[str, ItemKey], tuple[object, Mapping[str, Value]]] = {}
+        parent_values: dict[tuple[str, ItemKey], tuple[object, Mapping[str, Value]]] = {}
         for record in ended.records.values():
             change = record["dynamodb"]
             table = record["eventSourceARN"].split("/")[1]
@@ -231,7 +230,7 @@ class Checks:
             for rule in rules:
                 if known is not None and known[0] is rule.source:
                     image = change["NewImage"]
-                    given[rule.name, key] = rule.referenced(image, known[1]), rule.result(image, known[1])
+                    parent_values[rule.name, key] = rule.referenced(image, known[1]), rule.result(image, known[1])
         for key, image in ended.items.items():
             child = self._oracle.recognise(key, image) if key not in ended.touched else None
             for rule in rules if child is not None else ():
@@ -247,7 +246,7 @@ class Checks:
                     continue  # it was put when its parent was gone, and the rule has written nothing else
                 parent = decode_key(by_of(guard))
                 there = self._oracle.recognise(parent, ended.items[parent]) if parent in ended.items else None
-                reference, values = given.get((rule.name, parent), (None, {}))
+                reference, values = parent_values.get((rule.name, parent), (None, {}))
                 gone = there is None or there[0] is not rule.source
                 if not gone or reference is None or rule.references(image, child[1]) != reference:
                     continue
@@ -260,7 +259,7 @@ class Checks:
 
     def _settled(self, ended: Ended) -> list[tuple[str, Image, str]]:
         """Return expired items with their tables, for each rule that keeps their contributions."""
-        found: list[tuple[str, Image, str]] = []
+        settled: list[tuple[str, Image, str]] = []
         for record in ended.expired:
             change = record["dynamodb"]
             table = record["eventSourceARN"].split("/")[1]
@@ -270,8 +269,8 @@ class Checks:
                 continue
             for rule in self._program.ledger_rules.get(item.entity.name, ()):
                 if rule.expired == "keep":
-                    found.append((rule.name, change["OldImage"], table))
-        return found
+                    settled.append((rule.name, change["OldImage"], table))
+        return settled
 
     # Ranks
 
@@ -286,15 +285,15 @@ class Checks:
             items[key.table].append(image)
         due = self._oracle.expected(items, self._settled(ended), ended.genuine).scores
         store = MemoryStore({"ledger": LEDGER_SCHEMA})
-        found: set[tuple[str, str]] = set()
+        in_ledger: set[tuple[str, str]] = set()
         for image in ended.ledger:
             store.put("ledger", image)
             if image["pk"]["S"].startswith("G|") and is_range(image["pk"]["S"]):
                 name, _, target = image["pk"]["S"][2:].partition("|")
-                found.add((name, range_of(target)[0]))
+                in_ledger.add((name, range_of(target)[0]))
         for rule in rules:
             boards = {encode_key(board): scores for (name, board), scores in due.items() if name == rule.name}
-            boards = {**{board: [] for name, board in found if name == rule.name}, **boards}
+            boards = {**{board: [] for name, board in in_ledger if name == rule.name}, **boards}
             for board, scores in sorted(boards.items()):
                 wrong = _misranked(Ranking(store, rule, board), scores, descending=rule.descending)
                 if wrong is not None:
@@ -304,18 +303,18 @@ class Checks:
 
     def _rejections(self, ended: Ended) -> Iterator[str]:
         """Yield rejections without a reason: all values can be stored, so the plan of a record alone must reject it."""
-        for one in dict.fromkeys(ended.rejected):
-            record = ended.records.get(one.sequence or "")
-            if one.sequence is None and one.rule is not None:  # of a task
-                if not any(_was_bad(program, one, ended) for program in ended.programs):
-                    yield f"rejected by a job without a reason: {one.rule}, {one.key}: {one.reason}"
+        for rejection in dict.fromkeys(ended.rejected):
+            record = ended.records.get(rejection.sequence or "")
+            if rejection.sequence is None and rejection.rule is not None:  # of a task
+                if not any(_was_bad(program, rejection, ended) for program in ended.programs):
+                    yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
             elif record is None:
-                yield f"rejected, but there is no such record: {one}"
-            elif not any(_is_due(program, one, record, ended) for program in ended.programs):
-                yield f"rejected without a reason: {one.rule}, {one.key}: {one.reason}"
-        for one in ended.refused:
-            if not any(_was_bad(program, one, ended) for program in ended.programs):
-                yield f"rejected by a job without a reason: {one.rule}, {one.key}: {one.reason}"
+                yield f"rejected, but there is no such record: {rejection}"
+            elif not any(_is_due(program, rejection, record, ended) for program in ended.programs):
+                yield f"rejected without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
+        for rejection in ended.refused:
+            if not any(_was_bad(program, rejection, ended) for program in ended.programs):
+                yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
 
 
 def _misranked(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool) -> str | None:
@@ -325,12 +324,10 @@ def _misranked(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool)
     if total != len(scores):
         return f"has {total} scores instead of {len(scores)}"
     for position, score in enumerate(ordered, 1):
-        one, at = ranking.rank(score), ranking.at(position)
+        place, at = ranking.rank(score), ranking.at(position)
         first, last = ordered.index(score) + 1, len(ordered) - ordered[::-1].index(score)
-        if (one.rank, one.equal) != (first, last - first + 1):
-            return (
-                f"{score} has rank {one.rank} with {one.equal} equal scores instead of {first} with {last - first + 1}"
-            )
+        if (place.rank, place.equal) != (first, last - first + 1):
+            return f"{score} has rank {place.rank} with {place.equal} equal scores, not {first} with {last - first + 1}"
         if at is None or (at.score, at.rank) != (score, first):
             return f"position {position} has {at} instead of {score}"
         least, most = sorted((score, ordered[0]))
@@ -339,14 +336,14 @@ def _misranked(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool)
     return None
 
 
-def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:
+def _is_due(program: Program, rejection: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:
     """Return whether a program has to reject a record."""
     alone = decode(record, {name: name for name in program.tables}, program.tables)
     expected = plan(program, [alone]).rejected
-    if one not in expected and alone.new is not None:
+    if rejection not in expected and alone.new is not None:
         # the record of a derived value, in one batch with the record that brought the mistake, may report it too
-        expected = [replace(each, event=one.event) for each in plan(program, [alone._replace(old=None)]).rejected]
-    return one in expected or _refers_badly(program, one, ended) or _was_occupied(program, one, ended)
+        expected = [replace(each, event=rejection.event) for each in plan(program, [alone._replace(old=None)]).rejected]
+    return rejection in expected or _refers_badly(program, rejection, ended) or _was_occupied(program, rejection, ended)
 
 
 def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
@@ -358,10 +355,10 @@ def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
             yield image
 
 
-def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
+def _refers_badly(program: Program, rejection: Rejected, ended: Ended) -> bool:
     """Return whether a child's reference was ever bad input: a pull reads the current item, not the record."""
-    rule = program.embeds.get(one.rule or "")
-    key = decode_key(one.key or "|")
+    rule = program.embeds.get(rejection.rule or "")
+    key = decode_key(rejection.key or "|")
     if rule is None:
         return False
     for image in _images(program, key, ended):
@@ -370,18 +367,16 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
             if item is not None and item.entity is rule.into:
                 rule.references(item) if isinstance(rule, ListEmbedRule) else rule.reference(item)
         except BadInput as reason:
-            if str(reason) == one.reason:
+            if str(reason) == rejection.reason:
                 return True
     return False
 
 
-def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
+def _was_occupied(program: Program, rejection: Rejected, ended: Ended) -> bool:
     """Return whether there ever was an item of another kind under a key of the rule's targets."""
-    if not one.reason.startswith(OCCUPIED):
+    if not rejection.reason.startswith(OCCUPIED):
         return False
-    rules = (
-        program.rules.values() if one.rule is None else [program.rules[one.rule]] if one.rule in program.rules else []
-    )
+    rules = [rule for rule in program.rules.values() if rejection.rule in (None, rule.name)]
     targets = {rule.into.name: rule.into for rule in rules if not isinstance(rule, ItemRule | EmbedRule)}
     for record in ended.records.values():
         change = record["dynamodb"]
@@ -395,16 +390,16 @@ def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
     return False
 
 
-def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
+def _was_bad(program: Program, rejection: Rejected, ended: Ended) -> bool:
     """Return whether a rule could ever not be evaluated on the item, for this reason."""
-    if _refers_badly(program, one, ended) or _was_occupied(program, one, ended):
+    if _refers_badly(program, rejection, ended) or _was_occupied(program, rejection, ended):
         return True
-    key = decode_key(one.key or "|")
+    key = decode_key(rejection.key or "|")
     for image in _images(program, key, ended):
         item = program.recognise(key, image)
         if item is not None:
             problems = [*program.contributions(item).problems, *index_write(program, item)[1]]
-            if (one.rule, one.reason) in problems:
+            if (rejection.rule, rejection.reason) in problems:
                 return True
     return False
 

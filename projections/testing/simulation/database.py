@@ -122,7 +122,7 @@ class Database:
             return names[0]
         start = int(self._rng.random() * len(names))
         names = names[start:] + names[:start]
-        return next((one for one in names if self.mappings[one].runnable()), names[0])
+        return next((table for table in names if self.mappings[table].runnable()), names[0])
 
     def rewind(self) -> None:
         """Deliver all records once more."""

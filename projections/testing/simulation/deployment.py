@@ -75,7 +75,7 @@ class TaskQueue:
 
     def finish(self, event: dict[str, Any], answer: Any) -> None:
         """Remove the messages that were done. Those that failed, or all without an answer, can be received again."""
-        failed = None if answer is None else {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        failed = None if answer is None else {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
         for record in event["Records"]:
             name = record["messageId"]
             if failed is None or name in failed or "" in failed:
@@ -191,7 +191,7 @@ class Deployment:
 
     def _process(self, version: RuleVersion) -> _Process:
         """Return a warm process of the function, or a new one."""
-        idle = [one for one in self._idle if one.version is version] if self._plan.reuse else []
+        idle = [process for process in self._idle if process.version is version] if self._plan.reuse else []
         if idle and self._random() < self._plan.reuse:
             process = idle[int(self._random() * len(idle))]
             self._idle.remove(process)

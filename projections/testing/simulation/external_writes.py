@@ -24,10 +24,10 @@ from projections.testing.simulation.pools import FOREIGN
 
 def change_derived(writer: ItemWriter) -> bool:
     """Change or remove a derived value, and leave its guard."""
-    found = writer.existing(writer.derives)
-    if found is None:
+    chosen = writer.existing(writer.derives)
+    if chosen is None:
         return False
-    key, entity = found
+    key, entity = chosen
     image = writer.items[key]
     names = writer.derived_names(entity, image)
     if not names:
@@ -44,10 +44,10 @@ def change_derived(writer: ItemWriter) -> bool:
 
 def remove_guard(writer: ItemWriter) -> bool:
     """Remove a guard, with or without the values that it guards."""
-    found = writer.guarded()
-    if found is None:
+    chosen = writer.guarded()
+    if chosen is None:
         return False
-    key, entity, guard = found
+    key, entity, guard = chosen
     names = writer.derived_names(entity, writer.items[key]) if writer.rng.random() < 0.3 else []
     writer.touched[key] = None
     writer.store.write(Update(key, remove=[guard, *(name for name in names if name in writer.items[key])]))
@@ -56,10 +56,10 @@ def remove_guard(writer: ItemWriter) -> bool:
 
 def forge_guard(writer: ItemWriter) -> bool:
     """Change the fields of a guard, and an attribute of the application."""
-    found = writer.guarded()
-    if found is None:
+    chosen = writer.guarded()
+    if chosen is None:
         return False
-    key, entity, guard = found
+    key, entity, guard = chosen
     forged = writer.forged(writer.items[key][guard])
     change = {guard: forged}
     if writer.rng.random() < 0.5:
@@ -70,10 +70,10 @@ def forge_guard(writer: ItemWriter) -> bool:
 
 def clone(writer: ItemWriter) -> bool:
     """Put the attributes of an item, with its guards, under another key of its entity."""
-    found = writer.existing(lambda entity: True)
-    if found is None:
+    chosen = writer.existing(lambda entity: True)
+    if chosen is None:
         return False
-    key, entity = found
+    key, entity = chosen
     kind = writer.kinds.get(entity.name)
     places = [place for place, _ in kind.keys] if kind is not None else list(writer.made.get(entity.name, ()))
     places = [place for place in places if place != key]
@@ -100,10 +100,10 @@ def clone_again(writer: ItemWriter) -> bool:
 
 def malform_guard(writer: ItemWriter) -> bool:
     """Write a guard that does not parse, or that the engine would never write."""
-    found = writer.existing(writer.derives)
-    if found is None:
+    chosen = writer.existing(writer.derives)
+    if chosen is None:
         return False
-    key, entity = found
+    key, entity = chosen
     rules = [rule for rule in writer.rules_into(entity) if rule.has_guard]
     if not rules:
         return False
@@ -119,18 +119,18 @@ def malform_guard(writer: ItemWriter) -> bool:
 
 def delete_created(writer: ItemWriter) -> bool:
     """Delete an item that rules created."""
-    found = writer.existing(lambda entity: entity.owned_by_rules)
-    if found is not None:
-        writer.store.remove(found[0])
-    return found is not None
+    chosen = writer.existing(lambda entity: entity.owned_by_rules)
+    if chosen is not None:
+        writer.store.remove(chosen[0])
+    return chosen is not None
 
 
 def replace_created(writer: ItemWriter) -> bool:
     """Replace an item that rules created: without guards, with some of its values."""
-    found = writer.existing(lambda entity: entity.owned_by_rules)
-    if found is None:
+    chosen = writer.existing(lambda entity: entity.owned_by_rules)
+    if chosen is None:
         return False
-    key, entity = found
+    key, entity = chosen
     keep = {*entity.schema.key_attributes, *entity.constants}
     writer.touched[key] = None
     image = {
@@ -157,14 +157,14 @@ def recreate(writer: ItemWriter) -> bool:
 
 def change_constant(writer: ItemWriter) -> bool:
     """Change or remove an attribute by which an item is recognised."""
-    found = writer.existing(lambda entity: bool(entity.constants))
-    if found is None:
+    chosen = writer.existing(lambda entity: bool(entity.constants))
+    if chosen is None:
         return False
-    name = writer.pick(list(found[1].constants))
+    name = writer.pick(list(chosen[1].constants))
     if writer.rng.random() < 0.5:
-        writer.store.write(Update(found[0], remove=(name,)))
+        writer.store.write(Update(chosen[0], remove=(name,)))
     else:
-        writer.store.write(Update(found[0], set={name: {"S": "Else"}}))
+        writer.store.write(Update(chosen[0], set={name: {"S": "Else"}}))
     return True
 
 
@@ -247,8 +247,8 @@ class Adversary:
         name = prefix + rule.name
         attack = self._rng.choice(("repeat", "copy", "edit", "forge", "pose", "mark", "state"))
         marks = attack in ("mark", "state")
-        found = self._mark(key) if marks else self._guard(attack, key, rule.name)
-        if found is None:
+        forged = self._mark(key) if marks else self._guard(attack, key, rule.name)
+        if forged is None:
             return ""
         image = writer.items[key]
         owned = [each for each in sorted(rule.owned(image)) if each not in rule.into.constants and each != "PK"]
@@ -258,16 +258,16 @@ class Adversary:
         writer.tampering = writer.forging = True
         if marks:
             former = self._former(key) if attack == "state" else {}
-            writer.store.write(Update(key, set={**former, prefix: found}))
+            writer.store.write(Update(key, set={**former, prefix: forged}))
         else:
-            writer.store.write(Update(key, set={**changed, name: found}))
+            writer.store.write(Update(key, set={**changed, name: forged}))
         return f"adversary: {attack}"
 
     def _rules(self, key: ItemKey) -> list[Any]:
         """The rules with guards that write to an item."""
         item = self._writer.program.recognise(key, self._writer.items[key])
-        found = self._writer.rules_into(item.entity) if item is not None else []
-        return [rule for rule in found if rule.has_guard]
+        rules = self._writer.rules_into(item.entity) if item is not None else []
+        return [rule for rule in rules if rule.has_guard]
 
     def _guard(self, attack: str, key: ItemKey, rule: str) -> Value | None:
         name = self._writer.program.guard_prefix + rule
@@ -275,7 +275,7 @@ class Adversary:
         if attack == "repeat":
             return self._rng.choice(own) if own else None
         if attack == "copy":  # of the same rule on another item, or of another rule on the same item
-            others = [value for place, some in self._seen.get(name, {}).items() if place != key for value in some]
+            others = [value for place, seen in self._seen.get(name, {}).items() if place != key for value in seen]
             if self._rng.random() < 0.5:
                 others = [value for each, held in self._seen.items() if each != name for value in held.get(key, ())]
             others = [value for value in others if value.get("M")]
@@ -347,10 +347,10 @@ def _member(store: MemoryStore, member: Image, rng: Random) -> str | None:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
     source = member["s"]["S"] + "x"
-    other = ItemKey(LEDGER, key.partition, (key.sort or "") + "x")
+    other_key = ItemKey(LEDGER, key.partition, (key.sort or "") + "x")
     held = {name: value for name, value in member.items() if name not in ("pk", "sk", "s")}
-    store.write(Update(other, set={**held, "s": {"S": source}}))
-    return f"{other.partition} {other.sort} is added"
+    store.write(Update(other_key, set={**held, "s": {"S": source}}))
+    return f"{other_key.partition} {other_key.sort} is added"
 
 
 def _counter(store: MemoryStore, key: ItemKey, counter: Image, rng: Random) -> str | None:

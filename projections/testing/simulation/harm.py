@@ -69,7 +69,7 @@ class Ownership:
 
     def is_whole_copy(self, key: ItemKey, image: Image) -> bool:
         """Return whether an item is a copy of all attributes in a program: it has what its source has."""
-        return any(one.everything for one in self.of(key, image))
+        return any(owner.everything for owner in self.of(key, image))
 
     def lasting(self, table: str) -> frozenset[str]:
         """Return the attributes that rules set once on items of a table, and that no rule writes otherwise in any program.
@@ -92,8 +92,8 @@ class Ownership:
                 for entity in program.entities_at(key)
                 if name in program.derived_attributes(entity.name)
             ]
-            found = frozenset.intersection(*units) if units else frozenset()
-            self._together[key, name] = found - {name}
+            together = frozenset.intersection(*units) if units else frozenset()
+            self._together[key, name] = together - {name}
         return self._together[key, name]
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
@@ -112,7 +112,7 @@ class Ownership:
 
     def attributes(self, program: Program, key: ItemKey) -> set[str]:
         """Return the attributes that rules own on items of any entity with such a key."""
-        position = next(number for number, one in enumerate(self.programs) if one is program)
+        position = next(number for number, candidate in enumerate(self.programs) if candidate is program)
         return {name for entity in program.entities_at(key) for name in self._of(position, entity).guards}
 
     def _of(self, position: int, entity: Entity) -> _Owned:
@@ -234,7 +234,7 @@ class Harm:
         now = self._owned(key, after)
         for owned in self._owned(key, before):
             for name, guards in owned.guards.items():
-                if not guards and name in before and not any(name in one for one in now):
+                if not guards and name in before and not any(name in owner for owner in now):
                     self._unguarded.setdefault((key, name), []).append(before[name])
 
     def _note_source(self, key: ItemKey, image: Image) -> None:
@@ -312,11 +312,11 @@ class Harm:
         lost = {
             name: value
             for name, value in shadow.wrote.items()
-            if name not in names and not any(name in one or one.constants.get(name) == value for one in owned)
+            if name not in names and not any(name in owner or owner.constants.get(name) == value for owner in owned)
         }
         for name, value in lost.items():
             self._taken.setdefault((key, name), []).append(value)
-        if any(one.everything for one in owned):
+        if any(owner.everything for owner in owned):
             plain = {n: value for n, value in before.items() if n not in names and not n.startswith(self._prefix)}
             foreign = {name: value for name, value in lost.items() if name not in self._sourced}
             self._deleted[key] = (by, plain, foreign if answered else {})
@@ -344,7 +344,7 @@ class Harm:
             owned = self._owned(key, before)
             if self._marked(key, before):  # without what `match` reads now, it still is the rules'
                 owned = [*owned, *(self._owned(key, after) or self._ownership.of_created(key))]
-            gone = [name for name in names if name not in after and not any(name in one for one in owned)]
+            gone = [name for name in names if name not in after and not any(name in owner for owner in owned)]
             parted = [name for name in gone if self._is_parted(key, name, before, after, owned, shadow)]
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
@@ -368,7 +368,7 @@ class Harm:
         return any(
             each in after and each in shadow.wrote and before.get(each) not in self._values.get((key, each), ())
             for each in self._ownership.together(key, name)
-            if not any(each in one for one in owned)
+            if not any(each in owner for owner in owned)
         )
 
     def _attribute(
@@ -380,13 +380,13 @@ class Harm:
         owned: Sequence[_Owned],
         shadow: _Shadow,
     ) -> Iterator[str]:
-        if any(name in one for one in owned):
+        if any(name in owner for owner in owned):
             shadow.wrote.pop(name, None)
             shadow.whole.discard(name)
             shadow.unclear -= {name, *self._ownership.together(key, name)}
             return
         known = after is not None or name not in shadow.wrote or name in self._sourced
-        if known and any(one.everything for one in owned):
+        if known and any(owner.everything for owner in owned):
             shadow.wrote.pop(name, None)
             return
         if before is None and after is not None and after in self._taken.get((key, name), ()):
@@ -438,10 +438,10 @@ class Harm:
             if key in touched:
                 continue
             owned = self._owned(key, image)
-            if any(one.everything for one in owned) or any(self._is_former(name, last) for name in image):
+            if any(owner.everything for owner in owned) or any(self._is_former(name, last) for name in image):
                 continue
             shadow = self._shadows.get(key) or _Shadow()
-            guards = {guard for one in owned for owners in one.guards.values() for guard in owners}
+            guards = {guard for owner in owned for owners in owner.guards.values() for guard in owners}
             keys = self._programs[0].tables[key.table].key_attributes
             names = [
                 name
@@ -453,7 +453,7 @@ class Harm:
                     and name not in shadow.wrote
                     and name not in shadow.unclear
                     and name not in keys
-                    and not any(name in one for one in owned)
+                    and not any(name in owner for owner in owned)
                     and name in self._ownership.attributes(last, key)
                     and value not in self._constants(key, name)
                     and name not in set_once(self._programs, key.table)
@@ -466,15 +466,15 @@ class Harm:
 def _together(program: Program, entity: Entity, name: str) -> frozenset[str]:
     """Return the attributes that rules set together with one, on items of an entity."""
     owned = program.derived_attributes(entity.name)
-    found: set[str] = set()
+    names: set[str] = set()
     for parts in entity.schema.indexes.values():
         keys = {attribute for part in parts for attribute, _ in part}
         if name in keys:
-            found |= keys & owned
+            names |= keys & owned
     for rule in program.rules.values():
         if rule.into.name == entity.name and not rule.has_guard and name in rule.owned():
-            found |= set(rule.owned())
-    return frozenset(found) - set_once([program], entity.table)
+            names |= set(rule.owned())
+    return frozenset(names) - set_once([program], entity.table)
 
 
 def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:

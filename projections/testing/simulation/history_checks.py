@@ -161,7 +161,7 @@ class HistoryChecks:
             before = [version.program for version in (versions.first, versions.between) if version is not None]
             yield from traces(before, last, self._database.items, touched)
             rules = Registry(last, store).read_or_create().rules
-            if provisional := [name for name, one in rules.items() if one.state == PROVISIONAL]:
+            if provisional := [name for name, rule in rules.items() if rule.state == PROVISIONAL]:
                 yield f"{', '.join(provisional)}: still provisional in the registry"
 
 

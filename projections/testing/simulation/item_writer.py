@@ -100,10 +100,10 @@ class ItemWriter:
 
     def guarded(self) -> tuple[ItemKey, Entity, str] | None:
         """Return an item with guards, and one of them."""
-        found = self.existing(self.derives)
-        if found is None:
+        chosen = self.existing(self.derives)
+        if chosen is None:
             return None
-        key, entity = found
+        key, entity = chosen
         guards = [name for name in self.items[key] if name.startswith(self.program.guard_prefix)]
         return (key, entity, self.pick(guards)) if guards else None
 
@@ -147,8 +147,8 @@ class ItemWriter:
             if entity.schema.ttl and entity.expires:
                 image.setdefault(entity.schema.ttl, {"N": "1735690000"})
             image = self.kept(key, image)
-            found = self.program.recognise(key, image)
-            if found is not None and found.entity is entity:
+            recognised = self.program.recognise(key, image)
+            if recognised is not None and recognised.entity is entity:
                 break
         if self.rng.random() < 0.3:
             image[FOREIGN] = self._null_or(self.remark()) if self._null_rate else self.remark()
@@ -254,9 +254,9 @@ class ItemWriter:
             changed = {name for name in before.keys() | image.keys() if before.get(name) != image.get(name)}
             for rule in self.rules_into(item.entity):
                 guard = self.program.guard(rule.name)
-                ours = _owned(rule, before, image)
+                own_names = _owned(rule, before, image)
                 forward = guard in image and at_of(before.get(guard)) < at_of(image[guard])
-                if forward and (guard in before or self.forging) and changed <= {guard, *ours}:
+                if forward and (guard in before or self.forging) and changed <= {guard, *own_names}:
                     return False
         self.store.put(key.table, self.kept(key, image))
         return True

@@ -353,10 +353,10 @@ class Verify(Job):
 
 def groups_of(items: Collection[Image]) -> list[Target]:
     """Return the groups on a page of the ledger."""
-    found: dict[Target, None] = {}
+    groups: dict[Target, None] = {}
     for item in items:
         kind, _, rest = item["pk"]["S"].partition("|")
         if kind == "G":
             rule, _, target = rest.partition("|")
-            found[rule, item["key"]["S"] if "key" in item else target] = None
-    return list(found)
+            groups[rule, item["key"]["S"] if "key" in item else target] = None
+    return list(groups)

@@ -98,11 +98,11 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
 
 
 def _entries(
-    program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image], unsettled: Collection[str]
+    program: Program, items: Mapping[ItemKey, Image], entries: Mapping[str, Image], unsettled: Collection[str]
 ) -> Iterator[str]:
     """Compare each entry with its item. Retired rules keep their contributions, unless they are to be removed."""
-    left = dict(found)
-    for source, item in found.items():
+    remaining = dict(entries)
+    for source, item in entries.items():
         entry = Entry.read(item)
         if entry.recent:
             yield f"ledger: the entry of {source} has a pending publish of {', '.join(sorted(entry.recent))}"
@@ -114,15 +114,15 @@ def _entries(
     for key, image in items.items():
         evaluated = program.contributions(program.recognise(key, image)).contributions
         source = encode_key(key)
-        known = left.pop(source, None)
-        said = _of_rules(program, Entry.read(known).contributions) if known else {}
-        if canonical_text(evaluated) != canonical_text(said):
-            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry records {_shown(said)}"
-    for source, item in left.items():
+        known = remaining.pop(source, None)
+        recorded = _of_rules(program, Entry.read(known).contributions) if known else {}
+        if canonical_text(evaluated) != canonical_text(recorded):
+            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry records {_shown(recorded)}"
+    for source, item in remaining.items():
         entry = Entry.read(item)
-        said = _of_rules(program, entry.contributions)
-        if said and source not in unsettled and not entry.expired:  # it expired under rules that were not active
-            yield f"ledger: {source} is gone, its entry records {_shown(said)}"
+        recorded = _of_rules(program, entry.contributions)
+        if recorded and source not in unsettled and not entry.expired:  # it expired under rules that were not active
+            yield f"ledger: {source} is gone, its entry records {_shown(recorded)}"
 
 
 def _links(program: Program, ledger: Sequence[Image]) -> Iterator[str]:

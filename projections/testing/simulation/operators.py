@@ -208,7 +208,7 @@ class Operators:
         if versions.between is not None:  # deployed before the last ones
             left = scheduled[-1][0]
             scheduled.append((left + int(random() * (plan.writes + 1 - left)), self._deploy_between))
-        return sorted(scheduled, key=lambda one: one[0])
+        return sorted(scheduled, key=lambda pair: pair[0])
 
     def act(self, writes_left: int) -> None:
         """Begin the actions that are due."""
@@ -243,8 +243,8 @@ class Operators:
             targets = groups_of(self._database.ledger())
         if not targets or rng.random() < 0.1:
             items = [program.recognise(key, image) for key, image in self._database.items.items()]
-            given = [program.contributions(item).contributions for item in items]
-            targets += [(rule, target) for one in given for rule, held in one.items() for target in held]
+            evaluated = [program.contributions(item).contributions for item in items]
+            targets += [(rule, target) for by_rule in evaluated for rule, held in by_rule.items() for target in held]
         targets = [target for target in targets if target[0] in rules]
         if not targets:
             return None

@@ -107,8 +107,8 @@ class Pools:
             case canonical.Index():
                 self._cases(source, variable, rule.cases)
             case canonical.Compute():
-                for one in (case for cases in rule.set.values() for case in cases):
-                    self._computed(source, one)
+                for case in (case for cases in rule.set.values() for case in cases):
+                    self._computed(source, case)
             case canonical.Copy():
                 for value in rule.values.values():
                     if isinstance(value, str):
@@ -127,11 +127,11 @@ class Pools:
                 self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
             for text in (rule.attributes or {}).values():
-                given = attribute_source(text)
-                if isinstance(given, Template):
+                parsed = attribute_source(text)
+                if isinstance(parsed, Template):
                     self._template(source, variable, text)
                 else:
-                    self._expression(source, variable, given)
+                    self._expression(source, variable, parsed)
         if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
@@ -229,8 +229,8 @@ class Pools:
                     self._add(template.single, shared)
                     continue
                 pools = [self._bound_values(name, template) for name in template.names]
-                for given in islice(product(*pools), 4):
-                    values = dict(zip(template.names, given, strict=True))
+                for texts in islice(product(*pools), 4):
+                    values = dict(zip(template.names, texts, strict=True))
                     try:
                         rendered = template.render(values.get)
                     except BadInput:
@@ -250,12 +250,12 @@ class Pools:
         if not several:
             self.meeting.add(name)
         pools = [self._texts(variable, "S") for variable in template.names]
-        found: list[Value] = []
+        references: list[Value] = []
         for texts in islice(product(*pools), 3):
             values = {variable: wire(text) for variable, text in zip(template.names, texts, strict=True)}
             if rendered := template.render(values.get):
-                found.append({"S": rendered})
-        self._add(name, _several(found) if several else found)
+                references.append({"S": rendered})
+        self._add(name, _several(references) if several else references)
 
     # What the application writes
 
@@ -268,7 +268,7 @@ class Pools:
             pool = [b64encode(f"{variable} {number}".encode()).decode() for number in (1, 2, 3)]
         else:
             separators = [table.separator for table in self._program.typed.tables.values()]
-            pool = [text for text in pool if text and not any(one in text for one in separators)]
+            pool = [text for text in pool if text and not any(separator in text for separator in separators)]
         return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
 
     def _kind(self, name: str) -> Kind:
@@ -301,7 +301,7 @@ class Pools:
             if variable and variable != "/" and path not in derived:
                 kind.attributes[path] = self._lists(name, variable)
         for partition, sort in entity.schema.indexes.values():
-            own = [one for one in (*partition, *sort) if one[0] not in entity.schema.key_attributes]
+            own = [attribute for attribute in (*partition, *sort) if attribute[0] not in entity.schema.key_attributes]
             if any(name in written.index_key for name, _ in own):
                 for attribute, tag in own:  # what is not promised is there all the same
                     text = written.index_key.get(attribute, "0")
@@ -330,12 +330,12 @@ class Pools:
             maps.append({"M": _nested({parts[0]: self._pool(f"{variable}.{parts[0]}")[0]})})
             return [{"L": maps[:1]}, {"L": maps[1:3]}, {"L": [maps[0], maps[0]]}, {"L": [maps[3]]}, {"L": []}]
         texts = self._texts(variable, "S")
-        one, two, *_ = [*texts, *texts]
+        first, second, *_ = [*texts, *texts]
         return [
-            {"SS": sorted({one, two})},
-            {"SS": [one]},
-            {"L": [{"S": two}, {"S": one}, {"S": two}]},
-            {"L": [{"S": two}]},
+            {"SS": sorted({first, second})},
+            {"SS": [first]},
+            {"L": [{"S": second}, {"S": first}, {"S": second}]},
+            {"L": [{"S": second}]},
             {"L": []},
             {"NS": ["1", "2"]},
         ]
@@ -360,7 +360,7 @@ def _several(references: Sequence[Value]) -> list[Value]:
         {"L": list(references)},
         {"L": [last]},
         {"L": [*reversed(references), last]},
-        {"SS": sorted(one["S"] for one in references)},
+        {"SS": sorted(reference["S"] for reference in references)},
         {"SS": [first["S"]]},
         {"L": [first, {"N": "7"}, last]},
         {"L": []},
@@ -411,7 +411,7 @@ def _around(alternative: Alternative) -> list[Value]:
         case Compares():
             return _compared(alternative)
         case AnythingBut(excluded=excluded):
-            return [value for one in excluded for value in _around(one)] + [{"S": "anything"}]
+            return [value for constant in excluded for value in _around(constant)] + [{"S": "anything"}]
         case Exists():
             return [{"S": "there"}]
         case _:
@@ -442,13 +442,13 @@ def _put(image: dict[str, Value], path: str, value: Value) -> None:
 
 def _compared(alternative: Compares) -> list[Value]:
     """Return values that are below, at, and above what an alternative compares with."""
-    found: list[Value] = []
+    values: list[Value] = []
     differences = (-1, 0, 1) if alternative.is_numeric else (0, 1, -1)
     for _, operand in alternative.bounds:
         if isinstance(operand, Named):
-            found += [{"N": "2"}, {"N": "1"}, {"N": "3"}, {"S": "m"}, {"S": "a"}, {"S": "z"}]
+            values += [{"N": "2"}, {"N": "1"}, {"N": "3"}, {"S": "m"}, {"S": "a"}, {"S": "z"}]
         elif isinstance(operand, str):
-            found += [{"S": text} for text in (operand, operand + "0", operand[:-1] or "!")]
+            values += [{"S": text} for text in (operand, operand + "0", operand[:-1] or "!")]
         else:
-            found += [{"N": number_text(operand + difference)} for difference in differences]
-    return found
+            values += [{"N": number_text(operand + difference)} for difference in differences]
+    return values

@@ -54,7 +54,7 @@ class RuleVersions:
     @cached_property
     def all(self) -> list[RuleVersion]:
         """All versions that are deployed."""
-        return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
+        return list({id(each): each for each in (self.first, self.between, self.last) if each is not None}.values())
 
     @cached_property
     def ownership(self) -> Ownership:
@@ -85,27 +85,27 @@ class RuleVersions:
 
 def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersions:
     """Return versions that differ by a random change of one of `versions.first`, or `versions` if none was found."""
-    found = change(versions.first.document, versions.pools, rng, entities=entities)
-    if found is None:
+    edit = change(versions.first.document, versions.pools, rng, entities=entities)
+    if edit is None:
         return versions
     before, after = (
         versions.first if document is versions.first.document else RuleVersion(document)
-        for document in (found.before, found.after)
+        for document in (edit.before, edit.after)
     )
     application = _merged(before, after)
-    return RuleVersions(before, after, application, Pools(application), found.words, found.expires)
+    return RuleVersions(before, after, application, Pools(application), edit.words, edit.expires)
 
 
 def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
     """Return the versions with a second change after the first, or `versions` if none was found."""
     between, pools = versions.last, Pools(versions.last.program)
     for _ in range(_TRIES):
-        found = change(between.document, pools, rng)
-        if found is not None and found.before is between.document:
-            last = RuleVersion(found.after)
+        edit = change(between.document, pools, rng)
+        if edit is not None and edit.before is between.document:
+            last = RuleVersion(edit.after)
             application = _merged(versions.first, between, last)
-            words = f"{versions.change}; and then {found.words}"
-            expires = versions.expires and found.expires
+            words = f"{versions.change}; and then {edit.words}"
+            expires = versions.expires and edit.expires
             return RuleVersions(
                 versions.first, last, application, Pools(application), words, expires, between, retires=True
             )

@@ -243,7 +243,7 @@ class Scheduler:
 
     def runnable(self) -> Thread | None:
         """Return any thread that can continue; None if all are frozen."""
-        invocations = [one for one in self.invocations if one.frozen <= self.steps]
+        invocations = [invocation for invocation in self.invocations if invocation.frozen <= self.steps]
         if not invocations:
             return None
         invocation = invocations[int(self._random() * len(invocations))] if len(invocations) > 1 else invocations[0]

@@ -92,7 +92,7 @@ def _subject(subject: Any) -> str:
     if isinstance(subject, Check):
         return f"{encode_key(subject.key)} CHECK  IF {_condition(subject.condition)}"
     if isinstance(subject, Sequence) and not isinstance(subject, str):
-        return "".join(f"\n{'':24}{_subject(one)}" for one in subject)
+        return "".join(f"\n{'':24}{_subject(part)}" for part in subject)
     return str(subject)
 
 

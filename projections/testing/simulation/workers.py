@@ -141,12 +141,12 @@ class SteppedStore:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        found: Image | None = carry_out("get", key, lambda: self._store.get(key, attributes))
-        return found
+        image: Image | None = carry_out("get", key, lambda: self._store.get(key, attributes))
+        return image
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        found: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
-        return found
+        images: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
+        return images
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
         def call() -> Page:
