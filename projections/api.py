@@ -190,7 +190,7 @@ def _program(rules: object) -> Program:
 # Operations
 
 
-def _selected(rules: RuleSet, terms: Iterable[str]) -> tuple[str, ...]:
+def _select(rules: RuleSet, terms: Iterable[str]) -> tuple[str, ...]:
     from projections.language.ruleset import selected
 
     return selected(rules.program.typed, terms)
@@ -239,7 +239,7 @@ def backfill(
     """
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
-    names = _selected(rules, only)
+    names = _select(rules, only)
     operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
     runner = Runner(operation)
     if dry_run:
@@ -316,7 +316,7 @@ def verify(
         rules.program,
         store,
         ledger=_has_ledger(store),
-        only=_selected(rules, only),
+        only=_select(rules, only),
         sample=sample,
         repair=repair,
         allow_delete=allow_delete,

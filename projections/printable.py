@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 
-__all__ = ["printable", "unescaped"]
+__all__ = ["printable", "unescape"]
 
 _ACTING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Categories of Unicode: controls (C0, DEL, C1), formats (bidi, zero width, tags), surrogates, separators of lines."""
@@ -30,7 +30,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     return _CANDIDATE.sub(lambda match: match[0] if lines and match[0] == "\n" else _escape(match[0]), text)
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """The text that `printable` made this of: a name copied from our output is accepted where names are given.
 
     Only the escapes that `printable` writes are read, and `\\u005c`, a backslash: `\\u005cu001b` is what is no escape.

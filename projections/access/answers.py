@@ -33,7 +33,7 @@ from projections.language.syntax import root, shown_name
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value, lookup, python, python_item, same
 from projections.stores.conditions import comparable
-from projections.stores.wire import received
+from projections.stores.wire import from_boto
 
 if TYPE_CHECKING:
     from projections.stores.dynamodb import DynamoDBStore
@@ -125,7 +125,7 @@ class ClientReader:
         answer = self._store.read("GetItem" if read.get else "Query", {**request, "ReturnConsumedCapacity": "TOTAL"})
         units = float(answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
         items = [answer["Item"]] if "Item" in answer else answer.get("Items", [])
-        return ReadPage([received(item) for item in items], answer.get("LastEvaluatedKey"), units)
+        return ReadPage([from_boto(item) for item in items], answer.get("LastEvaluatedKey"), units)
 
 
 def reader_of(store: Store) -> Reader:
@@ -179,7 +179,7 @@ class Answer:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all items with Python's values."""
         for image, read in self._items({}, 0, self._query.limit):
-            yield self._shown(read, image)
+            yield self._show(read, image)
 
     def page(self, limit: int | None = None, token: str | None = None) -> AnswerPage:
         """Return one page of at most `limit` items, by default the query's limit.
@@ -190,7 +190,7 @@ class Answer:
             raise UsageError(f"query {self._query.name}: the limit is {limit}. It must be at least 1")
         most = self._query.limit if limit is None else limit
         before = self.requests, self.scanned, self.units
-        stage, places = self._resumed(token)
+        stage, places = self._read_token(token)
         items: list[dict[str, Any]] = []
         next_token = None
         current = stage
@@ -202,7 +202,7 @@ class Answer:
             if read.stage != current:
                 current, places = read.stage, {}
             places[_identity(read)] = self._key(read, image)
-            items.append(self._shown(read, image))
+            items.append(self._show(read, image))
         return AnswerPage(
             items, next_token, self.requests - before[0], self.scanned - before[1], self.units - before[2]
         )
@@ -220,7 +220,7 @@ class Answer:
                 yield from streams[0]
             else:
                 first = next(read for read in self.reads if read.stage == number)
-                yield from merge(*streams, key=self._sorted_by, reverse=first.descending)
+                yield from merge(*streams, key=self._sort_key, reverse=first.descending)
 
     def _stream(self, read: Read, after: Image | None, size: int | None) -> Iterator[tuple[Image, Read]]:
         if read.empty or (read.get and after is not None):
@@ -238,7 +238,7 @@ class Answer:
             after = page.after
 
     @staticmethod
-    def _sorted_by(row: tuple[Image, Read]) -> Place:
+    def _sort_key(row: tuple[Image, Read]) -> Place:
         image, read = row
         places = []
         for name in read.order:
@@ -254,13 +254,13 @@ class Answer:
                 names += [name for name, _ in part]
         return {name: image[name] for name in names}
 
-    def _shown(self, read: Read, image: Image) -> dict[str, Any]:
+    def _show(self, read: Read, image: Image) -> dict[str, Any]:
         """Return an item without guards: the attributes that the query asks for, or all."""
         prefix = self._program.guard_prefix
         asked = self._query.attributes
         if asked is None:
             return python_item({name: value for name, value in image.items() if not name.startswith(prefix)})
-        item = _recognised(self._program, read, image)
+        item = _recognise(self._program, read, image)
         assert item is not None
         resolve = _values(item)
         values = {name: resolve(name, True) for name in asked}
@@ -275,7 +275,7 @@ class Answer:
         document = {name: places.get(name) for name in of_stage}
         return base64.urlsafe_b64encode(json.dumps(document, separators=(",", ":")).encode()).decode().rstrip("=")
 
-    def _resumed(self, token: str | None) -> tuple[int, dict[str, Image]]:
+    def _read_token(self, token: str | None) -> tuple[int, dict[str, Image]]:
         """Return the stage and the places of a token."""
         if token is None:
             return 0, {}
@@ -301,7 +301,7 @@ def _identity(read: Read) -> str:
 # --- tests of items ---
 
 
-def _recognised(program: Program, read: Read, image: Image) -> Item | None:
+def _recognise(program: Program, read: Read, image: Image) -> Item | None:
     """Return an item if it belongs to an entity of a read. The plan ensures that an index projects what `match` tests."""
     key = program.tables[read.table].key(read.table, image)
     for name in read.entities:
@@ -340,7 +340,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
         wanted.append((field.name, template, template.render({field.name: parameters.values[names[field.name]]}.get)))
 
     def fits(read: Read, image: Image) -> bool:
-        item = _recognised(program, read, image)
+        item = _recognise(program, read, image)
         if item is None:
             return False
         values = _values(item)
@@ -354,7 +354,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
             return False
         if any(known(name) and _text(template, values) != text for name, template, text in wanted):
             return False
-        return _ordered(query, values, known) and _bounded(query, parameters, values)
+        return _has_order(query, values, known) and _is_within(query, parameters, values)
 
     return fits
 
@@ -367,13 +367,13 @@ def _text(template: Template, values: Resolver) -> str | None:
         return None
 
 
-def _ordered(query: Query, values: Resolve, known: Callable[[str], bool]) -> bool:
+def _has_order(query: Query, values: Resolve, known: Callable[[str], bool]) -> bool:
     """Return whether an item has the attributes that the query is ordered and bounded by."""
     names = [name for name in (query.range, query.ordered_by) if name is not None]
     return all(values(name) is not None for name in names if known(name))
 
 
-def _bounded(query: Query, parameters: Parameters, values: Resolve) -> bool:
+def _is_within(query: Query, parameters: Parameters, values: Resolve) -> bool:
     """Return whether an item is within the bounds of the caller. A bound of another type is not compared."""
     bounds = parameters.bounds
     value = None if query.range is None else values(query.range)

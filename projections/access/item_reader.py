@@ -19,7 +19,7 @@ from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, encod
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import python_item, wire
 from projections.language.values import size as size_of
-from projections.stores.wire import received, sent
+from projections.stores.wire import from_boto, to_boto
 
 T = TypeVar("T")
 
@@ -104,15 +104,15 @@ class ItemReader:
         Misconfigured.
         """
         place = self._session.key(key)
-        sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(_listed(own, "own"))]
+        sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(_keys_of(own, "own"))]
         if not sources:
             image = self._session.reads.get(place)
-            return None if image is None else ReadItem(self._session.shown(without_guards(self._program, image)))
+            return None if image is None else ReadItem(self._session.show(without_guards(self._program, image)))
         self._need_ledger("own")
         answer = self._run(own_read(self._program, place, sources))
         if answer.image is None:
             return None
-        return ReadItem(self._session.shown(answer.image), answer.corrected, answer.uncorrected)
+        return ReadItem(self._session.show(answer.image), answer.corrected, answer.uncorrected)
 
     def without_guards(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return an item that the caller has read, for example with a query, without guards. Raises UsageError."""
@@ -142,14 +142,14 @@ class ItemReader:
             except Transient as error:
                 look = Look(missing=(str(error),))
             took, passed = self._clock() - started, self._clock() - began
-            if _judged(look)[0] != "late":
+            if _judge(look)[0] != "late":
                 break
             remaining = timeout - passed - min(_FIRST_PAUSE, took)  # so that the last look may end in time
             if remaining <= 0:
                 break
             self._sleep(min(pause, remaining))
             pause = min(_LONGEST_PAUSE, 2 * pause)
-        state, reasons = _judged(look)
+        state, reasons = _judge(look)
         return Waited(state, reasons, self._clock() - began, look.not_covered)
 
     def _need_ledger(self, what: str) -> None:
@@ -179,7 +179,7 @@ class ItemReader:
         raise Transient(f"TransactGetItems: {problem}")
 
 
-def _listed(keys: Iterable[Key], what: str) -> Iterable[Key]:
+def _keys_of(keys: Iterable[Key], what: str) -> Iterable[Key]:
     """Raises UsageError."""
     if not isinstance(keys, Iterable) or isinstance(keys, Mapping | str | bytes):
         raise UsageError(f"{what} is {keys!r}. Pass a list of keys: {what}=[…]")
@@ -192,7 +192,7 @@ def _check_timeout(timeout: object) -> None:
         raise UsageError(f"the timeout of `wait` is {timeout!r}. Pass a number of seconds, at least 0")
 
 
-def _judged(look: Look) -> tuple[WaitState, tuple[str, ...]]:
+def _judge(look: Look) -> tuple[WaitState, tuple[str, ...]]:
     if look.unknown:
         return "unknown", look.unknown
     if look.quarantined:
@@ -225,7 +225,7 @@ class Session(NamedTuple):
     reads: Snapshots
     schemas: Mapping[str, Schema]
     image: Callable[[Mapping[str, Any]], Image]
-    shown: Callable[[Image], dict[str, Any]]
+    show: Callable[[Image], dict[str, Any]]
     ledger: bool
     names: Mapping[str, str] = MappingProxyType({})
 
@@ -280,7 +280,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
             raise UsageError("a store has its tables. Pass no names of tables")
         return Session(dynamodb, schemas, _plain_image, python_item, ledger=True)
     image: Callable[[Mapping[str, Any]], Image]
-    shown: Callable[[Image], dict[str, Any]]
+    show: Callable[[Image], dict[str, Any]]
     client: Any
     meta = getattr(dynamodb, "meta", None)
     own = list(program.tables)
@@ -293,9 +293,9 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
             tables = str(dynamodb.table_name)
         python = _PythonValues()
         client = _ResourceClient(meta.client, python)
-        image, shown = python.image, python.shown
+        image, show = python.image, python.show
     elif hasattr(dynamodb, "transact_get_items"):
-        client, image, shown = dynamodb, _typed_image, sent
+        client, image, show = dynamodb, _typed_image, to_boto
     else:
         raise UsageError(
             f"expected a boto3 table, resource or client of DynamoDB, or a store, found {type(dynamodb).__name__}"
@@ -317,7 +317,7 @@ def session_of(program: Program, dynamodb: Any, tables: Mapping[str, str] | str 
         raise UsageError(f"ledger={ledger!r}: this is a table of the application. The ledger is a separate table")
     schemas = {name: schema for name, schema in schemas.items() if name in real}
     store = DynamoDBStore(client, real, schemas, foreign=True)
-    return Session(store, schemas, image, shown, ledger is not None, names)
+    return Session(store, schemas, image, show, ledger is not None, names)
 
 
 def _plain_image(attributes: Mapping[str, Any]) -> Image:
@@ -328,7 +328,7 @@ def _typed_image(attributes: Mapping[str, Any]) -> Image:
     for name, value in attributes.items():
         if not isinstance(value, Mapping):
             raise UsageError(f'{name} is {value!r}, without a type. With a client of boto3, pass {{"S": …}}')
-    return received(attributes)
+    return from_boto(attributes)
 
 
 class _PythonValues:
@@ -341,10 +341,10 @@ class _PythonValues:
         self._deserialize = TypeDeserializer().deserialize
 
     def image(self, item: Mapping[str, Any]) -> Image:
-        return received(self.wire(item))
+        return from_boto(self.wire(item))
 
-    def shown(self, image: Image) -> dict[str, Any]:
-        return self.python(sent(image))
+    def show(self, image: Image) -> dict[str, Any]:
+        return self.python(to_boto(image))
 
     def wire(self, item: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self._serialize(value) for name, value in item.items()}

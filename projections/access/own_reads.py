@@ -109,7 +109,7 @@ def _read(
     groups = reads.groups(items)
     stored = yield Needed([*own, key])
     sources = [
-        _Own(*_contributed(program, own_key, stored.get(own_key)), Entry.read(items[at]) if at in items else None)
+        _Own(*_contribute(program, own_key, stored.get(own_key)), Entry.read(items[at]) if at in items else None)
         for own_key, at in entries.items()
     ]
     registry = RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
@@ -184,7 +184,7 @@ def _set_later(
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
             reasons |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
-    names = dict(_computed(program, item.entity, [*uncorrected, *reasons]))
+    names = dict(_computed_attributes(program, item.entity, [*uncorrected, *reasons]))
     write, _ = index_write(program, item)
     if write is not None:
         of_rules = {name: rule.name for rule in program.item_rules[item.entity.name] for name in rule.owned()}
@@ -234,7 +234,7 @@ def _first_values(
     ]
 
 
-def _contributed(
+def _contribute(
     program: Program, key: ItemKey, image: Image | None
 ) -> tuple[Mapping[str, Mapping[str, Contributed]], Mapping[str, str]]:
     """Return what an item contributes, with the attributes that rules set on it from its own, set already or not; and the
@@ -255,7 +255,7 @@ def _contributed(
         item = program.recognise(key, {name: value for name, value in after.items() if value is not None})
     if item is None:
         return {}, unknown
-    received = _received(program, item)
+    received = _received_attributes(program, item)
     for rule in program.ledger_rules.get(item.entity.name, ()) if received else ():
         traced = Traced(item.image)
         with suppress(BadInput):
@@ -265,7 +265,7 @@ def _contributed(
     return program.contributions(item).contributions, unknown
 
 
-def _received(program: Program, item: Item) -> Mapping[str, str]:
+def _received_attributes(program: Program, item: Item) -> Mapping[str, str]:
     """Return the attributes of an item that depend on other items, each with the rule that sets it."""
     received = {
         name: rule.name
@@ -273,10 +273,10 @@ def _received(program: Program, item: Item) -> Mapping[str, str]:
         if rule.into is item.entity and rule.writes_items and rule.name not in program.on_items
         for name in rule.owned(item.image)
     }
-    return {**_computed(program, item.entity, received), **received}
+    return {**_computed_attributes(program, item.entity, received), **received}
 
 
-def _computed(program: Program, entity: Entity, names: Collection[str]) -> Mapping[str, str]:
+def _computed_attributes(program: Program, entity: Entity, names: Collection[str]) -> Mapping[str, str]:
     """Return the attributes that rules on items of an entity compute from any of these, each with the rule that sets it."""
     setters: dict[str, str] = {}
     rules = program.item_rules.get(entity.name, ())

@@ -37,10 +37,10 @@ def _read(document: Document, plan: Plan, request: Request, names: Mapping[str, 
         descending=request.descending,
         consistent=plan.asked.consistent,
     )
-    return read if request.sort is None else _sorted(read, request.sort, names, plan.query.range)
+    return read if request.sort is None else _with_bounds(read, request.sort, names, plan.query.range)
 
 
-def _sorted(read: Read, sort: SortRange, names: Mapping[str, str], bounded: str | None) -> Read:
+def _with_bounds(read: Read, sort: SortRange, names: Mapping[str, str], bounded: str | None) -> Read:
     prefix = _text(sort.prefix, names)
     if sort.until is not None:
         most = _text(sort.until, names) + HIGHEST * sort.rest
@@ -58,10 +58,10 @@ def _value(key: KeyEquals, names: Mapping[str, str]) -> Value:
 
 
 def _text(text: Text, names: Mapping[str, str]) -> str:
-    return "".join(_shown(piece, names) for piece in text)
+    return "".join(_placeholder(piece, names) for piece in text)
 
 
-def _shown(piece: str | Field | Buckets | Periods, names: Mapping[str, str]) -> str:
+def _placeholder(piece: str | Field | Buckets | Periods, names: Mapping[str, str]) -> str:
     match piece:
         case str():
             return piece

@@ -65,16 +65,16 @@ def parameters_of(query: Query, arguments: Mapping[str, Any]) -> Parameters:
         raise UsageError(
             f"query {query.name}: missing {', '.join(missing)}; its parameters are {', '.join(query.parameters)}"
         )
-    values = {name: _given(query, name, flat[name]) for name in query.parameters}
+    values = {name: _wire_value(query, name, flat[name]) for name in query.parameters}
     low, high, prefix = (flat.get(name) for name in bounds) if bounds else (None, None, None)
     if prefix is not None and not isinstance(prefix, str):
         raise UsageError(f"query {query.name}: {query.range}.prefix is text, not {prefix!r}")
-    least = None if low is None else _given(query, bounds[0], low)
-    most = None if high is None else _given(query, bounds[1], high)
+    least = None if low is None else _wire_value(query, bounds[0], low)
+    most = None if high is None else _wire_value(query, bounds[1], high)
     return Parameters(values, Bounds(least, most, prefix or None))
 
 
-def _given(query: Query, name: str, value: Any) -> Value:
+def _wire_value(query: Query, name: str, value: Any) -> Value:
     """Return a value of the caller, text or a number, in wire form."""
     try:
         converted = wire(value)
@@ -205,7 +205,7 @@ def _reads_of(
     now: datetime,
 ) -> Iterator[Read]:
     query = plan.asked
-    parameters = _renamed(plan, parameters)
+    parameters = _rename(plan, parameters)
     fans = request.fans
     choices = [_choices(query, fan, parameters.bounds, now) for fan in fans]
     periodic = [number for number, fan in enumerate(fans) if isinstance(fan, Periods)]
@@ -232,7 +232,7 @@ def _reads_of(
         )
 
 
-def _renamed(plan: Plan, parameters: Parameters) -> Parameters:
+def _rename(plan: Plan, parameters: Parameters) -> Parameters:
     """Return the parameters by the names of the copy, if a copy answers the query."""
     if plan.translated is None:
         return parameters
@@ -274,13 +274,13 @@ def _text(query: Query, text: Text, parameters: Parameters, chosen: Mapping[Any,
         if isinstance(piece, str):
             parts.append(piece)
         elif isinstance(piece, Field):
-            parts.append(_rendered(query, piece, parameters.values[piece.name]))
+            parts.append(_render(query, piece, parameters.values[piece.name]))
         else:
             parts.append(chosen[piece])
     return "".join(parts)
 
 
-def _rendered(query: Query, field: Field, value: Value) -> str:
+def _render(query: Query, field: Field, value: Value) -> str:
     try:
         return str(Template("{" + field.name + "}", (field,)).render({field.name: value}.get))
     except BadInput as error:
@@ -332,8 +332,8 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
     if kind != "S":
         numbers = [None if end is None else {kind: _number(query, sort.attribute, _plain(end))} for end in (low, high)]
         return {"sort": sort.attribute, "low": numbers[0], "high": numbers[1]}
-    least = prefix + _rendered(query, focus, low) if low is not None else prefix
-    most = prefix + _most(sort, _rendered(query, focus, high)) if high is not None else ""
+    least = prefix + _render(query, focus, low) if low is not None else prefix
+    most = prefix + _most(sort, _render(query, focus, high)) if high is not None else ""
     if high is None and prefix:
         most = prefix + HIGHEST
     return {

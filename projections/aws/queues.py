@@ -48,7 +48,7 @@ _TRANSIENT = frozenset(
 )
 
 
-def _translated(error: ClientError | BotoCoreError, place: str, instead: str) -> StoreError:
+def _translate(error: ClientError | BotoCoreError, place: str, instead: str) -> StoreError:
     """Return our error. `instead` says what to do if the configuration is wrong."""
     if not isinstance(error, ClientError):
         return Transient(f"{place} was not reached: {error}")
@@ -116,7 +116,7 @@ class Queue:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._sleep(0.1 * 2**attempt)
-            failed = {failure["Id"]: failure for failure in self._asked(ask, Entries=entries).get("Failed", [])}
+            failed = {failure["Id"]: failure for failure in self._ask(ask, Entries=entries).get("Failed", [])}
             for failure in failed.values():
                 if failure["SenderFault"]:
                     raise InvalidRequest(
@@ -133,7 +133,7 @@ class Queue:
 
         If there are none, SQS has waited for `wait` seconds. Unless `wait` is 0, it queried all its servers.
         """
-        answer: Mapping[str, Any] = self._asked(
+        answer: Mapping[str, Any] = self._ask(
             self._client.receive_message,
             MaxNumberOfMessages=_MAX_MESSAGES,
             VisibilityTimeout=seconds,
@@ -150,11 +150,11 @@ class Queue:
         """Make messages visible to other receivers at once. If that fails, they become visible after their timeout."""
         for entries in self._entries(messages):
             waiting = [{**entry, "VisibilityTimeout": 0} for entry in entries]
-            self._asked(self._client.change_message_visibility_batch, Entries=waiting)
+            self._ask(self._client.change_message_visibility_batch, Entries=waiting)
 
     def depth(self) -> Depth:
         names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
-        answer: Mapping[str, Any] = self._asked(self._client.get_queue_attributes, AttributeNames=names)
+        answer: Mapping[str, Any] = self._ask(self._client.get_queue_attributes, AttributeNames=names)
         return Depth(*(int(answer.get("Attributes", {}).get(name, 0)) for name in names))
 
     @staticmethod
@@ -163,12 +163,12 @@ class Queue:
             batch = messages[start : start + _MAX_MESSAGES]
             yield [{"Id": str(number), "ReceiptHandle": message.receipt} for number, message in enumerate(batch)]
 
-    def _asked(self, ask: Callable[..., Any], **parameters: Any) -> Any:
+    def _ask(self, ask: Callable[..., Any], **parameters: Any) -> Any:
         try:
             return ask(QueueUrl=self._url, **parameters)
         except (ClientError, BotoCoreError) as error:
             instead = "Check the queue's URL, and your permissions or those of the function's role."
-            raise _translated(error, self._url, instead) from error
+            raise _translate(error, self._url, instead) from error
 
 
 def _batches(bodies: Sequence[str], delays: Sequence[float]) -> Iterator[list[tuple[str, int]]]:
@@ -218,7 +218,7 @@ class Bucket:
 
     def read(self, key: str) -> bytes:
         """Return the content of an object. Raises InvalidRequest if it is larger than one that Lambda writes."""
-        content: bytes | None = self._asked(
+        content: bytes | None = self._ask(
             lambda: at_most(self._client.get_object(Bucket=self._name, Key=key)["Body"], _LARGEST)
         )
         if content is None:
@@ -227,7 +227,7 @@ class Bucket:
 
     def mark(self, key: str, note: str) -> None:
         """Mark an object as redriven. The note is for people."""
-        self._asked(
+        self._ask(
             lambda: self._client.put_object(
                 Bucket=self._name, Key=MARKS + key, Body=note.encode(), ContentType="application/json"
             )
@@ -236,15 +236,15 @@ class Bucket:
     def _keys(self, prefix: str) -> Iterator[str]:
         page_token: dict[str, Any] = {}
         while True:
-            page = self._asked(partial(self._client.list_objects_v2, Bucket=self._name, Prefix=prefix, **page_token))
+            page = self._ask(partial(self._client.list_objects_v2, Bucket=self._name, Prefix=prefix, **page_token))
             yield from (listed["Key"] for listed in page.get("Contents", []))
             if not page.get("IsTruncated"):
                 return
             page_token = {"ContinuationToken": page["NextContinuationToken"]}
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _ask(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except (ClientError, BotoCoreError) as error:
             instead = "Check the bucket's name, and that you have permission to read and write objects."
-            raise _translated(error, f"s3://{self._name}", instead) from error
+            raise _translate(error, f"s3://{self._name}", instead) from error

@@ -33,7 +33,7 @@ class Stack:
     created: datetime
 
 
-def described_stack(cloudformation: Any, name: str) -> Stack:
+def describe_stack(cloudformation: Any, name: str) -> Stack:
     """Return a stack. Raises Misconfigured if it does not exist or cannot be read."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]

@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Misconfigured, StoreError, Transient
-from projections.stores.refusals import translated
+from projections.stores.refusals import translate
 
 MOST_RECORDS = 1000
 """The maximum of one GetRecords."""
@@ -79,7 +79,7 @@ class StreamReader:
     def read(self, shard: str) -> Stretch:
         """Return the next records of a shard, possibly none although there are more."""
         place = self._places[shard]
-        iterator = place.iterator or self._resumed(shard, place)
+        iterator = place.iterator or self._resume(shard, place)
         try:
             answer = self._call(lambda: self.streams.get_records(ShardIterator=iterator, Limit=MOST_RECORDS))
         except _Stale:
@@ -91,7 +91,7 @@ class StreamReader:
         place.iterator = answer.get("NextShardIterator")
         return Stretch(records, place.iterator is None)
 
-    def _resumed(self, shard: str, place: _Place) -> str:
+    def _resume(self, shard: str, place: _Place) -> str:
         if place.last is not None:
             try:
                 return self._iterator(shard, ShardIteratorType="AFTER_SEQUENCE_NUMBER", SequenceNumber=place.last)
@@ -108,17 +108,17 @@ class StreamReader:
         try:
             return call()
         except ClientError as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
         except BotoCoreError as error:
             raise Transient(f"the stream {self.arn}: {error}") from error
 
-    def _told(self, error: ClientError) -> StoreError:
+    def _translate(self, error: ClientError) -> StoreError:
         code = error.response.get("Error", {}).get("Code")
         if code in ("ExpiredIteratorException", "TrimmedDataAccessException"):
             return _Stale(str(error))
         if code == "ResourceNotFoundException":
             return StreamGone(f"the stream {self.arn} does not exist any more")
-        return translated(error, error.operation_name, self.arn)
+        return translate(error, error.operation_name, self.arn)
 
 
 class _Stale(Transient):

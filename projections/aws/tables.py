@@ -90,7 +90,7 @@ def connect_to(
 
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {name: schema for name, schema in {**program.tables, LEDGER: LEDGER_SCHEMA}.items() if name in names}
-    described = {logical: _described(dynamodb, name) for logical, name in names.items()}
+    described = {logical: _describe(dynamodb, name) for logical, name in names.items()}
     wrong = [
         what
         for logical in names
@@ -146,7 +146,7 @@ def _of_environment(text: str) -> list[str]:
         raise UsageError(f"TABLES is {text!r}. Set it to a JSON object of logical to real names") from None
 
 
-def _described(dynamodb: Any, name: str) -> dict[str, Any]:
+def _describe(dynamodb: Any, name: str) -> dict[str, Any]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     from projections.aws.clients import reason_of

@@ -108,13 +108,13 @@ class Settings:
         redact = environ.get("REDACT") or "none"
         if redact not in _REDACT:
             raise Misconfigured(f"REDACT is {redact!r}. Set it to {', '.join(_REDACT[:-1])} or {_REDACT[-1]}.")
-        ledger = _required(environ, "LEDGER_TABLE_NAME")
+        ledger = _require(environ, "LEDGER_TABLE_NAME")
         if ledger in tables.values():
             raise Misconfigured(f"LEDGER_TABLE_NAME is {ledger!r}, an application table. Use a table of its own.")
         return cls(
             tables=tables,
             ledger=ledger,
-            rules=Path(_required(environ, "RULES_FILE")),
+            rules=Path(_require(environ, "RULES_FILE")),
             stream_arns=_stream_arns(environ, tables),
             stream_label=environ.get("STREAM_LABEL") or "",
             new_rules=_NEW_RULES[new_rules],
@@ -226,8 +226,8 @@ def stream_from_environment(
         margin=MARGIN,
         new_rules=settings.new_rules,
     )
-    seen = parts.redacted(observe, lambda redaction: redaction.outcome)
-    return parts.guarded(StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer))
+    seen = parts.redact(observe, lambda redaction: redaction.outcome)
+    return parts.guard(StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer))
 
 
 def worker_from_environment(
@@ -239,7 +239,7 @@ def worker_from_environment(
 ) -> Handler:
     """Return the handler of tasks. The parameters and errors are as above."""
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
-        _required(environ, name)
+        _require(environ, name)
     from projections.operations.dismissal import among  # not above: the stream function does not need these
     from projections.operations.worker import WorkerHandler, redacted
 
@@ -253,11 +253,11 @@ def worker_from_environment(
         quarantine=parts.quarantine,
         pacer=parts.pacer,
         dismissed=partial(among, parts.store),
-        observe=parts.redacted(observe, lambda redaction: partial(redacted, redaction)),
+        observe=parts.redact(observe, lambda redaction: partial(redacted, redaction)),
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
-    return parts.guarded(handler)
+    return parts.guard(handler)
 
 
 def audit_from_environment(
@@ -272,8 +272,8 @@ def audit_from_environment(
 
     items = _number(environ, "AUDIT_ITEMS", ITEMS, _LEAST_AUDITED)
     parts = _parts(environ, throttled, wrote)
-    seen = parts.redacted(observe, lambda redaction: redaction.audited)
-    return parts.guarded(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
+    seen = parts.redact(observe, lambda redaction: redaction.audited)
+    return parts.guard(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class _Parts:
     pacer: Pacer
     redaction: Redaction | None
 
-    def redacted(
+    def redact(
         self, observe: Callable[[T], None] | None, method: Callable[[Redaction], Callable[[T], T]]
     ) -> Callable[[T], None] | None:
         """Return `observe` for reports that are redacted by a method of Redaction, if REDACT requires it."""
@@ -297,7 +297,7 @@ class _Parts:
         redact = method(self.redaction)
         return lambda report: observe(redact(report))
 
-    def guarded(self, handler: Handler) -> Handler:
+    def guard(self, handler: Handler) -> Handler:
         """Return a handler whose errors are redacted, if REDACT requires it."""
         return handler if self.redaction is None else self.redaction.guarding(handler)
 
@@ -371,7 +371,7 @@ def tables_of(environ: Mapping[str, str]) -> dict[str, str]:
     if single and several:
         raise Misconfigured("TABLE_NAME and TABLES are both set. Keep TABLES only if the rules set `tables:`.")
     if not several:
-        return {MAIN: _required(environ, "TABLE_NAME")}
+        return {MAIN: _require(environ, "TABLE_NAME")}
     try:
         tables = json.loads(several)
     except ValueError:
@@ -417,7 +417,7 @@ def agree(tables: Mapping[str, str], wanted: Collection[str]) -> None:
     raise Misconfigured(f"TABLES does not match the tables of the rules: missing: [{missing}]; unknown: [{unknown}].")
 
 
-def _required(environ: Mapping[str, str], name: str) -> str:
+def _require(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name)
     if not value:
         raise Misconfigured(f"{name} is not set. Set it to {VARIABLES[name]}.")

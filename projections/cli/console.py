@@ -58,11 +58,11 @@ def command(
       projections console --stack shop --open
       projections console --rules rules.yaml --table app --ledger app-ledger --endpoint-url http://localhost:8000
     """
-    from projections.console.pages import failed, routes
+    from projections.console.pages import failure_answer, routes
     from projections.console.server import Server
 
     source = LiveSource(given, function, sources)
-    with Server(port or 0, routes(source), failed) as server:
+    with Server(port or 0, routes(source), failure_answer) as server:
         if as_json:
             print_text(json_text({"url": server.url, "place": source.place}))
         else:

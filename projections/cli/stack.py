@@ -271,9 +271,9 @@ def deployed(given: Tables) -> Deployed:
     if not given.stack:
         return Deployed(given, None)
     from projections.aws.clients import client
-    from projections.aws.stack import described_stack
+    from projections.aws.stack import describe_stack
 
-    found = described_stack(client("cloudformation", region=given.region), given.stack)
+    found = describe_stack(client("cloudformation", region=given.region), given.stack)
     if _LEDGER not in found.outputs:
         raise UsageError(
             f"stack {given.stack}: it has no output {_LEDGER}, so projections did not create it. Name another"

@@ -35,7 +35,7 @@ def routes(source: Source) -> Mapping[str, Route]:
     }
 
 
-def failed(path: str, message: str, status: int) -> Answer:
+def failure_answer(path: str, message: str, status: int) -> Answer:
     """Return the answer for an error, in the form of the route."""
     if path.startswith("/api/"):
         return json_answer({"error": message}, status)
@@ -123,18 +123,18 @@ def _item(source: Source, parameters: Mapping[str, str]) -> str:
         return _document("Item", "/item", _key_form("") + hint, source.place)
     view = source.item(key)
     report = view.report
-    parts = [_key_form(encode_key(report.key)), *_explained(source.program, report, view.ages), _reads(view.reads)]
+    parts = [_key_form(encode_key(report.key)), *_explain(source.program, report, view.ages), _reads(view.reads)]
     return _document(key_words(report.key), "/item", "\n".join(parts), source.place)
 
 
-def _explained(program: Program, report: ItemExplanation, ages: Mapping[str, tuple[float, float]]) -> Iterator[str]:
+def _explain(program: Program, report: ItemExplanation, ages: Mapping[str, tuple[float, float]]) -> Iterator[str]:
     yield f'<p class="lead">{_subject(report)}</p>'
     yield _verdict(report)
     if report.other_rules:
         yield _message("warning", "Other rules than these are active. Run `projections backfill` to activate these.")
     written = origins(program.typed)
     for derived in sorted(report.derived, key=lambda derived: derived.agrees):
-        yield _derived(derived, written, ages.get(derived.rule.name))
+        yield _rule_part(derived, written, ages.get(derived.rule.name))
     if report.image is not None:
         yield _own(program, report)
     if report.source is not None:
@@ -177,11 +177,11 @@ def _own(program: Program, report: ItemExplanation) -> str:
     return _section("Key and attributes of the application", _table(("Attribute", "Value", "From"), rows) + guards)
 
 
-def _derived(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
+def _rule_part(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ages: tuple[float, float] | None) -> str:
     target = getattr(derived.rule, "into", derived.rule.source).name
     hows = written.get(target, {})
     state = "" if derived.state == LIVE else f' <span class="pill l-warn">{escape(derived.state)}</span>'
-    rows = [(attr.name, _shown(attr), _how(derived.rule.name, attr.name, hows)) for attr in derived.attributes]
+    rows = [(attr.name, _show(attr), _how(derived.rule.name, attr.name, hows)) for attr in derived.attributes]
     mark = '<span class="dot l-ok" title="no difference"></span>'
     if not derived.agrees:
         mark = '<span class="pill l-action">differs</span>'
@@ -193,7 +193,7 @@ def _derived(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ages
         text = f"In 15 minutes, changes were {ages[0]:.1f} s old when this rule had read them (p99: {ages[1]:.1f} s)."
         parts.append(f'<p class="quiet">{text}</p>')
     if derived.sources:
-        parts.append(f"<p>Sources: {', '.join(_linked(key, what) for key, what in derived.sources)}</p>")
+        parts.append(f"<p>Sources: {', '.join(_link(key, what) for key, what in derived.sources)}</p>")
     for text in (derived.said, derived.more, *derived.notes):
         parts.append(f'<p class="quiet">{prose(text)}</p>' if text else "")
     if derived.problem:
@@ -229,7 +229,7 @@ def _freshness(part: Derived) -> str:
     return "Without a version: written together with, or computed from, the item itself."
 
 
-def _linked(key: str, what: str = "") -> str:
+def _link(key: str, what: str = "") -> str:
     about = f" ({escape(what)})" if what else ""
     return f'<a href="/item?{escape(urlencode({"key": key}))}">{escape(encoded_words(key))}</a>{about}'
 
@@ -240,10 +240,10 @@ def _contributions(contributions: Contributions) -> str:
         words, wanted = map(escape, difference_words(part.recorded, part.should))
         if not part.agrees:
             words = f'<del>{words}</del> <b class="wrong">should be {wanted}</b>'
-        rows.append((part.rule, _linked(part.target), words + (f" ({escape(part.excuse)})" if part.excuse else "")))
+        rows.append((part.rule, _link(part.target), words + (f" ({escape(part.excuse)})" if part.excuse else "")))
     for copied in contributions.copies:
         state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
-        rows.append((copied.rule, _linked(encode_key(copied.target)), f"the copy {state}"))
+        rows.append((copied.rule, _link(encode_key(copied.target)), f"the copy {state}"))
     parts = [_table(("Rule", "To", "Contribution"), rows)] if rows else ["<p>None.</p>"]
     entry = contributions.entry
     if entry is not None:
@@ -258,7 +258,7 @@ def _contributions(contributions: Contributions) -> str:
     return _section("Contributions of this item", "".join(parts))
 
 
-def _shown(attribute: Attribute) -> str:
+def _show(attribute: Attribute) -> str:
     value = _value(attribute.shown)
     if attribute.agrees:
         return value

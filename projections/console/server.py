@@ -84,13 +84,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         nonce = secrets.token_urlsafe(16)
-        if refused := self._refused():
+        if refused := self._refuse():
             answer = Answer(refused + "\n", "text/plain", HTTPStatus.FORBIDDEN)
         else:
             answer = self.server.answer(self.path, nonce)
         self._send(answer, nonce)
 
-    def _refused(self) -> str:
+    def _refuse(self) -> str:
         """Return why a request is refused; nothing if it is answered."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _LOCAL.fullmatch(hosts[0]):

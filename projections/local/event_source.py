@@ -211,7 +211,7 @@ class EventSourceMapping:
         """Return the IDs of the shards that have a batch to deliver now."""
         ready = []
         for shard in list(self.stream.shards.values()):
-            if shard.parent is not None and not self._consumed(shard.parent):
+            if shard.parent is not None and not self._is_consumed(shard.parent):
                 continue
             reader = self._reader(shard.id)
             if reader.flying is None and self._has_more(shard, reader):
@@ -251,7 +251,7 @@ class EventSourceMapping:
             reader.redelivered = False
             reader.retries.appendleft(_Work(work.places[failed:]))
         else:
-            self._failed(batch, reader, work, error)
+            self._retry(batch, reader, work, error)
 
     def rewind(self, shard_id: str, to: int | None = None) -> None:
         """Deliver a shard again from sequence number `to` on (None: all), since Lambda delivers at least once.
@@ -288,12 +288,12 @@ class EventSourceMapping:
     def _reader(self, shard_id: str) -> _Reader:
         return self._readers.setdefault(shard_id, _Reader())
 
-    def _consumed(self, shard_id: str) -> bool:
+    def _is_consumed(self, shard_id: str) -> bool:
         """Return whether a shard is closed and all of it was read, and before that its parent; also for a deleted shard."""
         shard = self.stream.shards.get(shard_id)
         if shard is None:
             return True
-        if not shard.closed or (shard.parent is not None and not self._consumed(shard.parent)):
+        if not shard.closed or (shard.parent is not None and not self._is_consumed(shard.parent)):
             return False
         reader = self._reader(shard_id)
         return reader.flying is None and not self._has_more(shard, reader)
@@ -327,7 +327,7 @@ class EventSourceMapping:
             reader.position = fresh[-1] + 1
         work.places = chosen + fresh
 
-    def _failed(self, batch: Batch, reader: _Reader, work: _Work, error: BaseException | None) -> None:
+    def _retry(self, batch: Batch, reader: _Reader, work: _Work, error: BaseException | None) -> None:
         """Retry a batch of which no record succeeded. Splitting does not count as a retry.
 
         AWS does not document what Lambda does with bisect if the answer names the first record ("cut at that number" leaves

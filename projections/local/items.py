@@ -20,12 +20,12 @@ _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
 def wire_item(item: object, what: str) -> Image:
     """Return an item in wire form; plain values are converted. Raises UsageError, which begins with `what`."""
     if not isinstance(item, Mapping):
-        raise UsageError(f"{what}: an item is a mapping of attributes, this is {_shown(item)}")
+        raise UsageError(f"{what}: an item is a mapping of attributes, this is {_show(item)}")
     if in_wire_form(item):
         for name, value in item.items():
             if not is_value({"M": {name: dict(value)}}):
                 raise UsageError(
-                    f"{what}: {name} is {_shown(value)}, not a value of DynamoDB; if all attributes have types, numbers are "
+                    f"{what}: {name} is {_show(value)}, not a value of DynamoDB; if all attributes have types, numbers are "
                     'text: {"N": "1"}'
                 )
         return dict(item)
@@ -75,7 +75,7 @@ def key_of(program: Program, table: str, item: object, what: str) -> ItemKey:
     try:
         return schema.key(table, image)
     except (KeyError, ValueError, ArithmeticError):
-        raise UsageError(f"{what}: the key is {_key_text(schema)}, this has {_shown_keys(image, names)}") from None
+        raise UsageError(f"{what}: the key is {_key_text(schema)}, this has {_show_keys(image, names)}") from None
 
 
 def _key_text(schema: Schema) -> str:
@@ -84,7 +84,7 @@ def _key_text(schema: Schema) -> str:
     return " and ".join(f"{name} ({kinds[kind]})" for name, kind in parts)
 
 
-def _shown_keys(image: Image, names: Sequence[str]) -> str:
+def _show_keys(image: Image, names: Sequence[str]) -> str:
     return ", ".join(f"{name} {value_words(image[name])}" if name in image else f"no {name}" for name in names)
 
 
@@ -119,6 +119,6 @@ def json_words(value: object, most: int = 200) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"

@@ -38,7 +38,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import plain, same
 from projections.stores.conditions import holds
-from projections.stores.limits import TRANSACTIONAL, item_size, read_units, write_units, written
+from projections.stores.limits import TRANSACTIONAL, cost_of, item_size, read_units, write_units
 
 if TYPE_CHECKING:
     from projections.operations.verify.drift import Drift
@@ -331,7 +331,7 @@ class DryStore(_Withholding):
         self.done[f"{what}|{rule}"] += 1
         if self._adoption is not None and before is not None:
             self._adoption.written(rule, write.key, before, after or {})
-        self.done["write units"] += written(before, after, self._store.schema(write.key.table)).total
+        self.done["write units"] += cost_of(before, after, self._store.schema(write.key.table)).total
         if after is None:
             self.example(write.key, rule)
         return before if after is None else None

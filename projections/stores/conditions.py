@@ -125,16 +125,16 @@ _WITHOUT_VALUE = (Exists, Missing)
 
 
 def shape(condition: Condition | None) -> Shape:
-    return () if condition is None else _taken_apart(condition, [])
+    return () if condition is None else _take_apart(condition, [])
 
 
-def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
+def _take_apart(condition: Condition, values: list[Value]) -> Shape:
     """Return the shape of a condition, and add its values to `values` in the order of its expression."""
     kind = type(condition)
     if isinstance(condition, _JOINING):
         shapes = []
         for each in condition.conditions:
-            shapes.append(_taken_apart(each, values))
+            shapes.append(_take_apart(each, values))
         return (kind, tuple(shapes))
     if not isinstance(condition, _WITHOUT_VALUE):
         values.append(condition.value)
@@ -143,22 +143,22 @@ def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
 
 def expressions(update: Update | None, condition: Condition | None) -> Expressions:
     """Return the expressions of an update, or of a delete if `update` is None."""
-    return expressed(update, condition)[0]
+    return express(update, condition)[0]
 
 
-def expressed(update: Update | None, condition: Condition | None) -> tuple[Expressions, list[Value]]:
+def express(update: Update | None, condition: Condition | None) -> tuple[Expressions, list[Value]]:
     """Return the expressions of a write, and its values in the order in which they are numbered."""
     if update is None:
         values: list[Value] = []
-        return _compiled((), (), (), (), _taken_apart(condition, values) if condition else ()), values
+        return _compile((), (), (), (), _take_apart(condition, values) if condition else ()), values
     values = [*update.set.values(), *update.add.values(), *update.discard.values()]
-    tree = _taken_apart(condition, values) if condition else ()
-    texts = _compiled(tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), tree)
+    tree = _take_apart(condition, values) if condition else ()
+    texts = _compile(tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), tree)
     return texts, values
 
 
 @lru_cache(maxsize=4096)
-def _compiled(
+def _compile(
     set_: tuple[str, ...], remove: tuple[str, ...], add: tuple[str, ...], discard: tuple[str, ...], condition: Shape
 ) -> Expressions:
     text = _Text()
@@ -204,14 +204,14 @@ class _Text:
     def condition(self, tree: Shape) -> str:
         kind, argument = tree
         if kind in (AllOf, AnyOf):
-            return self._joined(argument, " AND " if kind is AllOf else " OR ")
+            return self._join(argument, " AND " if kind is AllOf else " OR ")
         self.operators += 1
         path = ".".join(map(self.name, argument))
         if kind in COMPARISONS:
             return f"{path}{COMPARISONS[kind]}{self.value()}"
         return f"attribute_exists({path})" if kind is Exists else f"attribute_not_exists({path})"
 
-    def _joined(self, trees: Sequence[Shape], word: str) -> str:
+    def _join(self, trees: Sequence[Shape], word: str) -> str:
         if not trees:  # DynamoDB has no constants: this is always false
             name = self.name("~")
             never = f"(attribute_exists({name}) AND attribute_not_exists({name}))"

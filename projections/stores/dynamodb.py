@@ -37,9 +37,9 @@ from projections.engine.store import (
     rounds,
 )
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
-from projections.stores.refusals import of_statement, throttling, translated
+from projections.stores.refusals import of_statement, throttling, translate
 from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, require_items
-from projections.stores.wire import BODY, received, send_bodies_as_they_are, sent, sent_value, take_items_as_they_are
+from projections.stores.wire import BODY, boto_value, from_boto, send_raw_bodies, take_raw_items, to_boto
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -63,13 +63,13 @@ class Meter:
     write_units: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def asked(self, operation: str, statements: int = 0) -> None:
+    def count_call(self, operation: str, statements: int = 0) -> None:
         """Count a call."""
         with self._lock:
             self.calls[operation] += 1
             self.statements += statements
 
-    def answered(self, operation: str, consumed: Any) -> None:
+    def add_units(self, operation: str, consumed: Any) -> None:
         """Add the consumed capacity of an answer: that of one table, or a list."""
         units = sum(each.get("CapacityUnits", 0.0) for each in ([consumed] if isinstance(consumed, dict) else consumed))
         with self._lock:
@@ -108,8 +108,8 @@ class DynamoDBStore:
         """Whether the endpoint executes statements as DynamoDB does; None until it was tested."""
         self._testing = threading.Lock()
         if not foreign:
-            send_bodies_as_they_are(client)
-            take_items_as_they_are(client)
+            send_raw_bodies(client)
+            take_raw_items(client)
 
     def schema(self, table: str) -> Schema:
         return self._requests.schema(table)
@@ -123,7 +123,7 @@ class DynamoDBStore:
     def read(self, operation: Literal["GetItem", "Query"], parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Send a read with these parameters of boto3, and return the answer. Binary values are base64 text in both."""
         values = ("Key", "ExpressionAttributeValues", "ExclusiveStartKey")
-        wire = {name: sent(value) if name in values else value for name, value in parameters.items()}
+        wire = {name: to_boto(value) if name in values else value for name, value in parameters.items()}
         return self._call(operation, **wire)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
@@ -136,7 +136,7 @@ class DynamoDBStore:
         )
         if "Item" not in answer:
             return None
-        return received(answer["Item"]) if attributes is None or attributes else {}
+        return from_boto(answer["Item"]) if attributes is None or attributes else {}
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist."""
@@ -149,7 +149,7 @@ class DynamoDBStore:
                 request.setdefault(name, {"ConsistentRead": True, "Keys": []})["Keys"].append(self._requests.key(key))
             for name, item in self._batches(request):
                 table = self._logical[name]
-                image = received(item)
+                image = from_boto(item)
                 images[self.schema(table).key(table, image)] = image
         return images
 
@@ -162,7 +162,7 @@ class DynamoDBStore:
         tables = ", ".join(sorted({self._requests.name(key.table) for key in unique}))
         answer = self._call("TransactGetItems", tables, TransactItems=gets)
         items = zip(unique, answer["Responses"], strict=True)
-        return {key: received(response["Item"]) for key, response in items if response.get("Item")}
+        return {key: from_boto(response["Item"]) for key, response in items if response.get("Item")}
 
     def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
@@ -174,15 +174,13 @@ class DynamoDBStore:
             for name, items in answer["Responses"].items():
                 for item in items:
                     yield name, item
-            unprocessed: Mapping[str, Any] = answer.get("UnprocessedKeys") or {}
-            if not unprocessed:
+            remaining: Mapping[str, Any] = answer.get("UnprocessedKeys") or {}
+            if not remaining:
                 return
-            request = {name: {**get, "Keys": [sent(key) for key in get["Keys"]]} for name, get in unprocessed.items()}
+            request = {name: {**get, "Keys": [to_boto(key) for key in get["Keys"]]} for name, get in remaining.items()}
             attempt = 0 if any(answer["Responses"].values()) else attempt + 1
             if attempt == _ATTEMPTS:
-                raise Transient(
-                    f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts"
-                )
+                raise Transient(f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts")
             time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
 
     def query(
@@ -202,7 +200,7 @@ class DynamoDBStore:
             raise InvalidRequest(f"the partition key is {partition}, its values were {list(values)}")
         names = {f"#k{number}": name for number, (name, _) in enumerate(partition)}
         terms = [f"#k{number}=:k{number}" for number in range(len(partition))]
-        sent = {f":k{number}": sent_value(value) for number, value in enumerate(values)}
+        sent = {f":k{number}": boto_value(value) for number, value in enumerate(values)}
         if prefix:
             if not sort:
                 raise InvalidRequest("begins_with needs a sort key that is a string")
@@ -249,12 +247,12 @@ class DynamoDBStore:
         if limit is not None:
             request["Limit"] = limit
         if after is not None:
-            request["ExclusiveStartKey"] = sent(after)
+            request["ExclusiveStartKey"] = to_boto(after)
         answer = self._call(operation, TableName=self._requests.name(table), **request)
         nothing = attributes is not None and not attributes
-        items = [{} if nothing else received(item) for item in answer["Items"]]
+        items = [{} if nothing else from_boto(item) for item in answer["Items"]]
         last = answer.get("LastEvaluatedKey")
-        return Page(items, received(last) if last else None)
+        return Page(items, from_boto(last) if last else None)
 
     # Writes
 
@@ -264,7 +262,7 @@ class DynamoDBStore:
             self._call("UpdateItem", **self._requests.action(write))
             return None
         answer = self._call("DeleteItem", **self._requests.action(write), ReturnValues="ALL_OLD")
-        return received(answer["Attributes"]) if answer.get("Attributes") else None
+        return from_boto(answer["Attributes"]) if answer.get("Attributes") else None
 
     def transact(self, writes: Sequence[Action]) -> None:
         tables = ", ".join(sorted({self._requests.name(write.key.table) for write in writes})) or "no table"
@@ -288,13 +286,13 @@ class DynamoDBStore:
         answers: list[StoreError | None] = [unanswered] * len(writes)
         try:
             for places in rounds(writes):
-                for batch in self._batched(writes, places):
+                for batch in self._statement_batches(writes, places):
                     self._execute(writes, batch, answers)
         except Transient as error:  # the whole call failed: only the updates without an answer have to be repeated
             return [error if answer is unanswered else answer for answer in answers]
         return answers
 
-    def _batched(self, writes: Sequence[Update], places: Sequence[int]) -> Iterator[dict[int, bytes]]:
+    def _statement_batches(self, writes: Sequence[Update], places: Sequence[int]) -> Iterator[dict[int, bytes]]:
         """Yield batches of statements by the positions of their writes; a statement is empty if it must be an UpdateItem."""
         batch: dict[int, bytes] = {}
         size = 0
@@ -383,14 +381,14 @@ class DynamoDBStore:
     def _call(self, operation: str, tables: str = "", statements: int = 0, /, **request: Any) -> dict[str, Any]:
         meter = self._meter
         if meter is not None:
-            meter.asked(operation, statements)
+            meter.count_call(operation, statements)
             request["ReturnConsumedCapacity"] = "TOTAL"
         try:
             answer: dict[str, Any] = getattr(self._client, _METHODS[operation])(**request)
         except ClientError as error:
             names = tables or _tables_of(request)
             self._note(throttling(error.response, names))
-            raise translated(error, operation, names) from error
+            raise translate(error, operation, names) from error
         except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
             raise Misconfigured(
                 f"{operation} on {tables or _tables_of(request)}: {error}. Give this process credentials."
@@ -398,7 +396,7 @@ class DynamoDBStore:
         except BotoCoreError as error:  # connections, timeouts, truncated answers
             raise Transient(f"{operation} on {tables or _tables_of(request)}: {error}") from error
         if meter is not None:
-            meter.answered(operation, answer.get("ConsumedCapacity") or [])
+            meter.add_units(operation, answer.get("ConsumedCapacity") or [])
         return answer
 
     def _note(self, reasons: Sequence[str]) -> None:

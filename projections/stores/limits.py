@@ -35,20 +35,20 @@ __all__ = [
     "ActionRefused",
     "Checked",
     "Units",
-    "added",
+    "add",
     "attribute_size",
     "check_write",
-    "checked",
     "checked_key",
     "checked_name",
-    "discarded",
+    "checked_value",
+    "cost_of",
+    "discard",
     "item_size",
     "key_image",
     "key_sizes",
     "read_units",
     "size",
     "write_units",
-    "written",
 ]
 
 
@@ -87,7 +87,7 @@ def _text_value(text: str) -> dict[str, Any]:
     if len(text) > _SHORT:
         return {"S": text}
     shared = _TEXTS.get(text)
-    return _shared(_TEXTS, text, {"S": text}) if shared is None else shared
+    return _share(_TEXTS, text, {"S": text}) if shared is None else shared
 
 
 def _number_value(text: str) -> dict[str, Any]:
@@ -95,10 +95,10 @@ def _number_value(text: str) -> dict[str, Any]:
     if len(text) > _SHORT:
         return {"N": checked_number(text)}
     shared = _NUMBERS.get(text)
-    return _shared(_NUMBERS, text, {"N": checked_number(text)}) if shared is None else shared
+    return _share(_NUMBERS, text, {"N": checked_number(text)}) if shared is None else shared
 
 
-def _shared(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any]) -> dict[str, Any]:
+def _share(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any]) -> dict[str, Any]:
     """Return a value, and keep it for the next that has the same text."""
     if len(values) == _MOST_SHARED:
         values.clear()
@@ -106,7 +106,7 @@ def _shared(values: dict[str, dict[str, Any]], text: str, value: dict[str, Any])
     return value
 
 
-def checked(value: Value, level: int = 1) -> dict[str, Any]:
+def checked_value(value: Value, level: int = 1) -> dict[str, Any]:
     """Return a copy of a value as DynamoDB stores it. Raises InvalidRequest for invalid values.
 
     A list or map at the last level is refused even if it is empty. In conditions, levels are counted from 0.
@@ -124,9 +124,9 @@ def checked(value: Value, level: int = 1) -> dict[str, Any]:
         case "M" | "L" if level >= LEVELS:
             raise InvalidRequest("Nesting Levels have exceeded supported limits")
         case "M":
-            return {kind: {checked_name(name): checked(each, level + 1) for name, each in content.items()}}
+            return {kind: {checked_name(name): checked_value(each, level + 1) for name, each in content.items()}}
         case "L":
-            return {kind: [checked(each, level + 1) for each in content]}
+            return {kind: [checked_value(each, level + 1) for each in content]}
         case "NS":
             return {kind: sorted(_distinct([checked_number(text) for text in content]), key=Decimal)}
         case "SS":
@@ -172,10 +172,10 @@ def checked_number(text: str) -> str:
         return text
     if not _NUMBER.fullmatch(text):
         raise InvalidRequest(f"A value provided cannot be converted into a number: {text!r}")
-    return _stored(Decimal(text))
+    return _normal_text(Decimal(text))
 
 
-def _stored(number: Decimal) -> str:
+def _normal_text(number: Decimal) -> str:
     if not number:
         return "0"
     if number.adjusted() > 125:
@@ -190,7 +190,7 @@ def _stored(number: Decimal) -> str:
     return text
 
 
-def added(before: Value | None, operand: Value) -> Value:
+def add(before: Value | None, operand: Value) -> Value:
     """Return the result of ADD with a checked operand: a sum, never rounded, or a union."""
     ((kind, content),) = operand.items()
     if before is None:
@@ -198,11 +198,11 @@ def added(before: Value | None, operand: Value) -> Value:
     if kind not in before:
         raise InvalidRequest("An operand in the update expression has an incorrect data type")
     if kind == "N":
-        return _number_value(_stored(_EXACT.add(Decimal(before["N"]), Decimal(content))))
+        return _number_value(_normal_text(_EXACT.add(Decimal(before["N"]), Decimal(content))))
     return _set(kind, {*before[kind], *content})
 
 
-def discarded(before: Value | None, operand: Value) -> Value | None:
+def discard(before: Value | None, operand: Value) -> Value | None:
     """Return what remains of a set after DELETE of a checked operand; None if it is empty."""
     ((kind, content),) = operand.items()
     if before is None:
@@ -253,7 +253,7 @@ def key_image(schema: Schema, key: ItemKey) -> dict[str, Value]:
 
 
 def _key_value(kind: str, text: str) -> Value:
-    return _text_value(text) if kind == "S" else checked({kind: text})
+    return _text_value(text) if kind == "S" else checked_value({kind: text})
 
 
 def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
@@ -294,7 +294,7 @@ def _check_condition(condition: Condition) -> None:
     for value, ordered in operands(condition):
         if ordered and not value.keys() <= ORDERED:
             raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
-        checked(value, 0)
+        checked_value(value, 0)
     for path in paths(condition):
         for name in path:
             checked_name(name)
@@ -309,7 +309,7 @@ def _check_update(update: Update, values: dict[str, Value]) -> int:
     total = 0
     for operands_, kinds in ((update.set, None), (update.add, _ADDABLE), (update.discard, _SETS)):
         for name, operand in operands_.items():
-            value = values[name] = checked(operand)
+            value = values[name] = checked_value(operand)
             if kinds is not None and not value.keys() <= kinds:
                 raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
             bytes_ = attribute_size(name, value)
@@ -363,7 +363,7 @@ def read_units(size: int, *, consistent: bool = True) -> float:
     return float(units) if consistent else units / 2
 
 
-def written(before: Image | None, after: Image | None, schema: Schema) -> Units:
+def cost_of(before: Image | None, after: Image | None, schema: Schema) -> Units:
     """Return the cost of replacing `before` with `after`: the units of the larger one, and of every index entry that
     changes. An entry has only what the index projects, so it may be smaller than the item, or stay as it is.
     """

@@ -48,13 +48,13 @@ from projections.stores.limits import (
     TRANSACTION_BYTES,
     ActionRefused,
     Checked,
-    added,
+    add,
     attribute_size,
     check_write,
-    checked,
     checked_key,
     checked_name,
-    discarded,
+    checked_value,
+    discard,
     item_size,
     key_image,
     key_sizes,
@@ -102,7 +102,7 @@ class MemoryStore:
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
         table = self._table(key.table)
         stored = table.items.get(checked_key(table.schema, key))
-        return None if stored is None else _projected(stored[0], attributes)
+        return None if stored is None else _project(stored[0], attributes)
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         images: dict[ItemKey, Image] = {}
@@ -158,7 +158,7 @@ class MemoryStore:
 
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
-            outcomes = self._judged(writes)
+            outcomes = self._judge(writes)
             for table, key, old, new in outcomes:
                 self._commit(table, key, old, new)
 
@@ -167,11 +167,11 @@ class MemoryStore:
             require_items(self.schema(write.key.table), write)
         return [answer_to(self.write, write) for write in writes]
 
-    def _judged(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
+    def _judge(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """Return which item each write of a transaction replaces, and its new version. Stores nothing."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
-        fine = [self._checked(write) for write in writes]
+        fine = [self._check(write) for write in writes]
         keys = {write.key for write in fine if isinstance(write, Checked)}
         if len(keys) < sum(isinstance(write, Checked) for write in fine):
             raise InvalidRequest("Transaction request cannot include multiple operations on one item")
@@ -200,7 +200,7 @@ class MemoryStore:
             raise TransactionCancelled(reasons)
         return outcomes
 
-    def _checked(self, write: Action) -> Checked | ActionRefused:
+    def _check(self, write: Action) -> Checked | ActionRefused:
         try:
             return check_write(self._table(write.key.table).schema, write)
         except ActionRefused as error:
@@ -216,7 +216,7 @@ class MemoryStore:
         """Put an item without a condition."""
         with self._lock:
             place = self._table(table)
-            key, new = place.placed(image)
+            key, new = place.place(image)
             self._commit(place, key, place.items.get(key), new)
 
     def remove(self, key: ItemKey, by_ttl: bool = False) -> None:
@@ -230,13 +230,13 @@ class MemoryStore:
         """Store an item without a stream record, as if it had always been there."""
         with self._lock:
             place = self._table(table)
-            key, new = place.placed(image)
+            key, new = place.place(image)
             place.replace(key, place.items.get(key), new)
 
     def items(self, table: str) -> list[Image]:
         """Return all items of a table in the order of their keys."""
         with self._lock:
-            return [dict(stored[0]) for stored in self._table(table).ordered()]
+            return [dict(stored[0]) for stored in self._table(table).sorted_items()]
 
     def stream(self, table: str, start: int = 0) -> list[Record]:
         """Return the records of a table's stream from position `start` on. Raises Misconfigured if it has no stream."""
@@ -327,13 +327,13 @@ class _Table:
         self._key_sizes = key_sizes(schema)
         self._in_order: list[str] | None = None
 
-    def placed(self, image: Image) -> tuple[ItemKey, _Stored]:
+    def place(self, image: Image) -> tuple[ItemKey, _Stored]:
         """Return the key and the stored form of an item that an application puts."""
         try:
             key = checked_key(self.schema, self.schema.key(self.name, image))
         except KeyError as error:
             raise InvalidRequest(f"the item lacks its key attribute {error} of the right type") from None
-        new: dict[str, Value] = {sys.intern(checked_name(name)): checked(value) for name, value in image.items()}
+        new: dict[str, Value] = {sys.intern(checked_name(name)): checked_value(value) for name, value in image.items()}
         try:
             return key, self._fitting(new, item_size(new), new)
         except UnicodeEncodeError:
@@ -361,9 +361,9 @@ class _Table:
                 total -= attribute_size(name, before)
             value: Value | None = operand
             if name in write.add:
-                value = added(before, operand)
+                value = add(before, operand)
             elif name in write.discard:
-                value = discarded(before, operand)
+                value = discard(before, operand)
             if value is not None:
                 new[sys.intern(name)] = value
                 total += attribute_size(name, value)
@@ -391,8 +391,8 @@ class _Table:
         if (old is None) != (new is None):
             self._list(key, new is not None)
         for index, partitions in self.indexes.items():
-            before = None if old is None else self._indexed(index, key, old[0])
-            now = None if new is None else self._indexed(index, key, new[0])
+            before = None if old is None else self._index_place(index, key, old[0])
+            now = None if new is None else self._index_place(index, key, new[0])
             if before != now:
                 if before is not None:
                     _take(partitions, *before)
@@ -420,7 +420,7 @@ class _Table:
         text = place if kind == "S" else number_text(place) if kind == "N" else b64encode(place).decode()
         return ItemKey(self.name, partition, text)
 
-    def _indexed(self, index: str, key: ItemKey, item: Image) -> tuple[tuple[str, ...], _Place] | None:
+    def _index_place(self, index: str, key: ItemKey, item: Image) -> tuple[tuple[str, ...], _Place] | None:
         """Return partition and position of an item in an index; None if it lacks a key attribute."""
         partition, sort = self.schema.indexes[index]
         if not all(name in item for name, _ in (*partition, *sort)):
@@ -428,7 +428,7 @@ class _Table:
         at = tuple(comparable(kind, item[name][kind]) for name, kind in sort)
         return tuple(item[name][kind] for name, kind in partition), (*at, key.partition, self._sorting(key))
 
-    def ordered(self) -> Iterator[_Stored]:
+    def sorted_items(self) -> Iterator[_Stored]:
         kind = self.schema.partition[1]
         for partition in sorted(self.partitions, key=lambda text: comparable(kind, text)):
             for place in self.partitions[partition]:
@@ -490,7 +490,7 @@ class _Table:
         key = self.schema.key(self.name, after)
         if index is None:
             return self._sorting(key)
-        indexed = self._indexed(index, key, after)
+        indexed = self._index_place(index, key, after)
         if indexed is None:
             raise InvalidRequest(f"the cursor {after} is not one of the index {index!r}")
         return indexed[1]
@@ -534,10 +534,10 @@ class _Table:
             item, bytes_ = self.items[key]
             if index is not None and index in self.schema.projected:
                 entry = self.schema.entry(index, item)
-                page.append(dict(entry) if attributes is None else _projected(item, attributes))
+                page.append(dict(entry) if attributes is None else _project(item, attributes))
                 total += item_size(entry)
             else:
-                page.append(_projected(item, attributes))
+                page.append(_project(item, attributes))
                 total += bytes_
             if len(page) == limit or total > PAGE_BYTES:
                 extra = () if index is None else self.schema.indexes[index]
@@ -572,7 +572,7 @@ def _partition_texts(partition: Sequence[tuple[str, str]], values: Sequence[Valu
         kind not in value for (_, kind), value in zip(partition, values, strict=False)
     ):
         raise InvalidRequest(f"the partition key is {partition}, its values were {list(values)}")
-    texts = tuple(checked(value)[kind] for (_, kind), value in zip(partition, values, strict=True))
+    texts = tuple(checked_value(value)[kind] for (_, kind), value in zip(partition, values, strict=True))
     if "" in texts:
         raise InvalidRequest("a key attribute cannot contain an empty string value")
     return texts
@@ -582,5 +582,5 @@ def _passes(condition: Condition | None, stored: _Stored | None) -> bool:
     return condition is None or holds(condition, None if stored is None else stored[0])
 
 
-def _projected(item: Image, attributes: Sequence[str] | None) -> Image:
+def _project(item: Image, attributes: Sequence[str] | None) -> Image:
     return dict(item) if attributes is None else {name: item[name] for name in attributes if name in item}

@@ -17,7 +17,7 @@ from projections.errors import (
     TransactionCancelled,
     Transient,
 )
-from projections.stores.wire import received
+from projections.stores.wire import from_boto
 
 _TRANSIENT = frozenset(
     {
@@ -113,14 +113,14 @@ def throttling(response: Mapping[str, Any], tables: str) -> list[str]:
     return [f"{each} of {tables}" for each in codes if each in _THROTTLING]
 
 
-def translated(error: ClientError, operation: str, tables: str) -> StoreError:
+def translate(error: ClientError, operation: str, tables: str) -> StoreError:
     """Return the error that an error of DynamoDB means; Misconfigured for unknown ones, which an operator has to look at."""
     response: Mapping[str, Any] = error.response
     code = str(response.get("Error", {}).get("Code", ""))
     message = str(response.get("Error", {}).get("Message", "")).rstrip(". ")
     if code == "ConditionalCheckFailedException":
         item = response.get("Item")
-        return ConditionFailed(received(item) if item else None)
+        return ConditionFailed(from_boto(item) if item else None)
     if code == "TransactionCanceledException" and response.get("CancellationReasons"):
         return TransactionCancelled([_reason(reason) for reason in response["CancellationReasons"]])
     if reasons := throttling(response, tables):
@@ -158,4 +158,4 @@ def _reason(reason: Mapping[str, Any]) -> Reason | None:
     if code == "None":
         return None
     item = reason.get("Item")
-    return Reason(_REASONS.get(code, "invalid"), received(item) if item else None, str(reason.get("Message") or code))
+    return Reason(_REASONS.get(code, "invalid"), from_boto(item) if item else None, str(reason.get("Message") or code))

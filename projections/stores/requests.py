@@ -24,8 +24,8 @@ from projections.engine.store import (
     Write,
 )
 from projections.errors import Misconfigured
-from projections.stores.conditions import Expressions, Shape, expressed, operands, projection, shape
-from projections.stores.wire import JSON, QUOTED, sent, sent_value, value_json
+from projections.stores.conditions import Expressions, Shape, express, operands, projection, shape
+from projections.stores.wire import JSON, QUOTED, boto_value, to_boto, value_json
 
 BATCH_STATEMENTS = 25
 BATCH_BYTES = 1024 * 1024
@@ -52,8 +52,8 @@ def statement(table: str, schema: Schema, update: Update) -> str | None:
     """Return the text of an update on the table of this name; None if PartiQL cannot express it."""
     if update.add or update.discard or not (update.set or update.remove):
         return None
-    return _compiled(
-        table, schema.key_attributes, tuple(update.set), tuple(update.remove), _needed(update.condition, schema)
+    return _compile(
+        table, schema.key_attributes, tuple(update.set), tuple(update.remove), _needed_shape(update.condition, schema)
     )
 
 
@@ -65,7 +65,7 @@ def parameters(schema: Schema, update: Update) -> list[Value]:
     return values
 
 
-def _needed(condition: Condition | None, schema: Schema) -> Shape:
+def _needed_shape(condition: Condition | None, schema: Schema) -> Shape:
     """Return the shape of a condition, flat at the top, without the term that the item exists, which UPDATE implies."""
     tree = shape(condition)
     terms = tree[1] if tree and tree[0] is AllOf else (tree,)
@@ -73,7 +73,7 @@ def _needed(condition: Condition | None, schema: Schema) -> Shape:
 
 
 @lru_cache(maxsize=4096)
-def _compiled(
+def _compile(
     table: str, key: tuple[str, ...], set_: tuple[str, ...], remove: tuple[str, ...], terms: Shape
 ) -> str | None:
     changes = [f"SET {_name(name)}=?" for name in set_] + [f"REMOVE {_name(name)}" for name in remove]
@@ -125,7 +125,7 @@ class Requests:
             raise Misconfigured(f"there is no table {table!r}; the store has {', '.join(self._tables)}") from None
 
     def key(self, key: ItemKey) -> dict[str, Any]:
-        return sent(self.schema(key.table).wire(key))
+        return to_boto(self.schema(key.table).wire(key))
 
     def key_attributes(self, table: str, index: str | None) -> tuple[Sequence[tuple[str, str]], ...]:
         schema = self.schema(table)
@@ -146,7 +146,7 @@ class Requests:
         """Return an action of a transaction as DynamoDB's JSON, in which binary is base64 text, as it is here."""
         update = write if isinstance(write, Update) else None
         table = write.key.table
-        texts, values = expressed(update, write.condition)
+        texts, values = express(update, write.condition)
         kind = "Update" if update is not None else "Delete" if isinstance(write, Delete) else "ConditionCheck"
         known = self._actions.get((table, texts, kind))
         if known is None:
@@ -185,7 +185,7 @@ class Requests:
 
     def action(self, write: Write) -> dict[str, Any]:
         update = write if isinstance(write, Update) else None
-        texts, values = expressed(update, write.condition)
+        texts, values = express(update, write.condition)
         request: dict[str, Any] = {"TableName": self.name(write.key.table), "Key": self.key(write.key)}
         if texts.update:
             request["UpdateExpression"] = texts.update
@@ -195,7 +195,7 @@ class Requests:
         if texts.names:
             request["ExpressionAttributeNames"] = texts.names
         if values:
-            sent = {f":{number}": sent_value(value) for number, value in enumerate(values)}
+            sent = {f":{number}": boto_value(value) for number, value in enumerate(values)}
             request["ExpressionAttributeValues"] = sent
         return request
 

@@ -395,9 +395,9 @@ def live(dynamodb_local_url: str) -> Iterator[Any]:
     ).settle()
     for logical in names:
         for image in world.store.items(logical):  # type: ignore[attr-defined]
-            from projections.stores.wire import sent
+            from projections.stores.wire import to_boto
 
-            dynamodb.put_item(TableName=names[logical], Item=sent(image))
+            dynamodb.put_item(TableName=names[logical], Item=to_boto(image))
     dynamodb.put_item(TableName=names["main"], Item={**wired(BOB), "stars": {"N": "4"}})
     yield rules, dynamodb_local_url
     for name in names.values():

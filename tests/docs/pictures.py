@@ -64,7 +64,7 @@ def console(url: str) -> Iterator[str]:
     from projections.cli import status
     from projections.cli.console import LiveSource
     from projections.cli.options import Sources, Tables
-    from projections.console.pages import failed, routes
+    from projections.console.pages import failure_answer, routes
     from projections.console.server import Server
     from projections.language.values import wire
 
@@ -82,7 +82,7 @@ def console(url: str) -> Iterator[str]:
     status.rule_ages = lambda *given: AGES  # type: ignore[assignment]  # a local table has no CloudWatch
     given = Tables(str(RULES), ("buses",), url, "eu-central-1", "buses-ledger")
     source = LiveSource(given, None, Sources(None, None, None, None))
-    with Server(0, routes(source), failed) as server:
+    with Server(0, routes(source), failure_answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.url.rstrip("/")
         server.shutdown()

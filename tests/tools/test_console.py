@@ -22,7 +22,7 @@ from test_graph_page import CONTRAST, shot
 from projections.cli.console import LiveSource
 from projections.cli.options import Sources
 from projections.cli.options import Tables as Options
-from projections.console.pages import failed, routes
+from projections.console.pages import failure_answer, routes
 from projections.console.server import Answer, Route, Server
 from projections.engine.registry import Registry
 from projections.engine.store import ItemKey, Update
@@ -44,7 +44,7 @@ EVIL = "<script>document.title = 'owned'</script>\u001b\u202e"
 
 @contextmanager
 def served(made: dict[str, Route]) -> Iterator[Server]:
-    with Server(0, made, failed) as server:
+    with Server(0, made, failure_answer) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -239,7 +239,7 @@ def test_a_stack_shows_its_quarantine_and_receives_none_of_its_messages(
     code, said = place.run("console", "--stack", name)
     assert (code, said["place"]) == (0, f"stack {name}")
     assert said["url"].startswith("http://127.0.0.1:")
-    with Server(0, {}, failed) as other:
+    with Server(0, {}, failure_answer) as other:
         port = str(other.server_address[1])
         code, _, err = place.say("console", "--stack", name, "--port", port)
         assert (code, f"port {port}: Address already in use. Pass another --port" in err) == (2, True)

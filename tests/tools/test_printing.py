@@ -25,7 +25,7 @@ from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.quarantine import Quarantine
 from projections.operations.redaction import key_hash
-from projections.printable import printable, unescaped
+from projections.printable import printable, unescape
 
 ROOT = Path(__file__).parents[2]
 FORGED = "✓ No drift, items read: none"
@@ -403,7 +403,7 @@ def test_printed_text_is_one_safe_line_and_can_be_read_back(text: str) -> None:
     assert "\n" not in shown
     assert printable(shown) == shown
     if "\\" not in text:
-        assert unescaped(shown) == text
+        assert unescape(shown) == text
 
 
 @given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
@@ -414,6 +414,6 @@ def test_json_is_the_same_json_after_it(value: Any) -> None:
 
 
 def test_a_backslash_that_is_no_escape_can_be_written() -> None:
-    assert unescaped("C:\\new\\u0041\\temp") == "C:\\new\\u0041\\temp"
-    assert unescaped("\\u005cu001b") == "\\u001b"
-    assert unescaped("\\u001b\\u000a\\udb40\\udc41\\ud800") == "\x1b\n\U000e0041\ud800"
+    assert unescape("C:\\new\\u0041\\temp") == "C:\\new\\u0041\\temp"
+    assert unescape("\\u005cu001b") == "\\u001b"
+    assert unescape("\\u001b\\u000a\\udb40\\udc41\\ud800") == "\x1b\n\U000e0041\ud800"

@@ -22,7 +22,7 @@ from projections.language.program import Program
 from projections.local.events import read
 from projections.operations.dry import DryStore
 from projections.stores.dynamodb import DynamoDBStore, Meter
-from projections.stores.limits import read_units, write_units, written
+from projections.stores.limits import cost_of, read_units, write_units
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
 
@@ -54,11 +54,11 @@ def test_units_are_begun_kilobytes() -> None:
 def test_an_index_that_projects_keys_only_is_written_only_when_they_change() -> None:
     key = {"PK": {"S": "a"}, "SK": {"S": "b"}, "G1P": {"S": "g"}, "G1S": {"S": "h"}}
     before, after = {**key, "x": {"N": "1"}}, {**key, "x": {"N": "2"}}
-    assert written(before, after, SCHEMA).indexes == {"GSI1": 1}
+    assert cost_of(before, after, SCHEMA).indexes == {"GSI1": 1}
     keys, some = (replace(SCHEMA, projected={"GSI1": frozenset(listed)}) for listed in ((), ("x",)))
-    assert written(before, after, keys).indexes == {}
-    assert written(before, after, some).indexes == {"GSI1": 1}
-    assert written(before, {**after, "G1S": {"S": "i"}}, keys).indexes == {"GSI1": 2}
+    assert cost_of(before, after, keys).indexes == {}
+    assert cost_of(before, after, some).indexes == {"GSI1": 1}
+    assert cost_of(before, {**after, "G1S": {"S": "i"}}, keys).indexes == {"GSI1": 2}
 
 
 def test_entry_of_an_index_is_as_large_as_what_it_projects() -> None:
@@ -66,7 +66,7 @@ def test_entry_of_an_index_is_as_large_as_what_it_projects() -> None:
     large = {**key, "x": {"S": "x" * 3000}, "y": {"S": "y" * 1000}}
     for listed, units in ((None, 4), ((), 1), (("x",), 3), (("y",), 1)):
         schema = SCHEMA if listed is None else replace(SCHEMA, projected={"GSI1": frozenset(listed)})
-        assert (written(None, large, schema).table, written(None, large, schema).indexes) == (4, {"GSI1": units})
+        assert (cost_of(None, large, schema).table, cost_of(None, large, schema).indexes) == (4, {"GSI1": units})
 
 
 def random_writes(rng: Random) -> list[Any]:

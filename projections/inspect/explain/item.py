@@ -39,7 +39,7 @@ from projections.operations.verify.scope import (
     Subject,
     of_items,
 )
-from projections.printable import unescaped
+from projections.printable import unescape
 from projections.stores.limits import checked_key
 
 
@@ -334,7 +334,7 @@ def read_key(program: Program, text: str) -> ItemKey:
     have these attributes. `main|POST#p1|METADATA` is the encoded form. Escapes of our output such as `\\u001b` are
     accepted. Raises UsageError.
     """
-    text = unescaped(text)
+    text = unescape(text)
     tables = program.tables
     if "|" in text and text.partition("|")[0] in tables:
         return _checked(program, _encoded(program, text), text)

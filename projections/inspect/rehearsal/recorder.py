@@ -10,7 +10,7 @@ from typing import Any, Literal
 from projections.engine.store import Check, Image, ItemKey, Page, Purpose, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.language.keys import encode_key
-from projections.stores.limits import TRANSACTIONAL, Units, item_size, read_units, written
+from projections.stores.limits import TRANSACTIONAL, Units, cost_of, item_size, read_units
 from projections.stores.memory import MemoryStore
 from projections.stores.requests import BATCH_STATEMENTS
 
@@ -231,7 +231,7 @@ class RecordingStore:
             outcome = {ConditionFailed: CONDITION, InvalidRequest: REFUSED}.get(type(error), CANCELLED)
             if isinstance(error, InvalidRequest):
                 outcome = REFUSED
-        units = written(before, after, self._memory.schema(write.key.table))
+        units = cost_of(before, after, self._memory.schema(write.key.table))
         return Action(write, before, after, units, outcome)
 
     def _note(self, operation: str, **fields: Any) -> None:
