@@ -180,7 +180,9 @@ class DynamoDBStore:
             request = {name: {**get, "Keys": [to_boto(key) for key in get["Keys"]]} for name, get in remaining.items()}
             attempt = 0 if any(answer["Responses"].values()) else attempt + 1
             if attempt == _ATTEMPTS:
-                raise Transient(f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts")
+                raise Transient(
+                    f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts"
+                )
             time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
 
     def query(

@@ -72,7 +72,7 @@ class Comparison:
         names = tuple(
             name
             for name in sorted(changed_attributes(expected, actual))
-            if self._compared(entity, name, listed) and name not in self._program.tables[key.table].key_attributes
+            if self._is_compared(entity, name, listed) and name not in self._program.tables[key.table].key_attributes
         )
         if actual is not None and expected is not None and not names:
             return None
@@ -103,7 +103,7 @@ class Comparison:
             ]
             yield from _diff_lines(rows)
 
-    def _compared(self, entity: str, name: str, listed: Collection[str] | None) -> bool:
+    def _is_compared(self, entity: str, name: str, listed: Collection[str] | None) -> bool:
         """Return whether an attribute of an item is compared, by the names that a test lists for the item."""
         if not self._partial and not self._rules:
             return True

@@ -157,8 +157,8 @@ def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rule
     """
     if rules is not None and not isinstance(rules, str | Path):
         return _of_text(json.dumps(rules, default=str))
-    path = _found(rules, beside)
-    return _of_file(path, _watched(path).stamp())
+    path = _find(rules, beside)
+    return _of_file(path, _watch(path).stamp())
 
 
 @lru_cache
@@ -172,18 +172,18 @@ def _of_text(text: str) -> RuleSet:
 def _of_file(path: Path, changed: object) -> RuleSet:
     from projections.api import load
 
-    _watched(path).refresh()
+    _watch(path).refresh()
     return load(path)
 
 
 @lru_cache
-def _watched(path: Path) -> Watched:
+def _watch(path: Path) -> Watched:
     from projections.language.including import Watched
 
     return Watched(path)
 
 
-def _found(rules: str | Path | None, beside: Path) -> Path:
+def _find(rules: str | Path | None, beside: Path) -> Path:
     from projections.errors import UsageError
     from projections.language.files import bundled
 

@@ -238,14 +238,14 @@ class Scenario:
         comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
         differences: list[Difference] = []
         if items is not None:
-            expected, listed, actual = self._compared(items, gone or {})
+            expected, listed, actual = self._compare(items, gone or {})
             differences = comparison.differences(actual, expected, listed)
         problems = [LEGEND] if differences else []
         problems += [line for difference in differences for line in comparison.lines(difference)]
         if quarantined != "any":
             problems += self._rejections(list(quarantined), rules)
         if problems:
-            raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
+            raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised_words()]))
 
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
         """Assert that random histories pass under these rules, with every fault of Lambda and DynamoDB.
@@ -262,16 +262,16 @@ class Scenario:
 
     # Parts
 
-    def _compared(
+    def _compare(
         self, items: Mapping[str, Iterable[Item]], gone: Mapping[str, Iterable[Key]]
     ) -> tuple[dict[ItemKey, Image], dict[ItemKey, Collection[str]], dict[ItemKey, Image]]:
         """Return the expected items, the listed ones with the attributes of each, and those that were found."""
         expected = {
-            key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
+            key: image for name in self.program.tables for key, image in self._by_key(name, self._written.items(name))
         }
         listed: dict[ItemKey, Image] = {}
         for name, table_items in items.items():
-            for key, image in self._keyed(
+            for key, image in self._by_key(
                 self._application.table(name, "then"), [wire_item(item, "then") for item in table_items]
             ):
                 if key in listed:
@@ -286,12 +286,12 @@ class Scenario:
         for key in absent:
             expected.pop(key, None)
         actual = {
-            key: image for name in self.program.tables for key, image in self._keyed(name, self._store.items(name))
+            key: image for name in self.program.tables for key, image in self._by_key(name, self._store.items(name))
         }
         names: dict[ItemKey, Collection[str]] = {key: image.keys() for key, image in listed.items()}
         return expected, names | dict.fromkeys(absent, ()), actual
 
-    def _keyed(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
+    def _by_key(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
         return ((key_of(self.program, table, image, "then"), image) for image in images)
 
     def _plain(self, image: Image) -> dict[str, Any]:
@@ -341,12 +341,12 @@ class Scenario:
             "quarantined",
         )
 
-    def _unrecognised(self) -> Iterator[str]:
+    def _unrecognised_words(self) -> Iterator[str]:
         """Yield the items that the application wrote and that belong to no entity: most often their keys are misspelt."""
         names = [
             self._application.name(key)
             for name in self.program.tables
-            for key, image in self._keyed(name, self._written.items(name))
+            for key, image in self._by_key(name, self._written.items(name))
             if self.program.recognise(key, image) is None
         ]
         if names:

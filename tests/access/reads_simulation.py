@@ -205,7 +205,7 @@ class ReadHistory:
 
     def _remember(self) -> None:
         """Keep what the oracle derives from the items as they are."""
-        found = Oracle(self._document).expected({"main": self._store.items("main")})
+        found = Oracle(self._document).expect({"main": self._store.items("main")})
         self._states.append({key: found.items[key] for key in TARGETS if key in found.items})
 
     # The functions

@@ -45,18 +45,18 @@ def image(key: ItemKey, **attributes: Any) -> dict[str, Any]:
 
 
 def found(harm: Harm, key: ItemKey, before: Any, after: Any) -> list[str]:
-    return list(harm.written(key, before, after, "engine"))
+    return list(harm.check_write(key, before, after, "engine"))
 
 
 def test_rule_may_set_its_own_attributes(harm: Harm) -> None:
     before, after = image(USER, type="user", posts=7), image(USER, type="user", posts=1, guard_posts={"n": 1})
-    harm.applied(USER, None, before)
+    harm.note_write(USER, None, before)
     assert found(harm, USER, before, after) == []
 
 
 def test_changed_attribute_of_the_application_is_harm(harm: Harm) -> None:
     before = image(USER, type="user", name="Ann")
-    harm.applied(USER, None, before)
+    harm.note_write(USER, None, before)
     assert found(harm, USER, before, image(USER, type="user", name="Bob"))
     assert found(harm, USER, before, image(USER, type="user"))
     assert found(harm, USER, before, image(USER, name="Ann"))
@@ -64,7 +64,7 @@ def test_changed_attribute_of_the_application_is_harm(harm: Harm) -> None:
 
 def test_write_to_an_item_of_another_kind_is_harm(harm: Harm) -> None:
     before = image(USER, type="robot", posts="mine")
-    harm.applied(USER, None, before)
+    harm.note_write(USER, None, before)
     assert found(harm, USER, before, image(USER, type="robot", posts=1))
     assert found(harm, USER, image(USER, type="robot"), image(USER, type="robot", posts=1))
 
@@ -73,27 +73,27 @@ def test_published_value_may_be_removed_when_the_item_leaves_its_entity(harm: Ha
     first = image(USER, type="user")
     published = image(USER, type="user", posts=1, guard_posts={"n": 1})
     left = image(USER, type="robot", posts=1, guard_posts={"n": 1})
-    harm.applied(USER, None, first)
+    harm.note_write(USER, None, first)
     assert found(harm, USER, first, published) == []
-    harm.applied(USER, published, left)
-    assert list(harm.left_over({USER: left}, (), PROGRAM))
+    harm.note_write(USER, published, left)
+    assert list(harm.leftovers({USER: left}, (), PROGRAM))
     assert found(harm, USER, left, image(USER, type="robot")) == []
-    assert list(harm.left_over({USER: image(USER, type="robot")}, (), PROGRAM)) == []
+    assert list(harm.leftovers({USER: image(USER, type="robot")}, (), PROGRAM)) == []
 
 
 def test_value_that_the_application_set_with_another_kind_is_its_own(harm: Harm) -> None:
     first = image(USER, type="user")
     published = image(USER, type="user", posts=1, guard_posts={"n": 1})
     left = image(USER, type="robot", posts="mine", guard_posts={"n": 1})
-    harm.applied(USER, None, first)
+    harm.note_write(USER, None, first)
     assert found(harm, USER, first, published) == []
-    harm.applied(USER, published, left)
+    harm.note_write(USER, published, left)
     assert found(harm, USER, left, image(USER, type="robot"))
 
 
 def test_deletion_of_an_item_of_the_application_is_harm(harm: Harm) -> None:
     item = image(TAG, type="tag")
-    harm.applied(TAG, None, item)
+    harm.note_write(TAG, None, item)
     assert found(harm, TAG, item, None)
 
 
@@ -101,14 +101,14 @@ def test_created_item_may_be_deleted(harm: Harm) -> None:
     item = image(TAG, type="tag", **CREATED)
     assert found(harm, TAG, None, item) == []
     assert found(harm, TAG, item, None) == []
-    assert list(harm.ended("engine")) == []
+    assert list(harm.check_end("engine")) == []
 
 
 def test_created_item_that_was_put_back_with_its_guard_is_a_created_item(harm: Harm) -> None:
     item = image(TAG, type="tag", **CREATED)
     assert found(harm, TAG, None, item) == []
-    harm.applied(TAG, item, None)
-    harm.applied(TAG, None, item)
+    harm.note_write(TAG, item, None)
+    harm.note_write(TAG, None, item)
     assert found(harm, TAG, item, None) == []
 
 
@@ -116,7 +116,7 @@ def test_item_with_the_guard_of_another_item_is_the_applications(harm: Harm) -> 
     other = TAG._replace(partition="T#2")
     assert found(harm, TAG, None, image(TAG, type="tag", **CREATED)) == []
     clone = image(other, type="tag", **CREATED)
-    harm.applied(other, None, clone)
+    harm.note_write(other, None, clone)
     assert found(harm, other, clone, None)
 
 
@@ -125,44 +125,44 @@ def test_deleted_attribute_has_to_be_restored(harm: Harm) -> None:
     annotated = {**created, "note": {"S": "mine"}}
     for restores in (True, False):
         assert found(harm, TAG, None, created) == []
-        harm.applied(TAG, created, annotated)
+        harm.note_write(TAG, created, annotated)
         assert found(harm, TAG, annotated, None) == []
         restored = image(TAG, type="tag", note="mine")
         if restores:
             assert harm.restores(TAG, restored)
             assert found(harm, TAG, None, restored) == []
-        assert bool(list(harm.ended("engine"))) is not restores
+        assert bool(list(harm.check_end("engine"))) is not restores
 
 
 def test_process_that_died_restores_nothing(harm: Harm) -> None:
     created = image(TAG, type="tag", **CREATED)
     annotated = {**created, "note": {"S": "mine"}}
     assert found(harm, TAG, None, created) == []
-    harm.applied(TAG, created, annotated)
+    harm.note_write(TAG, created, annotated)
     assert found(harm, TAG, annotated, None) == []
-    harm.died("engine")
-    assert list(harm.ended("engine")) == []
+    harm.forget("engine")
+    assert list(harm.check_end("engine")) == []
 
 
 def test_item_that_exists_must_not_be_marked_as_created(harm: Harm) -> None:
     before, after = image(TAG, type="tag"), image(TAG, type="tag", **CREATED)
-    harm.applied(TAG, None, before)
+    harm.note_write(TAG, None, before)
     assert found(harm, TAG, before, after)
 
 
 def test_copy_of_all_attributes_keeps_what_its_source_never_had(harm: Harm) -> None:
     source = image(NOTE, text="a", note="of the source")
-    harm.applied(NOTE, None, source)
+    harm.note_write(NOTE, None, source)
     adopted = image(WHOLE, text="mine", own="mine", note="mine")
-    harm.applied(WHOLE, None, adopted)
+    harm.note_write(WHOLE, None, adopted)
     assert found(harm, WHOLE, adopted, image(WHOLE, text="a", own="mine")) == []
     assert found(harm, WHOLE, image(WHOLE, text="a", own="mine"), image(WHOLE, text="a"))
 
 
 def test_copy_of_all_attributes_removes_what_a_rule_set_on_its_source(harm: Harm) -> None:
     source, computed = image(NOTE, text="a"), image(NOTE, text="a", length=1)
-    harm.applied(NOTE, None, source)
-    list(harm.written(NOTE, source, computed, "engine"))
+    harm.note_write(NOTE, None, source)
+    list(harm.check_write(NOTE, source, computed, "engine"))
     overwritten = image(WHOLE, text="a", length=9)
-    harm.applied(WHOLE, None, overwritten)
+    harm.note_write(WHOLE, None, overwritten)
     assert found(harm, WHOLE, overwritten, image(WHOLE)) == []

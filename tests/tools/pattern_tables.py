@@ -42,7 +42,7 @@ class Grown:
             for item, variables in own
             if len(variables) < 2 or chance.random() < _KEPT
         ]
-        expected = oracle.expected({self.name: items}).items
+        expected = oracle.expect({self.name: items}).items
         self.items = sorted(({**item} for item in expected.values()), key=lambda item: json.dumps(item, sort_keys=True))
         keys = tuple(key for key in (self.schema.partition, self.schema.sort) if key)
         self.table = Table(self.name, keys, self.schema.indexes, self.schema.ttl)

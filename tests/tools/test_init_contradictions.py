@@ -51,7 +51,7 @@ def live(found: Proposal, rule: Rule, items: Sequence[Item]) -> dict[Key, Item]:
     text = rule_file(replace(found, rules=[replace(rule, doubt="", contradiction=None)]))
     canonical = loads(text.replace("mode: shadow", "mode: live")).canonical()
     (table,) = canonical["tables"]
-    expected = Oracle(canonical).expected({table: items}).items
+    expected = Oracle(canonical).expect({table: items}).items
     return {key_of(one, found.table): dict(one) for one in expected.values()}
 
 

@@ -67,7 +67,7 @@ def test_the_oracle_computes_what_was_computed_by_hand(path: Path) -> None:
         due = {**oracle.read(items), **oracle.read({"main": [image(item) for item in case.get("then", ())]})}
         for key in case.get("gone", ()):
             del due[ItemKey("main", *map(str, key))]
-        found = oracle.expected(items, settled)
+        found = oracle.expect(items, settled)
         assert normal({"M": {"|".join(map(str, k)): {"M": v} for k, v in found.items.items()}}) == normal(
             {"M": {"|".join(map(str, k)): {"M": v} for k, v in due.items()}}
         ), case["about"]
@@ -174,7 +174,7 @@ def _written() -> list[Item]:
 def test_the_example_of_the_design() -> None:
     """A copy, counters on it, a list, an index key made of a counter, tags counted from the copy, embedded names."""
     oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical())
-    items = oracle.expected({"main": [image(item) for item in _written()]}).items
+    items = oracle.expect({"main": [image(item) for item in _written()]}).items
     meta = {
         "PK": "POST#p",
         "SK": "METADATA",
@@ -208,7 +208,7 @@ def test_the_social_rules_that_ship() -> None:
     oracle = Oracle(load(RULES / "social.yaml").canonical())
     written = _written()
     written[1]["wordCount"] = 7
-    found = oracle.expected({"main": [image(item) for item in written]})
+    found = oracle.expect({"main": [image(item) for item in written]})
     user = {"PK": "USER#1", "SK": "PROFILE", "name": "Ann", "avatar": "a.png"}
     counted = {**user, "postCount": 1, "publishedCount": 1, "wordsPublished": 7}
     assert found.items[ItemKey("main", "USER#1", "PROFILE")] == image(counted)
@@ -225,7 +225,7 @@ def test_every_construct_loads_and_settles() -> None:
         "shop": [image(order), image({"pk": "c|1", "sk": "c", "name": "Ann", "mail": "a@x.org", "rank": 3})],
         "files": [image({"path": "file:f/g", "size": 1})],
     }
-    found = oracle.expected(items)
+    found = oracle.expect(items)
     line = {"pk": "p|s", "sk": "l|7", "customer": "1", "qty": "2"}
     assert found.items[ItemKey("shop", "p|s", "l|7")] == image(line)
     assert found.items[ItemKey("shop", "c|1", "o|7")] == image({**order, "customerName": "Ann"})
@@ -236,7 +236,7 @@ def test_every_construct_loads_and_settles() -> None:
 
 def test_a_difference_names_the_rule_and_ignores_guards() -> None:
     oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical())
-    due = oracle.expected({"main": [image(item) for item in _written()]})
+    due = oracle.expect({"main": [image(item) for item in _written()]})
     held = {key: dict(item) for key, item in due.items.items()}
     meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")
     held[meta] |= {"likeCount": {"N": "2.0"}, "praise": {"N": "9"}, "~engagement": {"M": {}}}
@@ -321,15 +321,15 @@ MARK = {"~": "of a rule"}
 )
 def test_item_of_created_entity(given: list[Item], then: list[Item]) -> None:
     oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
-    found = oracle.expected({"main": [image(item) for item in given]}).items
+    found = oracle.expect({"main": [image(item) for item in given]}).items
     assert found == oracle.read({"main": [image(item) for item in then]})
 
 
 def test_guard_copied_from_another_item_marks_nothing() -> None:
     oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
     items = {"main": [image({"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": {"n": 0}, **MARK})]}
-    assert oracle.expected(items).items == {}
-    assert oracle.expected(items, genuine=lambda key, name, guard: False).items == oracle.read(items)
+    assert oracle.expect(items).items == {}
+    assert oracle.expect(items, genuine=lambda key, name, guard: False).items == oracle.read(items)
 
 
 def test_numbers_beyond_the_limits_of_a_sum_contribute_nothing() -> None:
@@ -341,7 +341,7 @@ def test_numbers_beyond_the_limits_of_a_sum_contribute_nothing() -> None:
     oracle = Oracle(loads(json.dumps(rules)).canonical())
     added = ("999999999999999999.0000000001", "0.0000000001", "1e18", "1e-11", "1e30")
     items = [{"PK": "A#1", "SK": str(number), "x": Decimal(amount)} for number, amount in enumerate(added)]
-    due = oracle.expected({"main": [image(item) for item in (*items, {"PK": "B#1", "SK": "B"})]})
+    due = oracle.expect({"main": [image(item) for item in (*items, {"PK": "B#1", "SK": "B"})]})
     target = {"PK": "B#1", "SK": "B", "n": 2, "x": Decimal("999999999999999999.0000000002")}
     assert due.items[ItemKey("main", "B#1", "B")] == image(target)
     assert due.incomparable == frozenset()

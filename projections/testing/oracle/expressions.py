@@ -80,14 +80,14 @@ class _Reader:
         left = self._one()
         while _STRENGTH.get(self._peek(), 0) > least:
             sign = self._next()
-            left = _calculated(_BINARY[sign], (left, self.expression(_STRENGTH[sign])))
+            left = _calculate(_BINARY[sign], (left, self.expression(_STRENGTH[sign])))
         return left
 
     def _one(self, in_choice: bool = False) -> _Compute:
         token = self._next()
         if token == "-":
             self.kinds.add("number")
-            return _calculated(lambda values: EXACT.minus(values[0]), (self._one(),))
+            return _calculate(lambda values: EXACT.minus(values[0]), (self._one(),))
         if token == "(":
             inner = self.expression(0)
             self._next()
@@ -105,19 +105,19 @@ class _Reader:
         self.kinds.add({"text": "text", "coalesce": "text"}.get(name, "number"))
         if name in ("number", "text"):
             _, token, _ = self._next(), self._next(), self._next()
-            return _converted(name, _path(token))
+            return _convert(name, _path(token))
         while self._next() != ")":
             if name == "coalesce" and self._peek()[:1] in ("'", '"'):
                 arguments.append(self._one(in_choice=True))
             elif name == "round" and arguments:
                 places = int(self._next() + (self._next() if self._peek() not in (")",) else ""))
                 self._next()
-                return _calculated(_round(places), arguments)
+                return _calculate(_round(places), arguments)
             else:
                 arguments.append(self.expression(0))
         if name == "coalesce":
             return _first(arguments)
-        return _calculated(_FUNCTIONS[name], arguments)
+        return _calculate(_FUNCTIONS[name], arguments)
 
 
 def _path(name: str) -> _Compute:
@@ -138,7 +138,7 @@ def _constant(token: str) -> _Compute:
     return lambda scope: {"N": plain(Decimal(token))}
 
 
-def _converted(name: str, path: _Compute) -> _Compute:
+def _convert(name: str, path: _Compute) -> _Compute:
     def value(scope: Scope) -> Value:
         operand = path(scope)
         if name == "text":
@@ -166,7 +166,7 @@ def _first(choices: Sequence[_Compute]) -> _Compute:
     return value
 
 
-def _calculated(apply: Callable[[list[Decimal]], Decimal], operands: Sequence[_Compute]) -> _Compute:
+def _calculate(apply: Callable[[list[Decimal]], Decimal], operands: Sequence[_Compute]) -> _Compute:
     """A number from numbers; what is missing comes before what does not fit."""
 
     def value(scope: Scope) -> Value:
@@ -278,12 +278,12 @@ def _compares(form: Mapping[str, Any]) -> _Test:
             name = _name(operand)
             text = operand.replace("{{", "{").replace("}}", "}") if isinstance(operand, str) else operand
             wanted.append((_SIGNS[sign], wire(text) if name is None else item(name)))
-        return any(all(_ordered(leaf, operand, holds) for holds, operand in wanted) for leaf in _leaves(value))
+        return any(all(_compare(leaf, operand, holds) for holds, operand in wanted) for leaf in _leaves(value))
 
     return test
 
 
-def _ordered(leaf: Value, operand: Value | None, holds: Callable[[Any, Any], bool]) -> bool:
+def _compare(leaf: Value, operand: Value | None, holds: Callable[[Any, Any], bool]) -> bool:
     if operand is None:
         return False
     if "N" in leaf and "N" in operand:

@@ -31,7 +31,7 @@ def order(amount: Amount) -> tuple[int, Decimal, str]:
     return (0, amount, "") if isinstance(amount, Decimal) else (1, Decimal(0), amount)
 
 
-def ordered(value: str) -> str:
+def sortable(value: str) -> str:
     """A text to order by. Raises Unfit if it is longer than a member's key takes, where blanks, ! and " count twice."""
     if len(value.encode()) + sum(character <= '"' for character in value) > 510:
         raise Unfit(f"too long to order by: {value[:80]!r}")
@@ -40,7 +40,7 @@ def ordered(value: str) -> str:
 
 def rank(value: Value) -> tuple[int, Decimal, str]:
     """What a value is ordered by. Raises Unfit."""
-    return order(ordered(value["S"])) if "S" in value else order(number(value))
+    return order(sortable(value["S"])) if "S" in value else order(number(value))
 
 
 class Measure:
@@ -92,7 +92,7 @@ class Measure:
     def _evaluate(self, scope: Scope) -> Amount:
         assert self._expression is not None
         if self._expression.is_text:
-            return ordered(str(self._expression.value(scope)["S"]))
+            return sortable(str(self._expression.value(scope)["S"]))
         return self._expression.number(scope)
 
     def result(self, parts: Sequence[tuple[Amount | Picked | None, tuple[str, str], int]]) -> Value | None:
@@ -114,8 +114,8 @@ class Measure:
             assert isinstance(amount, Decimal)
             total = EXACT.add(total, amount)
         if self._function == "avg":
-            return {"N": plain(self._rounded(mean(total, len(present))))} if present else None
-        return {"N": plain(self._rounded(total))}
+            return {"N": plain(self._round(mean(total, len(present))))} if present else None
+        return {"N": plain(self._round(total))}
 
     def _of_values(self, present: Sequence[Amount]) -> Value | None:
         """The number of different values, how often each of the first occurs, or the first of them."""
@@ -137,7 +137,7 @@ class Measure:
         rest = sum(numbers.values()) - sum(int(times["N"]) for times in shown.values())
         return {"M": {**shown, "*": {"N": str(rest)}} if rest else shown}
 
-    def _rounded(self, number: Decimal) -> Decimal:
+    def _round(self, number: Decimal) -> Decimal:
         """A result to the digits after the point that are shown, half-even."""
         return number if self._digits is None else number.quantize(Decimal(1).scaleb(-self._digits), context=_HALF_EVEN)
 

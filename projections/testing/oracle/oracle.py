@@ -90,17 +90,15 @@ class Oracle:
             self.owners[entity.name].update(dict.fromkeys(entity.constants, rule.name))
         return creators
 
-    def expected(
-        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
-    ) -> Expected:
+    def expect(self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True) -> Expected:
         """Return the expected content of the tables, from their content."""
-        return _Run(self, self.read(items), self._guards(items, genuine), settled).expected()
+        return _Run(self, self.read(items), self._guards(items, genuine), settled).expect()
 
     def compare(
         self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, name, guard: True
     ) -> list[Difference]:
         """Return the differences between the content of the tables and the expected content."""
-        return self.differences(items, self.expected(items, settled, genuine))
+        return self.differences(items, self.expect(items, settled, genuine))
 
     def differences(self, items: Items, due: Expected) -> list[Difference]:
         """Return what differs from the expected content. Numbers are compared by value, sets without order, guards never."""
@@ -127,11 +125,9 @@ class Oracle:
 
     def read(self, items: Items) -> _State:
         """Items by key, without guards."""
-        return {
-            self.tables[table].key_of(image): self._unguarded(image) for table, held in items.items() for image in held
-        }
+        return {self.tables[table].key_of(image): self._bare(image) for table, held in items.items() for image in held}
 
-    def _unguarded(self, image: Image) -> Image:
+    def _bare(self, image: Image) -> Image:
         return {name: value for name, value in image.items() if not name.startswith(self._prefix)}
 
     def recognise(self, key: ItemKey, item: Image) -> Known | None:
@@ -144,7 +140,7 @@ class Oracle:
             known = self._keys[key] = [(entity, variables) for entity, variables in read if variables is not None]
         return next((candidate for candidate in known if candidate[0].fits(item, candidate[1])), None)
 
-    def unowned(self, entity: Entity, item: Image, *, created: bool = True) -> dict[str, Value]:
+    def own_part(self, entity: Entity, item: Image, *, created: bool = True) -> dict[str, Value]:
         """Return what the application wrote on an item of an entity.
 
         A copy of all attributes owns everything on an item that it `created`; on another one, it owns what its source has.
@@ -190,7 +186,7 @@ class _Run:
                 for contribution in rule.contributions(entity.name, key, item, variables):
                     self._settled.setdefault(name, {}).setdefault(contribution.target, []).append(contribution)
 
-    def expected(self) -> Expected:
+    def expect(self) -> Expected:
         base = self._application()
         now: _State = base
         for _ in range(2 * len(self._oracle.rules) + 3):
@@ -216,24 +212,24 @@ class _Run:
         for key, item in self._actual.items():
             known = self._oracle.recognise(key, item)
             if known is None:
-                if self._unnamed(key) is None:
+                if self._unnamed_entity(key) is None:
                     items[key] = item
             elif not self._oracle.creators[known[0].name]:
-                items[key] = self._oracle.unowned(known[0], item)
+                items[key] = self._oracle.own_part(known[0], item)
             else:
-                remaining = self._left(key, item, known[0])
+                remaining = self._item_without_contributions(key, item, known[0])
                 if remaining is not None:
                     items[key] = remaining
         return items
 
-    def _created(self, key: ItemKey) -> bool:
+    def _is_created(self, key: ItemKey) -> bool:
         """Whether the item is marked as created by a rule."""
         return "" in self._guards.get(key, {})
 
-    def _left(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
+    def _item_without_contributions(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
         """Return an item of a created entity without contributions; None if it is deleted."""
-        created = self._created(key)
-        own = self._oracle.unowned(entity, item, created=created)
+        created = self._is_created(key)
+        own = self._oracle.own_part(entity, item, created=created)
         names = {name for name, _ in entity.table.keys}
         if created and own.keys() <= names:
             return None
@@ -244,10 +240,10 @@ class _Run:
                 gone |= rule.attributes
         return {name: value for name, value in item.items() if name not in gone or name in entity.constants}
 
-    def _unnamed(self, key: ItemKey) -> Entity | None:
+    def _unnamed_entity(self, key: ItemKey) -> Entity | None:
         """The created entity of an item that lacks only attributes by which it is recognised, and has none of its own."""
         item = self._actual[key]
-        if not self._created(key):
+        if not self._is_created(key):
             return None
         for entity in self._oracle.entities.values():
             if not self._oracle.creators[entity.name] or entity.read(key) is None:
@@ -255,17 +251,17 @@ class _Run:
             names = {name for name, _ in entity.table.keys}
             held = [item.get(name) for name in entity.constants]
             others = [value for name, value in entity.constants.items() if item.get(name) not in (None, value)]
-            if None in held and not others and self._oracle.unowned(entity, item).keys() <= names:
+            if None in held and not others and self._oracle.own_part(entity, item).keys() <= names:
                 return entity
         return None
 
-    def _occupied(self, key: ItemKey, entity: Entity, groups: Mapping[str, Any], base: _State) -> bool:
+    def _is_occupied(self, key: ItemKey, entity: Entity, groups: Mapping[str, Any], base: _State) -> bool:
         """Whether the key of a target has an item of another kind, which stays."""
         if key not in self._actual:
             return False
         known = self._oracle.recognise(key, self._actual[key])
         if known is None:
-            return self._unnamed(key) not in (None, entity) or key in base
+            return self._unnamed_entity(key) not in (None, entity) or key in base
         if known[0] is entity:
             return False
         return key in base or any(groups[rule.name].get(key) for rule in self._oracle.creators[known[0].name])
@@ -287,7 +283,7 @@ class _Run:
         for own in self._oracle.item_rules:
             for key, item, variables in sources.get(own.source.name, ()):
                 if key in then:
-                    then[key].update(self._remembered(own, key, item, variables))
+                    then[key].update(self._remember(own, key, item, variables))
                     if isinstance(own, ComputeRule) and own.once:  # what is there stays, whatever it is
                         held = self._actual.get(key, {})
                         kept = {name: held[name] for name in own.attributes if name in held}
@@ -305,7 +301,7 @@ class _Run:
                 members.setdefault(known[0].name, []).append((key, item, known[1]))
         return members
 
-    def _remembered(self, rule: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
+    def _remember(self, rule: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
         remembered = self._memory.get((rule.name, key))
         if remembered is not None and remembered[0] is item:
             return remembered[1]
@@ -313,7 +309,7 @@ class _Run:
         self._memory[rule.name, key] = item, result
         return result
 
-    def _given(
+    def _contributions_of(
         self, rule: GroupRule, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
     ) -> list[Contribution]:
         """The contributions of one item, which are remembered."""
@@ -329,7 +325,7 @@ class _Run:
         groups: dict[ItemKey, list[Contribution]] = {}
         for entity in rule.sources:
             for key, item, variables in sources.get(entity, ()):
-                for each in self._given(rule, entity, key, item, variables):
+                for each in self._contributions_of(rule, entity, key, item, variables):
                     groups.setdefault(each.target, []).append(each)
         for target, settled in self._settled.get(rule.name, {}).items():
             if rule.kind != "copy":
@@ -343,14 +339,14 @@ class _Run:
         for entity in self._oracle.entities.values():
             for rule in self._oracle.creators[entity.name]:
                 for target, group in groups[rule.name].items():
-                    if self._occupied(target, entity, groups, base):
+                    if self._is_occupied(target, entity, groups, base):
                         self._occupied_by.add((target, rule.name))
                         continue
                     if self._creators.setdefault(target, rule.name) != rule.name:
                         continue
                     item: dict[str, Value] = {}
                     if target in self._actual:
-                        item = self._oracle.unowned(entity, self._actual[target], created=self._created(target))
+                        item = self._oracle.own_part(entity, self._actual[target], created=self._is_created(target))
                     item.update(rule.result(group) if rule.kind == "copy" else entity.constants)
                     then[target] = {**item, **entity.table.attributes(target)}
 
@@ -360,9 +356,9 @@ class _Run:
             return
         parents: dict[tuple[str, ...], dict[str, Value]] = {}
         for key, item, variables in sorted(sources.get(rule.source.name, ()), key=lambda source: source[0]):
-            reference = rule.referenced(item, variables)
+            reference = rule.parent_reference(item, variables)
             if reference is not None:
-                parents.setdefault(reference, self._remembered(rule, key, item, variables))
+                parents.setdefault(reference, self._remember(rule, key, item, variables))
         for key, item, variables in sources.get(rule.into.name, ()):
             reference = rule.references(item, variables)
             if (
@@ -385,12 +381,12 @@ class _Run:
     ) -> None:
         parents: dict[tuple[str, ...], Mapping[str, Value] | None] = {}
         for _, item, variables in sorted(sources.get(rule.source.name, ()), key=lambda source: source[0]):
-            reference = rule.referenced(item, variables)
+            reference = rule.parent_reference(item, variables)
             if reference is not None:
-                parents.setdefault(reference, rule.given(item, variables))
+                parents.setdefault(reference, rule.parent_values(item, variables))
         for key, item, variables in sources.get(rule.into.name, ()):
             if key in then:
-                then[key].update(rule.wanted(item, variables, parents))
+                then[key].update(rule.child_values(item, variables, parents))
 
 
 @dataclass(frozen=True, slots=True)

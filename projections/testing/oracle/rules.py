@@ -250,19 +250,19 @@ class IndexRule(Rule):
                 return {}
             for fits, templates in self._cases:
                 if fits(scope.stored):
-                    made = {name: self._made(name, template, scope) for name, template in templates.items()}
-                    written = self._written(made)
+                    made = {name: self._make(name, template, scope) for name, template in templates.items()}
+                    written = self._complete_names(made)
                     return {n: self._value(n, part) for n, part in made.items() if part is not None and n in written}
         except Unfit:
             pass
         return {}
 
-    def _written(self, made: Mapping[str, str | Value | None]) -> set[str]:
+    def _complete_names(self, made: Mapping[str, str | Value | None]) -> set[str]:
         """The attributes of the indexes that have every one of their attributes which the case sets."""
         lacking = {name for name, value in made.items() if value is None}
         return {name for keys in self.source.table.indexes for name in keys if not keys & lacking}
 
-    def _made(self, name: str, template: Template, scope: Scope) -> str | Value | None:
+    def _make(self, name: str, template: Template, scope: Scope) -> str | Value | None:
         try:
             if self.source.table.index_keys.get(name, ("S", 2048))[0] == "B":
                 return scope.need(template.slots[0].path)
@@ -288,7 +288,7 @@ class ComputeRule(Rule):
         super().__init__(name, document, source, source)
         self.once: bool = document.get("once", False)
         self._values = {
-            name: [(pattern(case.get("where")), _computed(case)) for case in cases]
+            name: [(pattern(case.get("where")), _compute(case)) for case in cases]
             for name, cases in document["set"].items()
         }
         self.attributes = set(self._values)
@@ -312,7 +312,7 @@ class ComputeRule(Rule):
         return values
 
 
-def _computed(case: _Document) -> Callable[[Scope], Value]:
+def _compute(case: _Document) -> Callable[[Scope], Value]:
     if "constant" in case:
         constant = wire(case["constant"])
         return lambda scope: constant
@@ -352,7 +352,7 @@ class EmbedRule(Rule):
         self.keep = document["on_delete"] == "keep"
         self.attributes = set(self._attributes)
 
-    def referenced(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
+    def parent_reference(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
         """By what children reference this parent, None if nothing can."""
         scope = Scope(item, variables)
         try:
@@ -390,7 +390,7 @@ class ListEmbedRule(EmbedRule):
         self._id, self._leaves_out = form["id"], form["missing"] == "omit"
         self.attributes = {self._as}
 
-    def given(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value] | None:
+    def parent_values(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value] | None:
         """Return what a parent gives; None if the rule does not apply to it."""
         scope = Scope(item, variables)
         try:
@@ -399,7 +399,7 @@ class ListEmbedRule(EmbedRule):
             return None
         return None if any(levels(value) > 30 for value in (values or {}).values()) else values
 
-    def wanted(
+    def child_values(
         self,
         item: Image,
         variables: Mapping[str, Value],

@@ -16,7 +16,7 @@ from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.expressions import Expression, pattern
 from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, plain, steps, storable, text, wire
 
-__all__ = ["KEY_BYTES", "Entity", "KeyTemplate", "Piped", "Slot", "Table", "Template", "numeric", "pipe", "shown"]
+__all__ = ["KEY_BYTES", "Entity", "KeyTemplate", "Piped", "Slot", "Table", "Template", "numeric", "pipe", "piped_text"]
 
 
 Piped: TypeAlias = str | Decimal | datetime
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
-def shown(value: Piped) -> str:
+def piped_text(value: Piped) -> str:
     """The text that a template puts in its place."""
     if isinstance(value, datetime):
         return value.isoformat()
@@ -46,23 +46,23 @@ def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
         size = int(arguments[0])
         return lambda value: _digits(10**size - 1 - int(_digits(_whole(value), size)), size)
     if name == "bucket":
-        return lambda value: str(zlib.crc32(shown(value).encode()) % int(arguments[0]))
+        return lambda value: str(zlib.crc32(piped_text(value).encode()) % int(arguments[0]))
     if name == "truncate":
-        return lambda value: shown(value)[: int(arguments[0])]
+        return lambda value: piped_text(value)[: int(arguments[0])]
     if name == "date":
         matches = [re.fullmatch("from *= *(.*)", argument) for argument in arguments]
         declared = [match[1] for match in matches if match]
         zones = [ZoneInfo(text) for text, match in zip(arguments[1:], matches[1:], strict=True) if not match]
-        return lambda value: _date(_declared(value, *declared), arguments[0], zones[0] if zones else UTC)
+        return lambda value: _date(_declared_time(value, *declared), arguments[0], zones[0] if zones else UTC)
     return {"lower": _lower, "upper": _upper}[name]
 
 
 def _lower(value: Piped) -> Piped:
-    return shown(value).lower()
+    return piped_text(value).lower()
 
 
 def _upper(value: Piped) -> Piped:
-    return shown(value).upper()
+    return piped_text(value).upper()
 
 
 def _whole(value: Piped) -> int:
@@ -91,11 +91,11 @@ def _time(value: Piped) -> datetime:
     return _iso(value)
 
 
-def _declared(value: Piped, form: str = "") -> datetime:
+def _declared_time(value: Piped, form: str = "") -> datetime:
     """The time of a value whose form the rule declares: `seconds`, `milliseconds`, `ulid`, or the codes of its parts."""
     if not form or isinstance(value, datetime):
         return _time(value)
-    text = shown(value)
+    text = piped_text(value)
     if form == "ulid":
         return _ulid(text)
     if form in ("seconds", "milliseconds"):
@@ -215,7 +215,7 @@ class Slot:
                 continue
             pipes.append(pipe(name, *_arguments(arguments)))
             fallback = None if fallback is None else pipes[-1](fallback)
-        shown_as = None if fallback is None else shown(fallback)
+        shown_as = None if fallback is None else piped_text(fallback)
         if match is None or re.fullmatch(r"[0-9.]+", match[1]):
             return cls(written.strip(), False, tuple(pipes), shown_as, Expression.parse(written))
         return cls(match[1], match[2] == "*", tuple(pipes), shown_as)
@@ -224,7 +224,7 @@ class Slot:
         """Raises Missing and Unfit."""
         return scope.need(self.path) if self.expression is None else self.expression.value(scope)
 
-    def shown(self, value: Value | None) -> str:
+    def text_or_fallback(self, value: Value | None) -> str:
         """The text of a value, or of a missing one. Raises Unfit."""
         return self.render(value) if value is not None else str(self.fallback)
 
@@ -233,7 +233,7 @@ class Slot:
         result: Piped = Decimal(value["N"]) if "N" in value else text(value)
         for step in self.pipes:
             result = step(result)
-        return shown(result)
+        return piped_text(result)
 
 
 def _arguments(text: str) -> list[str]:
@@ -286,7 +286,7 @@ class Template:
         if wrong:
             raise wrong[0]
         iterator = iter(values)
-        return "".join(part if isinstance(part, str) else part.shown(next(iterator)) for part in self.parts)
+        return "".join(part if isinstance(part, str) else part.text_or_fallback(next(iterator)) for part in self.parts)
 
 
 class KeyTemplate:

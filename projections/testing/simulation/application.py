@@ -15,7 +15,7 @@ from projections.language.entity import Entity
 from projections.language.syntax import root
 from projections.testing.simulation import external_writes
 from projections.testing.simulation.external_writes import Adversary
-from projections.testing.simulation.item_writer import ItemWriter, placed
+from projections.testing.simulation.item_writer import ItemWriter, place
 from projections.testing.simulation.pools import FOREIGN
 
 _HELD = 6
@@ -47,9 +47,9 @@ def update(writer: ItemWriter) -> bool:
         if value is None or writer.rng.random() < 0.15:
             remove.append(top)
         else:
-            change[top] = placed(image.get(top), path, value)
+            change[top] = place(image.get(top), path, value)
     edited = {name: value for name, value in image.items() if name not in remove} | change
-    edited = writer.kept(key, edited)
+    edited = writer.keep_index_keys(key, edited)
     change = {name: value for name, value in edited.items() if image.get(name) != value}
     writer.store.write(Update(key, set=change, remove=[name for name in image if name not in edited]))
     return True
@@ -100,7 +100,7 @@ def put_back(writer: ItemWriter) -> bool:
             value = writer.value(kind, path)
             if value is not None:
                 top = root(path)
-                edited[top] = placed(edited.get(top), path, value)
+                edited[top] = place(edited.get(top), path, value)
     return writer.put_whole(key, edited)
 
 

@@ -80,22 +80,22 @@ class _Draft:
         keeps = self._rules[name]["expired"] == "keep"
         dice = self._rng.random()
         if self._document.get("about", {}).get("projections", {}).get(name, {}).get("disabled"):
-            return self._enabled(name, keeps, dice)
+            return self._enable(name, keeps, dice)
         if dice < 0.12 and len(names) > 1:
             del self._rules[name]
             return Change(self._other, self._document, f"{name} is added", not keeps)
         if dice < 0.24 and len(names) > 1:
-            return self._retired(name)
+            return self._retire(name)
         if dice < 0.30 and self._rules[name]["kind"] != "copy":
-            return self._renamed(name, keeps)
+            return self._rename(name, keeps)
         if dice < 0.42:
             self._rules[name]["mode"] = "shadow"
             return Change(self._other, self._document, f"{name} goes live from shadow", expires=not keeps)
-        words = [self._edited(name)]
+        words = [self._edit(name)]
         if self._rng.random() < 0.3:
             second = names[int(self._rng.random() * len(names))]
             keeps = keeps or self._rules[second]["expired"] == "keep"
-            words.append(self._edited(second))
+            words.append(self._edit(second))
         text = " and ".join(word for word in words if word)
         if not text:
             return None
@@ -103,20 +103,20 @@ class _Draft:
             return Change(self._document, self._other, text, not keeps)
         return Change(self._other, self._document, f"{text}, reverted", not keeps)
 
-    def _enabled(self, name: str, keeps: bool, dice: float) -> Change:
+    def _enable(self, name: str, keeps: bool, dice: float) -> Change:
         """The rule is enabled, or it was until now."""
         self._rules[name]["mode"] = "live"
         if dice < 0.5:
             return Change(self._document, self._other, f"{name} is enabled", expires=not keeps)
         return Change(self._other, self._document, f"{name} is disabled", expires=not keeps)
 
-    def _retired(self, name: str) -> Change:
+    def _retire(self, name: str) -> Change:
         del self._rules[name]
         fate = "keep" if self._rng.random() < 0.5 else "remove"
         self._other["retired"] = {**self._other["retired"], name: fate}
         return Change(self._document, self._other, f"{name} is retired: {fate}", expires=True)
 
-    def _renamed(self, name: str, keeps: bool) -> Change:
+    def _rename(self, name: str, keeps: bool) -> Change:
         old = f"{name}Before"
         before = copy.deepcopy(dict(self._document))
         before["projections"] = {
@@ -126,7 +126,7 @@ class _Draft:
         after["retired"] = {**after["retired"], old: "keep" if self._rng.random() < 0.5 else "remove"}
         return Change(before, after, f"{old} is renamed to {name}", not keeps)
 
-    def _edited(self, name: str) -> str | None:
+    def _edit(self, name: str) -> str | None:
         """Changes a rule in one way; which, None if that way is not open to this rule."""
         rule = self._rules[name]
         ways: list[Callable[[str, Document], str | None]] = [self._where, *self._ways(rule)]
@@ -139,21 +139,21 @@ class _Draft:
         if kind == "rank":
             yield from (self._shards, self._digits, self._kind, self._target)
         if kind == "aggregate":
-            yield from (self._less_measured, self._more_measured, self._otherwise_measured, self._shards)
+            yield from (self._measure_less, self._measure_more, self._measure_otherwise, self._shards)
         if kind in ("top", "latest"):
             yield from (self._order, self._by)
         if kind == "top":
             yield self._limit
         if kind in ("top", "latest", "copy", "embed"):
-            yield from (self._less_shown, self._more_shown)
+            yield from (self._show_less, self._show_more)
         if kind == "copy":
-            yield from (self._values, self._claimed)
+            yield from (self._values, self._claim)
         if kind in _LEDGER or rule.get("claimed"):
             yield self._target
         if kind in _LEDGER:
             yield from (self._into, self._kind)
         if kind == "index":
-            yield from (self._fewer_cases, self._cases_turned, self._prefixed)
+            yield from (self._fewer_cases, self._turn_cases, self._prefix)
         if "listed" in rule:
             yield from (self._missing, self._form)
         elif kind == "embed":
@@ -196,18 +196,18 @@ class _Draft:
 
     # Of aggregates
 
-    def _less_measured(self, name: str, rule: Document) -> str | None:
+    def _measure_less(self, name: str, rule: Document) -> str | None:
         if len(rule["set"]) < 2:
             return None
         gone = self._any(list(rule["set"]))
         del rule["set"][gone]
         return f"{gone} is no longer set"
 
-    def _more_measured(self, name: str, rule: Document) -> str | None:
+    def _measure_more(self, name: str, rule: Document) -> str | None:
         rule["set"][f"{name}More"] = self._measure(rule)
         return f"{name}More is set to {rule['set'][f'{name}More']}"
 
-    def _otherwise_measured(self, name: str, rule: Document) -> str | None:
+    def _measure_otherwise(self, name: str, rule: Document) -> str | None:
         measure = self._any(list(rule["set"]))
         rule["set"][measure] = self._measure(rule)
         return f"{measure} is {rule['set'][measure]}"
@@ -222,10 +222,10 @@ class _Draft:
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
         if paths and self._rng.random() < 0.7:
             function = self._any(_FUNCTIONS)
-            return {"function": function, "expression": self._typed(function, self._any(paths)), "where": where}
+            return {"function": function, "expression": self._cast(function, self._any(paths)), "where": where}
         return {"function": "count", "expression": None, "where": where}
 
-    def _typed(self, function: str, path: str) -> str:
+    def _cast(self, function: str, path: str) -> str:
         return f"{self._any(['number', 'text'])}({path})" if function in ("min", "max") else path
 
     def _shards(self, name: str, rule: Document) -> str | None:
@@ -257,14 +257,14 @@ class _Draft:
 
     # Of attributes
 
-    def _less_shown(self, name: str, rule: Document) -> str | None:
+    def _show_less(self, name: str, rule: Document) -> str | None:
         if rule["attributes"] == "all" or len(rule["attributes"]) < 2:
             return None
         gone = self._any(list(rule["attributes"]))
         del rule["attributes"][gone]
         return f"{gone} is no longer among its attributes"
 
-    def _more_shown(self, name: str, rule: Document) -> str | None:
+    def _show_more(self, name: str, rule: Document) -> str | None:
         paths = self._attributes(rule)
         if rule["attributes"] == "all" or not paths:
             return None
@@ -275,7 +275,7 @@ class _Draft:
         rule["values"][f"{name}Value"] = {"constant": self._any([1, "x", True])}
         return f"{name}Value is {rule['values'][f'{name}Value']}"
 
-    def _claimed(self, name: str, rule: Document) -> str | None:
+    def _claim(self, name: str, rule: Document) -> str | None:
         """As where an `id` is declared, or no longer: everything that holds for a claimed copy holds for another one."""
         if rule["claimed"] or rule["expired"] == "keep":
             return None
@@ -295,7 +295,7 @@ class _Draft:
             measures = [self._measure({**rule, "set": {}})]
             if self._rng.random() < 0.5:
                 path, function = self._any(paths), self._any(_FUNCTIONS)
-                measures.append({"function": function, "expression": self._typed(function, path), "where": None})
+                measures.append({"function": function, "expression": self._cast(function, path), "where": None})
             shown = {"set": {f"{name}Kind{number}": measure for number, measure in enumerate(measures)}, "shards": 1}
         else:
             order = self._any(["asc", "desc"])
@@ -329,8 +329,8 @@ class _Draft:
             return None
         read = {name for other_rule in self._rules.values() for name in _sources(other_rule)}
         made = {other_rule["into"] for other_rule in self._rules.values() if other_rule["kind"] == "copy"}
-        names = _written(rule)
-        taken = {form.get("into") for form in self._rules.values() if form is not rule and names & _written(form)}
+        names = _written_names(rule)
+        taken = {form.get("into") for form in self._rules.values() if form is not rule and names & _written_names(form)}
         others = [key for key in self._document["entities"] if key not in read | made | taken and key != rule["into"]]
         if not others:
             return None
@@ -375,13 +375,13 @@ class _Draft:
         rule["cases"].pop(int(self._rng.random() * len(rule["cases"])))
         return "one case less"
 
-    def _cases_turned(self, name: str, rule: Document) -> str | None:
+    def _turn_cases(self, name: str, rule: Document) -> str | None:
         if len(rule["cases"]) < 2:
             return None
         rule["cases"].reverse()
         return "its cases are turned round"
 
-    def _prefixed(self, name: str, rule: Document) -> str | None:
+    def _prefix(self, name: str, rule: Document) -> str | None:
         indexes = self._document["tables"][self._document["entities"][rule["from"]]["table"]]["indexes"]
         kinds = {
             name: kind for index in indexes.values() for part in ("partition", "sort") for name, kind in index[part]
@@ -450,7 +450,7 @@ def _sources(rule: Document) -> list[str]:
     return [rule["from"], *(source["from"] for source in rule.get("other_sources", ()))]
 
 
-def _written(rule: Document) -> set[str]:
+def _written_names(rule: Document) -> set[str]:
     """The attributes that a rule writes by name."""
     if "listed" in rule:
         return {rule["listed"]["as"]}

@@ -94,12 +94,12 @@ class Checks:
         return [
             *self._items(ended),
             *self._ranks(ended),
-            *self._kept(ended),
+            *self._kept_values(ended),
             *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
             *self._rejections(ended),
         ]
 
-    def written(
+    def check_write(
         self,
         key: ItemKey,
         before: Image | None,
@@ -138,9 +138,9 @@ class Checks:
             if copied and not isinstance(rule, CopyRule):
                 continue  # a copy whose guard the application removed
             if rule.mode == "shadow":
-                premature.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {shown(after)}")
+                premature.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {value_text(after)}")
             elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
-                premature.append(f"{encode_key(key)}: {rule.name} was never live and wrote {shown(after)}")
+                premature.append(f"{encode_key(key)}: {rule.name} was never live and wrote {value_text(after)}")
         for rule in self._shadow_indexes:
             if after is not None and before is not None and rule.source is self._entity(key, after):
                 names = [name for name in rule.owned() if before.get(name) != after.get(name)]
@@ -181,8 +181,8 @@ class Checks:
             except BadInput:
                 desired = {}
             problems += [
-                f"{encode_key(key)} {name}: {rule.name} wrote {shown(after.get(name))} instead of "
-                f"{shown(desired.get(name))}"
+                f"{encode_key(key)} {name}: {rule.name} wrote {value_text(after.get(name))} instead of "
+                f"{value_text(desired.get(name))}"
                 for name in names
                 if desired.get(name) != after.get(name)
             ]
@@ -195,7 +195,7 @@ class Checks:
         items: dict[str, list[Image]] = {name: [] for name in program.tables}
         for key, image in ended.items.items():
             items[key.table].append(image)
-        expected = self._oracle.expected(items, self._settled(ended), ended.genuine)
+        expected = self._oracle.expect(items, self._settled_items(ended), ended.genuine)
         reported = {bad.rule for bad in (*ended.rejected, *ended.refused) if bad.reason.startswith(OCCUPIED)}
         for key, rule in sorted(expected.occupied):
             if rule not in reported:
@@ -207,13 +207,13 @@ class Checks:
             if ended.unheard and drift.attribute is None and drift.actual and not self._has_guard(drift):
                 continue
             what = f"{drift.key}" + (f" {drift.attribute}" if drift.attribute else "")
-            yield f"{what}: is {shown(drift.actual)}, should be {shown(drift.expected)} (rule {drift.rule})"
+            yield f"{what}: is {value_text(drift.actual)}, should be {value_text(drift.expected)} (rule {drift.rule})"
 
     def _has_guard(self, drift: Difference) -> bool:
         """Whether an item that should not exist has the guard of the rule that would create it."""
         return drift.rule is None or drift.actual is None or self._program.guard(drift.rule) in drift.actual
 
-    def _kept(self, ended: Ended) -> Iterator[str]:
+    def _kept_values(self, ended: Ended) -> Iterator[str]:
         """Yield children of deleted parents, under `on_delete: keep`, that do not have the parent's last values.
 
         Only where the rule has written: where the guard names the parent. The others keep what they held.
@@ -230,7 +230,7 @@ class Checks:
             for rule in rules:
                 if known is not None and known[0] is rule.source:
                     image = change["NewImage"]
-                    parent_values[rule.name, key] = rule.referenced(image, known[1]), rule.result(image, known[1])
+                    parent_values[rule.name, key] = rule.parent_reference(image, known[1]), rule.result(image, known[1])
         for key, image in ended.items.items():
             child = self._oracle.recognise(key, image) if key not in ended.touched else None
             for rule in rules if child is not None else ():
@@ -253,11 +253,11 @@ class Checks:
                 for name in sorted(rule.attributes):
                     if not same(image.get(name), values.get(name)):
                         yield (
-                            f"{encode_key(key)} {name}: is {shown(image.get(name))}, but its deleted parent gave "
-                            f"{shown(values.get(name))} (rule {rule.name})"
+                            f"{encode_key(key)} {name}: is {value_text(image.get(name))}, but its deleted parent gave "
+                            f"{value_text(values.get(name))} (rule {rule.name})"
                         )
 
-    def _settled(self, ended: Ended) -> list[tuple[str, Image, str]]:
+    def _settled_items(self, ended: Ended) -> list[tuple[str, Image, str]]:
         """Return expired items with their tables, for each rule that keeps their contributions."""
         settled: list[tuple[str, Image, str]] = []
         for record in ended.expired:
@@ -283,7 +283,7 @@ class Checks:
         items: dict[str, list[Image]] = {name: [] for name in self._program.tables}
         for key, image in ended.items.items():
             items[key.table].append(image)
-        due = self._oracle.expected(items, self._settled(ended), ended.genuine).scores
+        due = self._oracle.expect(items, self._settled_items(ended), ended.genuine).scores
         store = MemoryStore({"ledger": LEDGER_SCHEMA})
         in_ledger: set[tuple[str, str]] = set()
         for image in ended.ledger:
@@ -295,7 +295,7 @@ class Checks:
             boards = {encode_key(board): scores for (name, board), scores in due.items() if name == rule.name}
             boards = {**{board: [] for name, board in in_ledger if name == rule.name}, **boards}
             for board, scores in sorted(boards.items()):
-                wrong = _misranked(Ranking(store, rule, board), scores, descending=rule.descending)
+                wrong = _ranking_mistake(Ranking(store, rule, board), scores, descending=rule.descending)
                 if wrong is not None:
                     yield f"{board}: {wrong} (rule {rule.name}, scores {sorted(map(str, scores))})"
 
@@ -317,7 +317,7 @@ class Checks:
                 yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
 
 
-def _misranked(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool) -> str | None:
+def _ranking_mistake(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool) -> str | None:
     """Return the first answer of a ranking that is not that of sorting."""
     ordered = sorted(scores, reverse=descending)
     total = ranking.between().count
@@ -404,7 +404,7 @@ def _was_bad(program: Program, rejection: Rejected, ended: Ended) -> bool:
     return False
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value or an image for a message."""
     if value is None:
         return "absent"

@@ -177,7 +177,7 @@ class Deployment:
         )
         return invocation, partial(worker.handle, event, invocation.remaining)
 
-    def ended(self, invocation: Invocation) -> None:
+    def keep_process(self, invocation: Invocation) -> None:
         """Keep the process of an invocation for others."""
         if self._plan.reuse and invocation.instance is not None:
             self._idle.append(invocation.instance)

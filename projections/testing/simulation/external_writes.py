@@ -38,13 +38,13 @@ def change_derived(writer: ItemWriter) -> bool:
     if value is not None and writer.rng.random() < 0.3:
         writer.store.write(Update(key, remove=(name,)))
     else:
-        writer.store.write(Update(key, set={name: _other(value, writer.rng)}))
+        writer.store.write(Update(key, set={name: _other_value(value, writer.rng)}))
     return True
 
 
 def remove_guard(writer: ItemWriter) -> bool:
     """Remove a guard, with or without the values that it guards."""
-    chosen = writer.guarded()
+    chosen = writer.any_guard()
     if chosen is None:
         return False
     key, entity, guard = chosen
@@ -56,15 +56,15 @@ def remove_guard(writer: ItemWriter) -> bool:
 
 def forge_guard(writer: ItemWriter) -> bool:
     """Change the fields of a guard, and an attribute of the application."""
-    chosen = writer.guarded()
+    chosen = writer.any_guard()
     if chosen is None:
         return False
     key, entity, guard = chosen
-    forged = writer.forged(writer.items[key][guard])
+    forged = writer.forge(writer.items[key][guard])
     change = {guard: forged}
     if writer.rng.random() < 0.5:
         names = writer.derived_names(entity, {})[:1]
-        change.update({name: _other(writer.items[key].get(name), writer.rng) for name in names})
+        change.update({name: _other_value(writer.items[key].get(name), writer.rng) for name in names})
     return writer.put_whole(key, {**writer.items[key], **change, FOREIGN: writer.remark()})
 
 
@@ -83,7 +83,7 @@ def clone(writer: ItemWriter) -> bool:
     image = {**writer.items[key], **entity.schema.wire(place), FOREIGN: writer.remark()}
     for name in [name for name in image if name.startswith(writer.program.guard_prefix)]:
         if writer.rng.random() < 0.5:
-            image[name] = writer.forged(image[name])
+            image[name] = writer.forge(image[name])
     writer.clones += [(place, image)] * writer.pick([0, 1, 2])
     return writer.put_whole(place, image)
 
@@ -112,7 +112,7 @@ def malform_guard(writer: ItemWriter) -> bool:
     held = writer.items[key].get(name, {}).get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
     writer.touched[key] = None
     writer.tampering = writer.forging = True
-    value = writer.pick(_malformed(held, key.table, forward=not rule.copies_all))
+    value = writer.pick(_malformed_guards(held, key.table, forward=not rule.copies_all))
     writer.store.write(Update(key, set={name: value, FOREIGN: writer.remark()}))
     return True
 
@@ -168,7 +168,7 @@ def change_constant(writer: ItemWriter) -> bool:
     return True
 
 
-def _malformed(guard: Mapping[str, Value], table: str, *, forward: bool) -> list[Value]:
+def _malformed_guards(guard: Mapping[str, Value], table: str, *, forward: bool) -> list[Value]:
     """Return guards that do not parse, and guards that no publish wrote. `forward`: their versions may be later."""
     shapes: list[Value] = [{"S": "x"}, {"N": "1"}, {"L": []}, {"M": {}}, {"NULL": True}, {"BOOL": True}]
     changes: list[dict[str, Value]] = [
@@ -192,7 +192,7 @@ def _malformed(guard: Mapping[str, Value], table: str, *, forward: bool) -> list
     return shapes
 
 
-def _other(value: Value | None, rng: Random) -> Value:
+def _other_value(value: Value | None, rng: Random) -> Value:
     """Return another value of the same type."""
     for kind, content in (value or {}).items():
         if kind == "N":

@@ -178,13 +178,13 @@ class Harm:
     def _guards(self, key: ItemKey, image: Image) -> set[str]:
         return {name for name in image if name.startswith(self._prefix) and self.genuine(key, name, image[name])}
 
-    def _marked(self, key: ItemKey, image: Image) -> bool:
+    def _is_marked(self, key: ItemKey, image: Image) -> bool:
         """Whether the item is marked as created by a rule."""
         return self._prefix in image and self.genuine(key, self._prefix, image[self._prefix])
 
     # The application's writes
 
-    def applied(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
+    def note_write(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
         """Note a write of the application."""
         self._deleted.pop(key, None)
         self.meddled.add(key)
@@ -214,8 +214,8 @@ class Harm:
                     shadow.unclear |= self._ownership.together(key, name)
         if self._guards(key, after):
             shadow.whole.clear()  # it put back what it had read, with the guards
-        shadow.created = not self._marked(key, after)
-        if before is not None and not shadow.created and not self._marked(key, before):
+        shadow.created = not self._is_marked(key, after)
+        if before is not None and not shadow.created and not self._is_marked(key, before):
             self._planted.add(key)
         elif shadow.created:
             self._planted.discard(key)
@@ -223,7 +223,7 @@ class Harm:
             self._stripped.add(key)
         if self._prefix not in after:
             self._made.discard(key)  # whatever was there before, this is the application's
-        self._published(key, after, shadow)
+        self._forget_published(key, after, shadow)
         self._note_source(key, after)
 
     def _note_unguarded(self, key: ItemKey, before: Image, after: Image) -> None:
@@ -246,7 +246,7 @@ class Harm:
         ):
             self._sourced.update(dict.fromkeys(image))
 
-    def _published(self, key: ItemKey, image: Image, shadow: _Shadow) -> None:
+    def _forget_published(self, key: ItemKey, image: Image, shadow: _Shadow) -> None:
         """Forget attributes that a rule has published on the item: their values are the rule's from now on."""
         guards: set[str] | None = None
         for owned in self._owned(key, image):
@@ -261,7 +261,7 @@ class Harm:
 
     # The engine's writes
 
-    def written(
+    def check_write(
         self, key: ItemKey, before: Image | None, after: Image | None, by: Any, *, answered: bool = True
     ) -> Iterator[str]:
         """Yield the harm that a write of the engine did. `answered` is false if its answer is lost on the way."""
@@ -271,7 +271,7 @@ class Harm:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
                 self._genuine.setdefault((key, name), []).append(value)
-        if after is None or not self._marked(key, after):
+        if after is None or not self._is_marked(key, after):
             self._planted.discard(key)
         if after is not None:
             self._note_source(key, after)  # what rules set on a source is copied too
@@ -279,25 +279,25 @@ class Harm:
             assert after is not None
             self.meddled.discard(key)
             self._made.add(key)
-            self._restored(key, after)
+            self._restore(key, after)
         elif after is None:
-            yield from self._removed(key, before, by, answered)
+            yield from self._check_removal(key, before, by, answered)
         else:
-            yield from self._changed(key, before, after)
+            yield from self._check_change(key, before, after)
 
-    def _restored(self, key: ItemKey, after: Image) -> None:
+    def _restore(self, key: ItemKey, after: Image) -> None:
         shadow = self._shadows[key] = _Shadow()
         if key in self._deleted:
             _, plain, _ = self._deleted.pop(key)
             shadow.wrote = {name: value for name, value in plain.items() if after.get(name) == value}
-            shadow.created = not self._marked(key, after)
+            shadow.created = not self._is_marked(key, after)
 
     def restores(self, key: ItemKey, after: Image) -> bool:
         """Return whether a creation puts attributes of the application back that a deletion took."""
         _, plain, _ = self._deleted.get(key, (None, {}, {}))
-        return not self._marked(key, after) and any(after.get(name) == value for name, value in plain.items())
+        return not self._is_marked(key, after) and any(after.get(name) == value for name, value in plain.items())
 
-    def _removed(self, key: ItemKey, before: Image, by: Any, answered: bool) -> Iterator[str]:
+    def _check_removal(self, key: ItemKey, before: Image, by: Any, answered: bool) -> Iterator[str]:
         shadow = self._shadows.pop(key, None)
         self._made.discard(key)
         if shadow is None:
@@ -306,7 +306,7 @@ class Harm:
             yield f"{HARM}{encode_key(key)}: the engine deleted an item of the application"
             return
         owned = self._owned(key, before)
-        if not owned and self._marked(key, before):
+        if not owned and self._is_marked(key, before):
             owned = self._ownership.of_created(key)
         names = self._programs[0].tables[key.table].key_attributes
         lost = {
@@ -323,7 +323,7 @@ class Harm:
         elif lost and answered:
             self._deleted[key] = (by, lost, lost)
 
-    def ended(self, by: Any) -> Iterator[str]:
+    def check_end(self, by: Any) -> Iterator[str]:
         """Yield what a process that came to its end took and did not restore."""
         for key, (who, _, lost) in list(self._deleted.items()):
             if who is by:
@@ -332,17 +332,17 @@ class Harm:
                     names = ", ".join(lost)
                     yield f"{HARM}{encode_key(key)}: deleted with the application's {names}, which were not restored"
 
-    def died(self, by: Any) -> None:
+    def forget(self, by: Any) -> None:
         """Forget what a process took that died before it could restore it."""
         self._deleted = {key: held for key, held in self._deleted.items() if held[0] is not by}
 
-    def _changed(self, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
+    def _check_change(self, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
         shadow = self._shadows.setdefault(key, _Shadow())
         names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
-            if self._marked(key, before):  # without what `match` reads now, it still is the rules'
+            if self._is_marked(key, before):  # without what `match` reads now, it still is the rules'
                 owned = [*owned, *(self._owned(key, after) or self._ownership.of_created(key))]
             gone = [name for name in names if name not in after and not any(name in owner for owner in owned)]
             parted = [name for name in gone if self._is_parted(key, name, before, after, owned, shadow)]
@@ -351,8 +351,8 @@ class Harm:
             for name in sorted(parted):
                 yield f"{HARM}{encode_key(key)}: the application set what belongs to {name}, and the engine removed it"
         if shadow.wrote:
-            self._published(key, after, shadow)
-        if key not in self._made and self._marked(key, after) and not self._marked(key, before):
+            self._forget_published(key, after, shadow)
+        if key not in self._made and self._is_marked(key, after) and not self._is_marked(key, before):
             yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
 
     def _is_parted(
@@ -413,7 +413,7 @@ class Harm:
 
     # At the end
 
-    def planted(self) -> Iterator[str]:
+    def planted_marks(self) -> Iterator[str]:
         """Yield items whose mark the application added, so that rules would delete them as their own."""
         for key in sorted(self._planted):
             yield f"{HARM}{encode_key(key)}: a mark that no rule wrote was left on it"
@@ -424,7 +424,7 @@ class Harm:
             name.startswith(self._prefix) and name != self._prefix and name.removeprefix(self._prefix) not in last.rules
         )
 
-    def left_over(
+    def leftovers(
         self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program, *, unheard: bool = False
     ) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.

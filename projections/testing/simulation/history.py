@@ -27,7 +27,7 @@ from projections.testing.simulation.history_checks import HistoryChecks
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.operators import JobRunner, Operators
 from projections.testing.simulation.pools import Pools
-from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, changed, changed_again, rolled_back
+from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, edit_again, edit_rules, roll_back
 from projections.testing.simulation.scheduler import Faults, FunctionRaised, Scheduler
 from projections.testing.simulation.trace import Trace, short_number
 from projections.testing.simulation.workers import Invocation
@@ -69,18 +69,18 @@ class Setup:
         number = int(rng.random() * _CHANGES), plan.entities
         if number not in self._changed:
             words = f"change {number[0]}" + (" of entities" if number[1] else "")
-            self._changed[number] = changed(self._alone, Random(words), entities=number[1])
+            self._changed[number] = edit_rules(self._alone, Random(words), entities=number[1])
         versions = self._changed[number]
         if plan.then == "rolled back" and versions.change:
             retires = rng.random() < 0.5
             if (*number, retires) not in self._rolled_back:
-                self._rolled_back[*number, retires] = rolled_back(versions, retires)
+                self._rolled_back[*number, retires] = roll_back(versions, retires)
             return self._rolled_back[*number, retires]
         if plan.then == "changed again" and versions.change:
             second = int(rng.random() * _SECOND_CHANGES)
             if (*number, second) not in self._onward:
                 rng = Random(f"change {number[0]} and {second}")
-                self._onward[*number, second] = changed_again(versions, rng)
+                self._onward[*number, second] = edit_again(versions, rng)
             return self._onward[*number, second]
         return versions
 
@@ -121,7 +121,7 @@ class History:
         self._versions = versions = setup.versions(plan, rng)
         self._faults = Faults(plan, rng, trace)
         self._scheduler = scheduler = Scheduler(
-            plan, rng, self._faults, trace, race=self._race, ended=self._ended, died=self._died
+            plan, rng, self._faults, trace, race=self._race, ended=self._note_end, died=self._note_death
         )
         self._database = database = Database(
             setup.schemas,
@@ -304,12 +304,12 @@ class History:
             adopts=self._plan.adopt and "adopt" not in without,
         )
 
-    def _ended(self, invocation: Invocation) -> None:
-        self._checks.ended(invocation)
-        self._deployment.ended(invocation)
+    def _note_end(self, invocation: Invocation) -> None:
+        self._checks.note_end(invocation)
+        self._deployment.keep_process(invocation)
 
-    def _died(self, invocation: Invocation) -> None:
-        self._checks.died(invocation)
+    def _note_death(self, invocation: Invocation) -> None:
+        self._checks.note_death(invocation)
 
     def _quarantine(self, rejected: Sequence[Rejected]) -> None:
         """The quarantine of the functions."""

@@ -12,7 +12,7 @@ from projections.language.computed import ComputeRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.backfill.progress import Progress
-from projections.testing.simulation.checks import Ended, Lived, shown
+from projections.testing.simulation.checks import Ended, Lived, value_text
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.harm import Harm
@@ -46,7 +46,7 @@ class HistoryChecks:
 
     # On the way
 
-    def used(self, version: RuleVersion) -> None:
+    def activate(self, version: RuleVersion) -> None:
         """Let the rules that are deployed be active, as they are once a function has worked with them."""
         Registry(version.program, self._database.store, self._plan.new_rules).read_or_create()
         self._lived.look()
@@ -62,7 +62,7 @@ class HistoryChecks:
                 self._unsettled.add(encode_key(key))
                 self._unclear = self._unclear or key in self._since
             self._since.add(key)
-        self._harm.applied(key, before, after)
+        self._harm.note_write(key, before, after)
 
     def engine_wrote(
         self,
@@ -78,10 +78,10 @@ class HistoryChecks:
         if self._since is not None:
             self._since.add(key)
         restored = before is None and self._harm.restores(key, after or {})
-        self.problems += self._harm.written(key, before, after, invocation, answered=answered)
-        self.problems += self._changed(key, before, after)
+        self.problems += self._harm.check_write(key, before, after, invocation, answered=answered)
+        self.problems += self._check_change(key, before, after)
         if not restored:
-            self.problems += invocation.version.checks.written(
+            self.problems += invocation.version.checks.check_write(
                 key,
                 before,
                 after,
@@ -89,7 +89,7 @@ class HistoryChecks:
                 lived=self._lived.look(),
             )
 
-    def _changed(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
+    def _check_change(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
         if before is None or after is None:
             return
@@ -97,14 +97,14 @@ class HistoryChecks:
         names = [name for name in ownership.lasting(key.table) & before.keys() if before[name] != after.get(name)]
         if names and not any(ownership.is_whole_copy(key, image) for image in (before, after)):
             yield from (
-                f"{encode_key(key)} {name}: set once, and changed to {shown(after.get(name))}" for name in names
+                f"{encode_key(key)} {name}: set once, and changed to {value_text(after.get(name))}" for name in names
             )
 
-    def ended(self, invocation: Invocation) -> None:
-        self.problems += self._harm.ended(invocation)
+    def note_end(self, invocation: Invocation) -> None:
+        self.problems += self._harm.check_end(invocation)
 
-    def died(self, invocation: Invocation) -> None:
-        self._harm.died(invocation)
+    def note_death(self, invocation: Invocation) -> None:
+        self._harm.forget(invocation)
 
     # At the end
 
@@ -132,10 +132,10 @@ class HistoryChecks:
         )
         self.problems += last.checks.problems(ended)
         if not outage and not plan.discard:  # the records of marks that others wrote were processed
-            self.problems += self._harm.planted()
+            self.problems += self._harm.planted_marks()
         if plan.fill or versions.change:
             self.problems += self._incomplete(application.touched | application.own)
-        self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
+        self.problems += self._harm.leftovers(database.items, application.touched, last.program, unheard=outage)
 
     def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
         """Whether the engine wrote a guard; of a mark, whether a rule created the item, and all that is on it is the rules'.

@@ -49,12 +49,12 @@ class ItemWriter:
         self.items = items
         self.made = made
         self.pools = pools
-        self.kinds = {name: self._narrowed(kind, pools, rng) for name, kind in pools.kinds.items()}
+        self.kinds = {name: self._narrow(kind, pools, rng) for name, kind in pools.kinds.items()}
         """What the application writes, by entity."""
         self.kind_list = list(self.kinds.values())
         self.created_keys = [
             (kind.entity, key)
-            for kind in (self._narrowed(kind, pools, rng) for kind in pools.created.values())
+            for kind in (self._narrow(kind, pools, rng) for kind in pools.created.values())
             for key, _ in kind.keys
         ]
         """Keys of items that rules create, or may create."""
@@ -98,7 +98,7 @@ class ItemWriter:
                 return key, item.entity
         return None
 
-    def guarded(self) -> tuple[ItemKey, Entity, str] | None:
+    def any_guard(self) -> tuple[ItemKey, Entity, str] | None:
         """Return an item with guards, and one of them."""
         chosen = self.existing(self.derives)
         if chosen is None:
@@ -117,7 +117,7 @@ class ItemWriter:
 
     def derived_names(self, entity: Entity, image: Image) -> list[str]:
         """Return the attributes that rules write on an item, without guards and keys."""
-        names = [name for rule in self.rules_into(entity) for name in _owned(rule, image)]
+        names = [name for rule in self.rules_into(entity) for name in _owned_names(rule, image)]
         keep = {*entity.schema.key_attributes, *entity.constants}
         return [name for name in dict.fromkeys(names) if name not in keep]
 
@@ -135,7 +135,7 @@ class ItemWriter:
                 top = root(path)
                 value = self.value(kind, path)
                 if value is not None:
-                    image[top] = placed(image.get(top), path, value)
+                    image[top] = place(image.get(top), path, value)
             for name in kind.variables:
                 dice = self.rng.random()
                 if dice < 0.2:
@@ -146,7 +146,7 @@ class ItemWriter:
                 image.update(entity.constants)
             if entity.schema.ttl and entity.expires:
                 image.setdefault(entity.schema.ttl, {"N": "1735690000"})
-            image = self.kept(key, image)
+            image = self.keep_index_keys(key, image)
             recognised = self.program.recognise(key, image)
             if recognised is not None and recognised.entity is entity:
                 break
@@ -209,7 +209,7 @@ class ItemWriter:
                     elif dice < 0.3:
                         changed[top] = self.pick(_ODD)
                     else:
-                        changed[top] = placed(changed.get(top), path, self.pick(values))
+                        changed[top] = place(changed.get(top), path, self.pick(values))
             keys = {name: image[name] for name in entity.schema.key_attributes if name in image}
             if self.is_of(key, {**changed, **keys}, entity) is fits:
                 return {**changed, **keys}
@@ -227,7 +227,7 @@ class ItemWriter:
         own = {self.pick(names): self.pick([{"S": "mine"}, {"N": "77"}, {"N": "0"}])}
         return {name: self._null_or(value) for name, value in own.items()} if self._null_rate else own
 
-    def forged(self, guard: Value) -> Value:
+    def forge(self, guard: Value) -> Value:
         """Return a guard with other fields, as of another item or of an earlier or later version."""
         self.forging = True
         fields: dict[str, Any] = dict(guard.get("M", {}))
@@ -254,14 +254,14 @@ class ItemWriter:
             changed = {name for name in before.keys() | image.keys() if before.get(name) != image.get(name)}
             for rule in self.rules_into(item.entity):
                 guard = self.program.guard(rule.name)
-                own_names = _owned(rule, before, image)
+                own_names = _owned_names(rule, before, image)
                 forward = guard in image and at_of(before.get(guard)) < at_of(image[guard])
                 if forward and (guard in before or self.forging) and changed <= {guard, *own_names}:
                     return False
-        self.store.put(key.table, self.kept(key, image))
+        self.store.put(key.table, self.keep_index_keys(key, image))
         return True
 
-    def kept(self, key: ItemKey, image: Image) -> dict[str, Value]:
+    def keep_index_keys(self, key: ItemKey, image: Image) -> dict[str, Value]:
         """Return the item with the index keys that the rule file requires of the application (`index_key`)."""
         kept = dict(image)
         item = self.program.recognise(key, image)
@@ -278,7 +278,7 @@ class ItemWriter:
             kept.update({name: {kind.index_key[name][0]: text} for name, text in texts.items()})
         return kept
 
-    def _narrowed(self, kind: Kind, pools: Pools, rng: Random) -> Kind:
+    def _narrow(self, kind: Kind, pools: Pools, rng: Random) -> Kind:
         """Return a part of the keys and values: some histories work on one target, others on many."""
         seen: dict[str, dict[str, None]] = {}
         keys = []
@@ -300,13 +300,13 @@ class ItemWriter:
         return narrowed
 
 
-def placed(before: Value | None, path: str, value: Value) -> Value:
+def place(before: Value | None, path: str, value: Value) -> Value:
     """Return the top-level attribute of a path in which the path has this value."""
     below = steps(path)[1:]
     if not below:
         return value
     held = dict(before["M"]) if before is not None and "M" in before else {}
-    held[below[0]] = placed(held.get(below[0]), joined(below), value)
+    held[below[0]] = place(held.get(below[0]), joined(below), value)
     return {"M": held}
 
 
@@ -320,7 +320,7 @@ _ODD: list[Value] = [
 """Values of types that are unusual for attributes which `match` reads."""
 
 
-def _owned(rule: Rule, *images: Image) -> list[str]:
+def _owned_names(rule: Rule, *images: Image) -> list[str]:
     """Return the attributes that a rule writes on its targets, without its guard."""
     names = rule.owned(*images)
     return sorted(names) if isinstance(names, frozenset) else list(names)

@@ -117,12 +117,12 @@ def _entries(
         known = remaining.pop(source, None)
         recorded = _of_rules(program, Entry.read(known).contributions) if known else {}
         if canonical_text(evaluated) != canonical_text(recorded):
-            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry records {_shown(recorded)}"
+            yield f"ledger: {source} contributes {_show(evaluated)}, its entry records {_show(recorded)}"
     for source, item in remaining.items():
         entry = Entry.read(item)
         recorded = _of_rules(program, entry.contributions)
         if recorded and source not in unsettled and not entry.expired:  # it expired under rules that were not active
-            yield f"ledger: {source} is gone, its entry records {_shown(recorded)}"
+            yield f"ledger: {source} is gone, its entry records {_show(recorded)}"
 
 
 def _links(program: Program, ledger: Sequence[Image]) -> Iterator[str]:
@@ -230,5 +230,5 @@ def _amounts(amounts: Mapping[str, Decimal]) -> str:
     return json.dumps({slot: str(amount) for slot, amount in sorted(amounts.items())})
 
 
-def _shown(contributions: Contributions) -> str:
+def _show(contributions: Contributions) -> str:
     return json.dumps(contributions, ensure_ascii=False)

@@ -327,7 +327,7 @@ class Operators:
         """Deploy rules that will be replaced or rolled back, before they become active, or after."""
         versions, plan = self._versions, self._plan
         assert versions.between is not None
-        self._checks.used(self._deployment.version)
+        self._checks.activate(self._deployment.version)
         self._runner.detach()
         self._checks.begin_provisional()
         self._deployment.deploy(versions.between, plan.warm)
@@ -345,7 +345,7 @@ class Operators:
         """Deploy other rules, or the first ones again, or begin the backfill of rules that are filling."""
         versions, runner, warm = self._versions, self._runner, 0
         if versions.between is None:
-            self._checks.used(self._deployment.version)
+            self._checks.activate(self._deployment.version)
         runner.detach()
         if versions.between is not None:
             # No process begins with rules that were never active, and those under way have ended.

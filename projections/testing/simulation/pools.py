@@ -108,7 +108,7 @@ class Pools:
                 self._cases(source, variable, rule.cases)
             case canonical.Compute():
                 for case in (case for cases in rule.set.values() for case in cases):
-                    self._computed(source, case)
+                    self._compute(source, case)
             case canonical.Copy():
                 for value in rule.values.values():
                     if isinstance(value, str):
@@ -145,7 +145,7 @@ class Pools:
             for text in case.set.values():
                 self._template(source, variable, text)
 
-    def _computed(self, source: str, case: canonical.Computed) -> None:
+    def _compute(self, source: str, case: canonical.Computed) -> None:
         if case.where:
             self._pattern(source, "", case.where)
         if case.kind == "template":
@@ -177,7 +177,7 @@ class Pools:
                 continue
             self._read(source, variable, field.name)
             if field.pipes:
-                self._add(field.name, _piped(field.pipes[0].name))
+                self._add(field.name, _piped_values(field.pipes[0].name))
 
     def _measure(self, source: str, variable: str, measure: canonical.Measure) -> None:
         if measure.where:
@@ -214,7 +214,7 @@ class Pools:
                     self.targets.append(source.name)
                 for name, text in rule.match.items():
                     several = rule.listed is not None and rule.listed.references == name
-                    self._referenced(rule.into, name, Template.parse(text), several)
+                    self._reference(rule.into, name, Template.parse(text), several)
             elif not isinstance(rule, canonical.Index | canonical.Compute):
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
                 if not into.owned_by_rules and into.name not in self.targets:
@@ -244,7 +244,7 @@ class Pools:
         numbers = [value for value in self._values.get(name, ()) if "N" in value] if name in calculated else []
         return numbers or [{"S": text} for text in self._texts(name, "S")]
 
-    def _referenced(self, child: str, name: str, template: Template, several: bool) -> None:
+    def _reference(self, child: str, name: str, template: Template, several: bool) -> None:
         """Add the attribute by which a child references its parent, or `several` parents."""
         self._reads[child][name] = None
         if not several:
@@ -326,8 +326,8 @@ class Pools:
                 fields = {
                     part: pool[number % len(pool)] for part in parts if (pool := self._pool(f"{variable}.{part}"))
                 }
-                maps.append({"M": _nested(fields)})
-            maps.append({"M": _nested({parts[0]: self._pool(f"{variable}.{parts[0]}")[0]})})
+                maps.append({"M": _nest(fields)})
+            maps.append({"M": _nest({parts[0]: self._pool(f"{variable}.{parts[0]}")[0]})})
             return [{"L": maps[:1]}, {"L": maps[1:3]}, {"L": [maps[0], maps[0]]}, {"L": [maps[3]]}, {"L": []}]
         texts = self._texts(variable, "S")
         first, second, *_ = [*texts, *texts]
@@ -368,7 +368,7 @@ def _several(references: Sequence[Value]) -> list[Value]:
     ]
 
 
-def _nested(fields: Mapping[str, Value]) -> dict[str, Any]:
+def _nest(fields: Mapping[str, Value]) -> dict[str, Any]:
     """Paths and values as the contents of a map."""
     image: dict[str, Any] = {}
     for path, value in fields.items():
@@ -409,7 +409,7 @@ def _around(alternative: Alternative) -> list[Value]:
             word = text or "x"
             return [{"S": word}, {"S": word + "x"}, {"S": "x" + word}, {"S": "other"}]
         case Compares():
-            return _compared(alternative)
+            return _compared_values(alternative)
         case AnythingBut(excluded=excluded):
             return [value for constant in excluded for value in _around(constant)] + [{"S": "anything"}]
         case Exists():
@@ -418,7 +418,7 @@ def _around(alternative: Alternative) -> list[Value]:
             assert_never(alternative)
 
 
-def _piped(pipe: str) -> list[Value]:
+def _piped_values(pipe: str) -> list[Value]:
     """Values that a pipe takes first, and one that it refuses."""
     match pipe:
         case "pad" | "invert":
@@ -440,7 +440,7 @@ def _put(image: dict[str, Value], path: str, value: Value) -> None:
         place[last] = value
 
 
-def _compared(alternative: Compares) -> list[Value]:
+def _compared_values(alternative: Compares) -> list[Value]:
     """Return values that are below, at, and above what an alternative compares with."""
     values: list[Value] = []
     differences = (-1, 0, 1) if alternative.is_numeric else (0, 1, -1)

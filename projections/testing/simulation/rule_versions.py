@@ -83,7 +83,7 @@ class RuleVersions:
         return any(rule.children.index is not None for rule in embeds)
 
 
-def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersions:
+def edit_rules(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersions:
     """Return versions that differ by a random change of one of `versions.first`, or `versions` if none was found."""
     edit = change(versions.first.document, versions.pools, rng, entities=entities)
     if edit is None:
@@ -92,18 +92,18 @@ def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersi
         versions.first if document is versions.first.document else RuleVersion(document)
         for document in (edit.before, edit.after)
     )
-    application = _merged(before, after)
+    application = _merge(before, after)
     return RuleVersions(before, after, application, Pools(application), edit.words, edit.expires)
 
 
-def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
+def edit_again(versions: RuleVersions, rng: Random) -> RuleVersions:
     """Return the versions with a second change after the first, or `versions` if none was found."""
     between, pools = versions.last, Pools(versions.last.program)
     for _ in range(_TRIES):
         edit = change(between.document, pools, rng)
         if edit is not None and edit.before is between.document:
             last = RuleVersion(edit.after)
-            application = _merged(versions.first, between, last)
+            application = _merge(versions.first, between, last)
             words = f"{versions.change}; and then {edit.words}"
             expires = versions.expires and edit.expires
             return RuleVersions(
@@ -112,7 +112,7 @@ def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
     return versions
 
 
-def rolled_back(versions: RuleVersions, retires: bool) -> RuleVersions:
+def roll_back(versions: RuleVersions, retires: bool) -> RuleVersions:
     """Return the versions with their change rolled back before the history ends."""
     before, between = versions.first, versions.last
     added = between.program.rules.keys() - before.program.rules.keys()
@@ -125,7 +125,7 @@ def rolled_back(versions: RuleVersions, retires: bool) -> RuleVersions:
     return replace(versions, last=last, change=words, between=between, retires=retires or not added, rolled_back=True)
 
 
-def _merged(*versions: RuleVersion) -> Program:
+def _merge(*versions: RuleVersion) -> Program:
     """Return the rules of all versions in one program."""
     rules: dict[str, Any] = {}
     for version in versions:

@@ -285,7 +285,7 @@ class Scheduler:
         if thread.dead:
             self._last = None
             if thread.awaited_by is None:
-                self._ended(invocation, thread)
+                self._end(invocation, thread)
 
     def _races_with(self, write: Write) -> None:
         """Sometimes let the application write first, after the engine has decided what to write."""
@@ -294,7 +294,7 @@ class Scheduler:
             self.calling = None
             self._race(write)
 
-    def _ended(self, invocation: Invocation, thread: Thread) -> None:
+    def _end(self, invocation: Invocation, thread: Thread) -> None:
         self.invocations.remove(invocation)
         self._on_end(invocation)
         if thread.failure is not None:
