@@ -1,7 +1,7 @@
 """Standard output and standard error: every command prints through this module only.
 
 It makes every text printable (`projections.printable`): a text is one line, without control characters, forged lines or
-markup. `styled` adds colours; its first argument is a literal in our code.
+markup. `markup` adds colours; its first argument is a literal in our code.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = [
     "count",
     "interactive",
     "json_text",
+    "markup",
     "print_first",
     "print_grid",
     "print_line",
     "print_text",
-    "styled",
     "units",
 ]
 
@@ -44,7 +44,7 @@ WIDTH = 110
 
 
 class Styled(str):
-    """A line with rich's markup, made by `styled`. Every other text is data, without markup."""
+    """A line with rich's markup, made by `markup`. Every other text is data, without markup."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Styled(str):
         return Styled(str.__add__(_data(other), self))
 
     def __format__(self, format_spec: str) -> str:
-        raise TypeError("pass a Styled text to styled(), which keeps markup apart from data; an f-string does not")
+        raise TypeError("pass a Styled text to markup(), which keeps markup apart from data; an f-string does not")
 
 
 class _Formatter(string.Formatter):
@@ -63,8 +63,8 @@ class _Formatter(string.Formatter):
         return _data(value if isinstance(value, Styled) else format(value, format_spec))
 
 
-def styled(template: LiteralString, *data: object) -> Styled:
-    """Return a line with markup: `styled("[bold]{}[/] {:,}", key, number)`. Markup in the data is printed literally."""
+def markup(template: LiteralString, *data: object) -> Styled:
+    """Return a line with markup: `markup("[bold]{}[/] {:,}", key, number)`. Markup in the data is printed literally."""
     return Styled(_Formatter().vformat(template, data, {}))
 
 

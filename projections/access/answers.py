@@ -346,15 +346,15 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
         values = _values(item)
         projected = None if read.index is None else program.tables[read.table].shown(read.index)
 
-        def known(name: str) -> bool:
+        def is_read(name: str) -> bool:
             """Return whether the read returns the value: of other names, the key condition ensures what is asked."""
             return projected is None or root(name) in projected or name in item.variables
 
-        if any(all(map(known, names)) and not matches(values) for names, matches in conditions):
+        if any(all(map(is_read, names)) and not matches(values) for names, matches in conditions):
             return False
-        if any(known(name) and _text(template, values) != text for name, template, text in wanted):
+        if any(is_read(name) and _text(template, values) != text for name, template, text in wanted):
             return False
-        return _has_order(query, values, known) and _is_within(query, parameters, values)
+        return _has_order(query, values, is_read) and _is_within(query, parameters, values)
 
     return fits
 
@@ -367,10 +367,10 @@ def _text(template: Template, values: Resolver) -> str | None:
         return None
 
 
-def _has_order(query: Query, values: Resolve, known: Callable[[str], bool]) -> bool:
+def _has_order(query: Query, values: Resolve, is_read: Callable[[str], bool]) -> bool:
     """Return whether an item has the attributes that the query is ordered and bounded by."""
     names = [name for name in (query.range, query.ordered_by) if name is not None]
-    return all(values(name) is not None for name in names if known(name))
+    return all(values(name) is not None for name in names if is_read(name))
 
 
 def _is_within(query: Query, parameters: Parameters, values: Resolve) -> bool:

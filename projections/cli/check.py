@@ -15,7 +15,7 @@ import click
 
 from projections.cli.options import as_json, find_rules, program_of
 from projections.errors import UsageError
-from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
+from projections.terminal import console, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -221,10 +221,10 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
 
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
-    mode = styled(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
+    mode = markup(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
     target = "on the same item" if row["kind"] in ("index", "compute") else f"→ {row['into']}"
     out.print(
-        styled(
+        markup(
             "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
             row["rule"],
             mode,
@@ -236,17 +236,17 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
         )
     )
     for text in _about(row):
-        out.print(styled("  [dim]{}[/]", text))
+        out.print(markup("  [dim]{}[/]", text))
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["fromAttributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["fromAttributes"])
-        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, sources))
+        out.print(markup("  [dim]key: {} of the attributes of {}.[/]", names, sources))
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
-    out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
+    out.print(markup("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
     if row["after"]:
         passes = f"{row['passes']} passes through the stream" if row["passes"] > 1 else "in the same write"
-        out.print(styled("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
+        out.print(markup("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
     _print_findings(out, findings, "  ")
     if not findings:
         out.print()
@@ -269,9 +269,9 @@ def _print_findings(
     for finding in findings:
         colour = COLOURS[finding.severity]
         place = f"{finding.file}:{finding.line}:{finding.column}:"
-        code = styled(" [dim]\\[{}][/]", finding.code) if finding.code != "mistake" else ""
+        code = markup(" [dim]\\[{}][/]", finding.code) if finding.code != "mistake" else ""
         out.print(
-            styled(
+            markup(
                 "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
                 indent,
                 place,
@@ -283,11 +283,11 @@ def _print_findings(
             )
         )
         if finding.instead:
-            out.print(styled("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
+            out.print(markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
         for line in finding.paste.splitlines():
-            out.print(styled("{}      [cyan]{}[/]", indent, line))
+            out.print(markup("{}      [cyan]{}[/]", indent, line))
         if finding.paste and (cost := costs.get(finding.path.split(".")[1])):
-            out.print(styled("{}    [dim]{}[/]", indent, cost))
+            out.print(markup("{}    [dim]{}[/]", indent, cost))
     if findings:
         out.print()
 
@@ -298,7 +298,7 @@ def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings
     parts += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
     colour, mark = ("red", "✗") if counts["error"] else ("yellow", "!") if counts["warning"] else ("green", "✓")
     rules = f"{count(len(rows), 'rule')}, " if rows or not counts["error"] else ""
-    out.print(styled("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
+    out.print(markup("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
 
 
 def _near(path: Path) -> str:

@@ -12,7 +12,7 @@ from projections.errors import UsageError
 from projections.inspect.cost.estimate import MILLION, PRICES, SECONDS_PER_MONTH, Estimate, HotKey, dollars
 from projections.language.program import Program
 from projections.language.syntax import suggest
-from projections.terminal import console, json_text, print_grid, print_text, styled
+from projections.terminal import console, json_text, markup, print_grid, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,8 +163,8 @@ def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Wo
         parts += [f"{one.per_child:,} × children"] if one.per_child else []
         found.append(f"{rule} {' + '.join(parts)}")
     prices = ", ".join(f"{_price(price)} per {unit}" for price, unit in PRICES.values())
-    _line(out, styled("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
-    _line(out, styled("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(found)))
+    _line(out, markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
+    _line(out, markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(found)))
 
 
 def _line(out: Console, text: str) -> None:
@@ -200,10 +200,10 @@ def _print_head(out: Console, estimate: Estimate) -> None:
     if estimate.events_per_second is not None:
         rate = f"{_counted(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
-    _line(out, styled("[bold]{}[/]: {}", title, changes))
-    _line(out, styled("[dim]{} per invocation[/]", _counted(estimate.events, "event")))
+    _line(out, markup("[bold]{}[/]: {}", title, changes))
+    _line(out, markup("[dim]{} per invocation[/]", _counted(estimate.events, "event")))
     if not estimate.spending.write_units:
-        _line(out, styled("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
+        _line(out, markup("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
     out.print()
 
 
@@ -225,7 +225,7 @@ def _print_spending(out: Console, estimate: Estimate) -> None:
     names = ("write units", "read units", "Lambda requests", "Lambda time")
     parts = zip(names, estimate.spending.dollars.values(), strict=True)
     told = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
-    _line(out, styled("[dim]A million events: {}.[/]", told))
+    _line(out, markup("[dim]A million events: {}.[/]", told))
     out.print()
 
 
@@ -250,7 +250,7 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
         return
     timed = estimate.events_per_second is not None
     of = "units a second, of 1,000 that one partition accepts" if timed else "units that the sample used of each"
-    _line(out, styled("[bold]The hottest keys[/]  [dim]{}[/]", of))
+    _line(out, markup("[bold]The hottest keys[/]  [dim]{}[/]", of))
     for key in estimate.hot[:5]:
         _print_key(out, key, timed)
     out.print()
@@ -260,6 +260,6 @@ def _print_key(out: Console, key: HotKey, timed: bool) -> None:
     color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
     limit = f", of which it accepts {key.limit:,.0f} events a second" if key.limit is not None else ""
     rate = f"{_counted(key.units, 'unit')}{' a second' if timed else ''}"
-    _line(out, styled("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
+    _line(out, markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
     if key.load > WARM and key.advice:
         _line(out, f"      {key.advice}")

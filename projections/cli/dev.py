@@ -12,7 +12,7 @@ import click
 
 from projections.cli.options import Tables, document_of, find_rules, table_options
 from projections.inspect.explain.words import encoded_words, key_words, value_words
-from projections.terminal import Styled, console, styled, units
+from projections.terminal import Styled, console, markup, units
 
 if TYPE_CHECKING:
     from projections.dev.projector import Delivery, Written
@@ -83,46 +83,46 @@ class Printer:
         if task and not delivery.written and not delivery.rejected:
             return
         if task:
-            self._out.print(styled("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
+            self._out.print(markup("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
         alone = len(delivery.records) == 1
         for report, own in zip(delivery.records, delivery.own, strict=True):
             if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
         for written in delivery.written:
-            self._out.print(styled("          [green]→[/] {}", _written(written)))
+            self._out.print(markup("          [green]→[/] {}", _written(written)))
         if more := delivery.writes - len(delivery.written):
-            self._out.print(styled("          [green]→[/] and {:,} more writes", more))
+            self._out.print(markup("          [green]→[/] and {:,} more writes", more))
         if not alone and (spent := _units(delivery)):
-            self._out.print(styled("          [dim]{}[/]", spent))
+            self._out.print(markup("          [dim]{}[/]", spent))
         for one in delivery.rejected:
-            by = styled(" by [cyan]{}[/]", one.rule) if one.rule else ""
+            by = markup(" by [cyan]{}[/]", one.rule) if one.rule else ""
             key = encoded_words(one.key) if one.key else "a record"
-            self._out.print(styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"))
+            self._out.print(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"))
         if delivery.failed is not None:
-            self._out.print(styled("          [red]failed[/]  {}; will be retried", delivery.failed))
+            self._out.print(markup("          [red]failed[/]  {}; will be retried", delivery.failed))
 
     def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
         """Print a record, with the rules that it concerns, and its cost if it came alone."""
         record = report.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
+            self._out.print(markup("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
             return
         style = "dim" if own else "bold"
         entity = report.entity or "(no entity)"
-        line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
+        line = markup("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
             line += "  [dim]own write[/]"
         if rules:
-            line += styled("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
+            line += markup("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
         elif not own and report.entity is not None and not (alone and alone.written):
-            line += styled("  [dim]nothing to do[/]")
+            line += markup("  [dim]nothing to do[/]")
         elif not own and report.nearest:
             name, reasons = report.nearest[0]
-            line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
+            line += markup("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
         if alone is not None and (spent := _units(alone)):
-            line += styled("  [dim]{}[/]", spent)
+            line += markup("  [dim]{}[/]", spent)
         self._out.print(line)
 
     def findings(self, found: Sequence[Finding]) -> None:
@@ -130,7 +130,7 @@ class Printer:
         for one in found:
             colour = {"error": "red", "warning": "yellow"}.get(one.severity)
             for line in str(one).split("\n") if colour else ():
-                self._out.print(styled("[{}]{}[/]", colour, line))
+                self._out.print(markup("[{}]{}[/]", colour, line))
 
     def changed(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""
@@ -144,10 +144,10 @@ def _units(delivery: Delivery) -> str:
 
 
 def _written(written: Written) -> Styled:
-    key = styled("[bold]{}[/]", key_words(written.key))
-    by = styled("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
+    key = markup("[bold]{}[/]", key_words(written.key))
+    by = markup("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
     if written.deleted:
-        return styled("{}  deleted{}", key, by)
+        return markup("{}  deleted{}", key, by)
     parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
     parts += [f"without {name}" for name in written.removed]
-    return styled("{}  {}{}", key, ", ".join(parts), by)
+    return markup("{}  {}{}", key, ", ".join(parts), by)

@@ -18,7 +18,7 @@ from projections.inspect.diff.difference import Difference, OwnerChange, RuleDif
 from projections.language.canonical import Measure
 from projections.language.facts import measure_text
 from projections.printable import printable
-from projections.terminal import console, json_text, print_text, styled
+from projections.terminal import console, json_text, markup, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -224,11 +224,11 @@ def print_difference(out: Console, difference: Difference, old: str, new: str, *
     """Print a difference; if `brief`, only that of the rules."""
     for line in _lines(difference, old, new, brief):
         bold = line.kind in ("title", "heading")
-        text = styled("    " if line.kind == "item" else "")
+        text = markup("    " if line.kind == "item" else "")
         if line.kind == "rule":
-            text = styled("[{}]{} [/]", _STYLES[line.status], _SIGNS[line.status])
+            text = markup("[{}]{} [/]", _STYLES[line.status], _SIGNS[line.status])
         for part, code in _spans(line.text):
-            text += styled("[cyan]{}[/]", part) if code else styled("[bold]{}[/]", part) if bold else part
+            text += markup("[cyan]{}[/]", part) if code else markup("[bold]{}[/]", part) if bold else part
         if line.kind in ("rule", "heading"):
             out.print()
         out.print(text)

@@ -31,7 +31,7 @@ from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import KINDS, REPAIRS
-from projections.terminal import Styled, console, count, json_text, print_line, print_text, styled, units
+from projections.terminal import Styled, console, count, json_text, markup, print_line, print_text, units
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,11 +141,11 @@ def _print_explanation(explanation: Explanation) -> None:
         )
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
-        out.print(styled("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
+        out.print(markup("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
     if explanation.unknown:
         names = _names(explanation.unknown)
-        out.print(styled("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
-    out.print(styled("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
+        out.print(markup("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
+    out.print(markup("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
@@ -156,7 +156,7 @@ def _names(keys: Sequence[ItemKey]) -> str:
 def _print_record(out: Console, report: RecordReport, number: int, place: str) -> None:
     record = report.record
     if record is None:
-        out.print(styled("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
+        out.print(markup("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
         out.print(f"   {report.flaw!s}")
         out.print()
         return
@@ -164,22 +164,22 @@ def _print_record(out: Console, report: RecordReport, number: int, place: str) -
     variables = ", ".join(f"{name} {text}" for name, text in report.variables.items())
     entity = f"{report.was} → {report.entity}" if report.was else report.entity or "no entity"
     out.print(
-        styled(
+        markup(
             "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
             number,
             event,
             key_words(record.key),
             entity,
-            styled(" [dim]({})[/]", variables) if variables else "",
+            markup(" [dim]({})[/]", variables) if variables else "",
             record.sequence,
             place,
         ),
     )
     for name, misfits in report.nearest:
-        out.print(styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+        out.print(markup("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
     if not report.rules:
         what = "no rule applies" if report.nearest else "no rule reads or writes items of this entity"
-        out.print(styled("   [dim]{}[/]", what))
+        out.print(markup("   [dim]{}[/]", what))
     width = max((len(rule.rule) for rule in report.rules), default=0)
     for rule in report.rules:
         _print_rule(out, rule, width)
@@ -189,35 +189,35 @@ def _print_record(out: Console, report: RecordReport, number: int, place: str) -
 def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
     name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
     if not rule.effects:
-        out.print(styled("   [dim]– {}  no effect: {}[/]", name, why))
+        out.print(markup("   [dim]– {}  no effect: {}[/]", name, why))
     for effect in rule.effects:
-        mark = styled("[red]✗[/]") if effect.kind == "quarantine" else styled("[green]✓[/]")
-        out.print(styled("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
+        mark = markup("[red]✗[/]") if effect.kind == "quarantine" else markup("[green]✓[/]")
+        out.print(markup("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
     if rule.effects and why:
-        out.print(styled("{}[dim]because {}[/]", " " * (width + 7), why))
+        out.print(markup("{}[dim]because {}[/]", " " * (width + 7), why))
 
 
 def _print_batch(out: Console, report: BatchReport, title: str) -> None:
-    out.print(styled("[bold]{}[/]: {}", title, report.summary))
+    out.print(markup("[bold]{}[/]: {}", title, report.summary))
     for request in report.requests:
         if request.actions:
             _print_request(out, request, report.batch.round)
     for one in report.batch.rejected:
-        rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
-        out.print(styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
+        rule = markup("[cyan]{}[/]: ", one.rule) if one.rule else ""
+        out.print(markup("   [yellow]quarantined[/] {}{}", rule, one.reason))
     if report.batch.outcome.failed is not None:
-        out.print(styled("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
+        out.print(markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
     if report.requests:
-        out.print(styled("   [dim]{}[/]", _spent(report.batch.spent)))
+        out.print(markup("   [dim]{}[/]", _spent(report.batch.spent)))
     out.print()
 
 
 def _print_request(out: Console, report: RequestReport, round_: int) -> None:
     request, indent = report.request, "   "
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
-        failed = "" if request.outcome == "done" else styled(", [red]not done[/]")
+        failed = "" if request.outcome == "done" else markup(", [red]not done[/]")
         writes = count(len(report.actions), "write")
-        out.print(styled("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
+        out.print(markup("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
         indent = "     "
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for action in report.actions:
@@ -227,28 +227,28 @@ def _print_request(out: Console, report: RequestReport, round_: int) -> None:
             _print_action(out, action, indent, round_)
     for (kind, _), number in seen.items():
         if number > ALIKE:
-            out.print(styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+            out.print(markup("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
 
 
 def _print_action(out: Console, action: ActionReport, indent: str, round_: int) -> None:
-    rules = styled(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
+    rules = markup(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
     records = ""
     if action.records and round_ == 0:
         noun = "record" if len(action.records) == 1 else "records"
         listed = ", ".join(map(str, action.records[:8])) + (", …" if len(action.records) > 8 else "")
         records = f", for {noun} {listed}"
-    mark = "" if action.outcome == "done" else styled("[red]not done[/] ")
+    mark = "" if action.outcome == "done" else markup("[red]not done[/] ")
     cost = units(action.units, "unit") + "".join(f", {number} of {name}" for name, number in action.index_units.items())
     out.print(
-        styled(
+        markup(
             "{}{}{}{} [bold]{}[/]: {}  [dim]{}{}[/]",
             *(indent, mark, action.role.kind, rules, action.on, action.does, cost, records),
         )
     )
     if action.condition:
-        out.print(styled("{}  [dim]if {}[/]", indent, action.condition))
+        out.print(markup("{}  [dim]if {}[/]", indent, action.condition))
     if action.why:
-        out.print(styled("{}  [red]because[/] {}", indent, action.why))
+        out.print(markup("{}  [red]because[/] {}", indent, action.why))
 
 
 def _spent(spent: Spent) -> str:
@@ -265,26 +265,26 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
     out = console()
     if report.item is not None:
         variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
-        of = styled("[cyan]{}[/]", report.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
+        of = markup("[cyan]{}[/]", report.item.entity.name) + (markup("  [dim]({})[/]", variables) if variables else "")
     else:
         of = (
-            styled("[yellow]no entity[/]") if report.image is not None else styled("[yellow]the item does not exist[/]")
+            markup("[yellow]no entity[/]") if report.image is not None else markup("[yellow]the item does not exist[/]")
         )
-    out.print(styled("[bold]{}[/]  {}", key_words(report.key), of))
+    out.print(markup("[bold]{}[/]  {}", key_words(report.key), of))
     written = origins(program.typed)
     if report.other_rules:
         out.print(
-            styled("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
+            markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
         )
     for one in report.derived:
         _print_derived(out, one, written)
     if report.source is not None:
         _print_source(out, report.source)
     for left in report.left_over:
-        out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
-        out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
+        out.print(markup("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
+        out.print(markup("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
     if not (report.derived or report.source or report.left_over):
-        out.print(styled("   [dim]no rule reads or writes this item[/]"))
+        out.print(markup("   [dim]no rule reads or writes this item[/]"))
         out.print()
     for line in _verdict(report):
         out.print(line)
@@ -295,63 +295,63 @@ def _verdict(report: ItemExplanation) -> Iterator[Styled]:
     grouped = any(one.contributions is not None and one.compared for one in report.derived)
     if report.drifts:
         found = count(len(report.drifts), "difference")
-        yield styled("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
+        yield markup("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
         for kind in dict.fromkeys(drift.kind for drift in report.drifts):
-            yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
+            yield markup("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif report.image is None and report.source is None:
-        yield styled(
+        yield markup(
             "[green]✓[/] Nothing shows that an item is missing here. Whether a copy is, only its source shows."
         )
     elif grouped:
-        yield styled("[green]✓[/] The item and the ledger agree.")
+        yield markup("[green]✓[/] The item and the ledger agree.")
     else:
-        yield styled("[green]✓[/] No drift.")
+        yield markup("[green]✓[/] No drift.")
     if grouped:
-        yield styled("[dim]The groups were not compared with all source items. `projections verify` does that.[/]")
+        yield markup("[dim]The groups were not compared with all source items. `projections verify` does that.[/]")
 
 
 def _mark(agrees: bool, rejected: bool = False) -> Styled:
     if not agrees:
-        return styled("[red]✗[/]")
-    return styled("[yellow]![/]") if rejected else styled("[green]✓[/]")
+        return markup("[red]✗[/]")
+    return markup("[yellow]![/]") if rejected else markup("[green]✓[/]")
 
 
 def _print_derived(out: Console, one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
     sources = " and ".join(source.name for source in one.rule.sources)
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
-    state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
-    mark = _mark(one.agrees, bool(one.problem)) if one.publishes else styled("[yellow]–[/]")
+    state = "" if one.state == LIVE else markup("  [yellow]{}[/]", one.state)
+    mark = _mark(one.agrees, bool(one.problem)) if one.publishes else markup("[yellow]–[/]")
     out.print(
-        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
+        markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
     )
     if one.said:
-        out.print(styled("      [dim]{}[/]", one.said))
+        out.print(markup("      [dim]{}[/]", one.said))
     width = max((len(attribute.name) for attribute in one.attributes), default=0)
     for attribute in one.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
-        how = styled("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
-        out.print(styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
+        how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
+        out.print(markup("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
     for line in _origin(one):
-        out.print(styled("      [dim]{}[/]", line))
+        out.print(markup("      [dim]{}[/]", line))
     for drift in one.drifts:
         if drift.kind == "guard":
-            out.print(styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
+            out.print(markup("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
     for text in one.notes:
-        out.print(styled("      [dim]{}[/]" if one.agrees else "      [yellow]{}[/]", text))
+        out.print(markup("      [dim]{}[/]" if one.agrees else "      [yellow]{}[/]", text))
     if one.problem:
-        out.print(styled("      [red]{}[/]", one.problem))
+        out.print(markup("      [red]{}[/]", one.problem))
     out.print()
 
 
 def _shown(attribute: Attribute) -> Styled:
     if attribute.agrees or attribute.drift is None:
-        return styled("[bold]{}[/]", json_words(attribute.shown))
+        return markup("[bold]{}[/]", json_words(attribute.shown))
     drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
     if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
         sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
         drift = replace(drift, sides=sides)
-    return styled("[bold red]{}[/]", difference(drift))
+    return markup("[bold red]{}[/]", difference(drift))
 
 
 def _origin(one: Derived) -> Iterator[str]:
@@ -371,24 +371,24 @@ def _origin(one: Derived) -> Iterator[str]:
 
 
 def _print_source(out: Console, one: Source) -> None:
-    out.print(styled("  {} [bold]contributions of this item[/]", _mark(one.agrees, bool(one.problems))))
+    out.print(markup("  {} [bold]contributions of this item[/]", _mark(one.agrees, bool(one.problems))))
     entry = one.entry
     if entry is None and one.contributions:
-        out.print(styled("      [dim]no ledger entry: no record of this item was processed[/]"))
+        out.print(markup("      [dim]no ledger entry: no record of this item was processed[/]"))
     elif entry is not None:
         other = ", written under other rules" if one.other_rules else ""
-        out.print(styled("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
+        out.print(markup("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
     if one.expires is not None:
         goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
-        out.print(styled("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
+        out.print(markup("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
     for given in one.contributions:
         words, wanted = difference_words(given.recorded, given.should)
-        should = "" if given.agrees else styled(", should be [bold]{}[/]", wanted)
+        should = "" if given.agrees else markup(", should be [bold]{}[/]", wanted)
         if given.excuse:
-            should = styled(" [dim]({})[/]", given.excuse)
+            should = markup(" [dim]({})[/]", given.excuse)
         color = "bold" if given.agrees else "bold red"
         out.print(
-            styled(
+            markup(
                 "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
                 _mark(given.agrees),
                 given.rule,
@@ -401,20 +401,20 @@ def _print_source(out: Console, one: Source) -> None:
     for copied in one.copies:
         _print_copied(out, copied)
     for rule, version in one.fences:
-        out.print(styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
+        out.print(markup("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
-        out.print(styled("      [yellow]pending publishes: {}[/]", owed))
+        out.print(markup("      [yellow]pending publishes: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
-        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
     for rule, reason in one.problems:
-        out.print(styled("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
     out.print()
 
 
 def _print_copied(out: Console, copied: Copied) -> None:
     state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
     name = key_words(copied.target)
-    out.print(styled("      {} [cyan]{}[/] its copy {} {}", _mark(copied.agrees), copied.rule, name, state))
+    out.print(markup("      {} [cyan]{}[/] its copy {} {}", _mark(copied.agrees), copied.rule, name, state))
     for drift in copied.drifts if copied.there else ():
-        out.print(styled("          {}  {}", drift.attribute or drift.kind, difference(drift)))
+        out.print(markup("          {}  {}", drift.attribute or drift.kind, difference(drift)))

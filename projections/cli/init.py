@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import as_json, endpoint_options
-from projections.terminal import console, count, json_text, print_line, print_text, styled
+from projections.terminal import console, count, json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.init.model import Model
@@ -167,18 +167,18 @@ def _model_document(model: Model) -> dict[str, Any]:
 
 def _print_model(model: Model) -> None:
     out = console()
-    out.print(styled("Read {} ({}).", model.file, model.form))
+    out.print(markup("Read {} ({}).", model.file, model.form))
     out.print()
     for proposal, called in zip(model.proposals, model.tables, strict=True):
         key = ", ".join(name for name, _ in proposal.table.key)
         indexes = count(len(proposal.table.indexes), "index", "indexes")
-        out.print(styled("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
+        out.print(markup("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
         _print_entities(proposal)
     if model.unread:
         out.print()
-        out.print(styled("[yellow]Not read[/]:"))
+        out.print(markup("[yellow]Not read[/]:"))
     for unread in model.unread:
-        out.print(styled("  {}: {}.", unread.place, unread.reason))
+        out.print(markup("  {}: {}.", unread.place, unread.reason))
     out.print()
 
 
@@ -206,25 +206,25 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     out.print()
     if not proposal.recognised:
         out.print(
-            styled("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
+            markup("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
         )
     _print_entities(proposal)
     if proposal.deployed:
-        out.print(styled("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
+        out.print(markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
     out.print()
     marks = {
-        "shadow": styled("[green]shadow[/]   "),
-        "possible": styled("[yellow]possible[/] "),
-        "uncertain": styled("[yellow]uncertain[/]"),
+        "shadow": markup("[green]shadow[/]   "),
+        "possible": markup("[yellow]possible[/] "),
+        "uncertain": markup("[yellow]uncertain[/]"),
     }
     for rule in sorted(proposal.rules, key=lambda rule: rule.state == "uncertain"):
-        out.print(styled("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
+        out.print(markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
         if (found := rule.contradiction) is not None:
             for phrase in found.differences:
-                out.print(styled("    [dim]-[/] {}", phrase))
-            out.print(styled("    {}.", found.effect))
+                out.print(markup("    [dim]-[/] {}", phrase))
+            out.print(markup("    {}.", found.effect))
             if rule.refused:
-                out.print(styled("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
+                out.print(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     if proposal.rules:
         out.print("Rules that are not `shadow` are comments in rules.yaml.")
         out.print()
@@ -236,7 +236,7 @@ def _print_entities(proposal: Proposal) -> None:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
         out.print(
-            styled(
+            markup(
                 "[bold cyan]{}[/]  {}  [dim]{}[/]",
                 entity.name,
                 key + match,
@@ -245,7 +245,7 @@ def _print_entities(proposal: Proposal) -> None:
         )
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
+        out.print(markup("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
 
 
 def _print_end(directory: Path, files: dict[str, File]) -> None:

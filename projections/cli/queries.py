@@ -26,7 +26,7 @@ from projections.cli.options import (
 )
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
-from projections.terminal import console, count, print_grid, styled, units
+from projections.terminal import console, count, markup, print_grid, units
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -288,18 +288,18 @@ def print_patterns(
     if len(rows) > 1:
         print_grid(out, rows, indent=0)
     if not patterns:
-        out.print(styled("{} has no queries. Add `queries:`.", file))
+        out.print(markup("{} has no queries. Add `queries:`.", file))
         return
     for one in patterns:
         if verbose or one.plan.verdict in ("filtered", "incomplete", "none"):
             _print_details(out, one, verbose=verbose)
     if sum(one.offer is not None for one in patterns) > 1:
-        out.print(styled("Each addition is computed for the current rules, and can answer several queries."))
-        out.print(styled("Add one, then run the command again."))
+        out.print(markup("Each addition is computed for the current rules, and can answer several queries."))
+        out.print(markup("Add one, then run the command again."))
     good = sum(one.answered for one in patterns)
     colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
     out.print(
-        styled("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
+        markup("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
     )
 
 
@@ -327,11 +327,11 @@ def _rank_row(one: RankPattern) -> list[tuple[str, str]]:
 
 def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
     word, colour = one.words, COLOURS[one.plan.verdict]
-    about = styled("  [dim]{}[/]", one.query.about) if one.query.about else ""
-    out.print(styled("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
+    about = markup("  [dim]{}[/]", one.query.about) if one.query.about else ""
+    out.print(markup("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
     plan = one.plan
     if plan.reason:
-        out.print(styled("  {}", plan.reason))
+        out.print(markup("  {}", plan.reason))
     if verbose:
         rows: list[tuple[str, Iterable[str]]] = [
             ("rule", [plan.copy or plan.rule or ""]),
@@ -341,17 +341,17 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
         ]
         print_grid(out, [[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
         for read in one.reads:
-            out.print(styled("  [dim]{}[/]", "GetItem" if read.get else "Query"))
+            out.print(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
             for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
-                out.print(styled("  [dim]{}[/]", line))
+                out.print(markup("  [dim]{}[/]", line))
     if one.offer:
-        out.print(styled("  [green]→[/] {}:", one.offer.proposal.sentence))
+        out.print(markup("  [green]→[/] {}:", one.offer.proposal.sentence))
         for line in one.offer.proposal.text.rstrip("\n").split("\n"):
-            out.print(styled("    {}", line))
+            out.print(markup("    {}", line))
         if one.offer.cost:
-            out.print(styled("  [dim]{}[/]", one.offer.cost))
+            out.print(markup("  [dim]{}[/]", one.offer.cost))
         if one.offer.proposal.unused:
-            out.print(styled("  [dim]{}[/]", one.offer.proposal.unused))
+            out.print(markup("  [dim]{}[/]", one.offer.proposal.unused))
     out.print()
 
 
@@ -370,11 +370,11 @@ def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns:
     """Print the requests that were made, the items with these attributes first, and what they took."""
     out = console()
     for request in requests:
-        out.print(styled("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
+        out.print(markup("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
     out.print()
     print_items(out, page.items, columns)
     out.print(
-        styled(
+        markup(
             "[bold]{}[/] of {} read, {}, {}.",
             count(len(page.items), "item"),
             count(page.scanned, "item"),
@@ -383,7 +383,7 @@ def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns:
         )
     )
     if page.token is not None:
-        out.print(styled("Next page: --token {}", page.token))
+        out.print(markup("Next page: --token {}", page.token))
 
 
 def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, happened, key_words, value_text
 from projections.language.keys import decode_key
 from projections.language.values import plain_item
-from projections.terminal import console, count, json_text, print_grid, print_text, styled
+from projections.terminal import console, count, json_text, markup, print_grid, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -277,10 +277,10 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         _print_item(out, program, one, derived_only=brief)
     if not brief:
         for key in sorted(set(replay.before) - set(replay.after)):
-            out.print(styled("[red]- {}[/]  removed", key_words(key)))
+            out.print(markup("[red]- {}[/]  removed", key_words(key)))
     elif shown:
         out.print(
-            styled(
+            markup(
                 "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
             )
         )
@@ -295,16 +295,16 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
             why = f"no item has values of the rules that apply ({', '.join(applied)})"
         else:
             why = "no rule applies to these events"
-        out.print(styled("Nothing was derived: {}.", why))
+        out.print(markup("Nothing was derived: {}.", why))
     _print_problems(out, replay)
     for asking in asked:
         words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
-        out.print(styled("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
+        out.print(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
         print_items(out, asking.items, columns_of(program, asking.query))
     untouched = Counter(one.entity for one in items if not (one.origins or one.creator))
     _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
     if hidden := len(shown) - len(printed):
-        out.print(styled("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
+        out.print(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
     if not brief:
         _print_missing(out, replay, program)
     _print_unused(out, _unused(replay, program))
@@ -356,8 +356,8 @@ def _examples(items: Sequence[_Derived]) -> list[_Derived]:
 
 
 def _print_item(out: Console, program: Program, one: _Derived, *, derived_only: bool) -> None:
-    by = styled("[dim], created by[/] [cyan]{}[/]", one.creator) if one.creator else ""
-    out.print(styled("[bold]{}[/]  {}{}", key_words(one.key), one.entity, by))
+    by = markup("[dim], created by[/] [cyan]{}[/]", one.creator) if one.creator else ""
+    out.print(markup("[bold]{}[/]  {}{}", key_words(one.key), one.entity, by))
     rows = []
     for name in sorted(one.image, key=lambda name: one.order.index(name) if name in one.order else -1):
         value, origin = one.image[name], one.origins.get(name)
@@ -385,16 +385,16 @@ def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) ->
         seen.add(sequence)
         what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
         rows.append([*what, (key_words(record.key), "bold"), (f"{happened(record, prefix)}{again}", "")])
-    out.print(styled("[bold]{}[/]", count(len(reports), "event")))
+    out.print(markup("[bold]{}[/]", count(len(reports), "event")))
     print_grid(out, rows)
 
 
 def _print_unused(out: Console, found: Unused) -> None:
     """Print the rules that no item fits, and the items of no entity."""
     if found.items:
-        out.print(styled("[yellow]{} of no entity, which no rule reads:[/]", count(len(found.items), "item")))
+        out.print(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(found.items), "item")))
         for key, near in found.items[:MOST]:
-            out.print(styled("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
+            out.print(markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
         if len(found.items) > MOST:
             out.print(f"  and {len(found.items) - MOST:,} more")
     if found.rules:
@@ -405,17 +405,17 @@ def _print_unused(out: Console, found: Unused) -> None:
 def _print_problems(out: Console, replay: Replay) -> None:
     nameless = Counter((one.rule, one.reason) for one in replay.quarantined if one.key is None)
     for one in replay.quarantined:
-        rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
+        rule = markup(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
         if one.key is not None:
             name = encoded_words(one.key)
         elif number := nameless.pop((one.rule, one.reason), 0):
             name = "a record" if number == 1 else f"{number:,} records"
         else:
             continue
-        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, name, one.reason))
+        out.print(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, one.reason))
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
-        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason))
+        out.print(markup("[red]failed[/]  {}: {}", name, failure.reason))
     if replay.quarantined or replay.failures:
         out.print()
 
@@ -423,7 +423,7 @@ def _print_problems(out: Console, replay: Replay) -> None:
 def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
     out.print(
-        styled(
+        markup(
             "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
             count(replay.recorded, "record"),
             repeated,
@@ -436,7 +436,7 @@ def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, un
     )
     if untouched:
         rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        out.print(styled("[dim]Items without derived values: {}.[/]", rest))
+        out.print(markup("[dim]Items without derived values: {}.[/]", rest))
 
 
 def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
@@ -464,7 +464,7 @@ def _print_missing(out: Console, replay: Replay, program: Program) -> None:
     found = sorted(_missing(replay, program).items())
     for (rule, target), number in found[:MOST]:
         out.print(
-            styled(
+            markup(
                 "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
                 rule,
                 f"{count(number, 'item')} {'is' if number == 1 else 'are'}",

@@ -15,7 +15,7 @@ import click
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
 from projections.cli.stack import Chosen, Deployed, deployed
 from projections.errors import StoreError
-from projections.terminal import console, json_text, print_line, print_text, styled
+from projections.terminal import console, json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.tables import Live
@@ -299,12 +299,12 @@ def _print(findings: Sequence[Finding]) -> None:
     width = max(len(finding.subject) for finding in findings)
     for finding, following in zip_longest(findings, findings[1:]):
         sign, style = signs.get(finding.level, ("?", "dim"))
-        says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
+        says = markup("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
-        out.print(styled("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
+        out.print(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
         for one in finding.examples:
             out.print(
-                styled("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", one.key, one.rule or "all rules", one.reason)
+                markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", one.key, one.rule or "all rules", one.reason)
             )
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
@@ -313,4 +313,4 @@ def _print(findings: Sequence[Finding]) -> None:
     found = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
     bad = levels[status.ACT] or levels[status.LOOK]
     text = ", ".join(found if bad else ["Nothing needs attention", *found])
-    out.print(styled("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))
+    out.print(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))

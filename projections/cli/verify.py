@@ -17,7 +17,7 @@ from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
 from projections.operations.verify.scope import DISABLED
-from projections.terminal import Bar, console, count, json_text, print_grid, print_line, print_text, styled
+from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.tables import Live
@@ -190,7 +190,7 @@ def print_table(
         if rule in one.scope.undeployed:
             state = "not active in this form"
         said = "; ".join(filter(None, (state, one.scope.program.said_about(rule))))
-        out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else styled("[bold cyan]all rules[/]"))
+        out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else markup("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more; --json has all", "dim")])
         print_grid(out, rows)

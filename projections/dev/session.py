@@ -25,7 +25,7 @@ from projections.local.event_source import Record
 from projections.local.tables import QUIET
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
-from projections.terminal import count, styled, units
+from projections.terminal import count, markup, units
 
 POLL_SECONDS = 0.2
 DISCOVER_SECONDS = 1.0
@@ -79,11 +79,11 @@ class Session:
         self._warn_of_guards()
         self.begin()
         if not self._stopped.is_set():
-            text = styled("[bold]following {}[/] at {} from now on", ", ".join(names), live.client.meta.endpoint_url)
+            text = markup("[bold]following {}[/] at {} from now on", ", ".join(names), live.client.meta.endpoint_url)
             end = "until idle" if self._until_idle else "press Ctrl-C to stop"
             self._report.note(text + f", ledger {live.names['ledger']}; {end}")
         self._loop()
-        self._report.note(styled("[bold]{}.[/]", self._projector.totals.words()))
+        self._report.note(markup("[bold]{}.[/]", self._projector.totals.words()))
         return self._projector.totals
 
     def _warn_of_guards(self) -> None:
@@ -101,7 +101,7 @@ class Session:
                 f"another ledger maintains this table, or did: its items have guards of {', '.join(others)}. If a stack or "
                 "another `projections dev` still does, stop one of them, or use a table of your own"
             )
-            self._report.note(styled("[yellow]{}[/]", text))
+            self._report.note(markup("[yellow]{}[/]", text))
 
     def _loop(self) -> None:
         busy_until = time.monotonic()
@@ -138,7 +138,7 @@ class Session:
             raise UsageError(f"{error}. Restart the command when the table has a stream again") from None
         except Transient as error:
             if self._failures == 0:
-                self._report.note(styled("[yellow]{}; will be retried[/]", error))
+                self._report.note(markup("[yellow]{}; will be retried[/]", error))
             self._failures += 1
             self._stopped.wait(min(5.0, 0.5 * 2**self._failures))
             return False
@@ -165,7 +165,7 @@ class Session:
         for record in records:
             key = key_words(schema.key(logical, record["dynamodb"]["Keys"]))
             reason = self._projector.reason
-            self._report.note(styled("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))
+            self._report.note(markup("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))
 
     # New and changed rules publish nothing before a backfill, so one runs at once; it also deletes items that rules no
     # longer create, and a removed rule is retired.
@@ -192,7 +192,7 @@ class Session:
             return
         program = self._with_removed(program, old.rules)
         if program.document == old.document:
-            self._report.note(styled("[dim]{} was saved without a change of the rules[/]", name))
+            self._report.note(markup("[dim]{} was saved without a change of the rules[/]", name))
             return
         if wrong := self._target.fit(program):
             self._refused("; ".join(wrong))
@@ -205,7 +205,7 @@ class Session:
             self._refused(str(error))
 
     def _refused(self, reason: str) -> None:
-        self._report.note(styled("[red]The old rules stay active:[/] {}", reason))
+        self._report.note(markup("[red]The old rules stay active:[/] {}", reason))
 
     def _backfill(self, program: Program) -> None:
         """Activate rules and project the items that the tables hold. An interrupted backfill continues next time."""
@@ -227,7 +227,7 @@ class Session:
             run = runner.work(run)
         except KeyboardInterrupt:
             stopped = "the backfill is not complete; it continues in the next session"
-            self._report.note(styled("[yellow]{}[/]", stopped))
+            self._report.note(markup("[yellow]{}[/]", stopped))
             return
         finally:
             self._backfilling = False
@@ -237,10 +237,10 @@ class Session:
             f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')} and "
             f"{count(delivery.ledger_writes, 'write')} to the ledger (its progress is recorded there), "
             f"{units(delivery.write_units, 'write unit')}, {time.monotonic() - started:.1f} s"
-            + ("" if run.done else styled(". [red]It is not complete.[/]"))
+            + ("" if run.done else markup(". [red]It is not complete.[/]"))
         )
         for key, reason in runner.failed.items():
-            self._report.note(styled("[red]failed[/] {}", f"{key}: {reason}"))
+            self._report.note(markup("[red]failed[/] {}", f"{key}: {reason}"))
         if delivery.rejected:
             self._report.delivered(Delivery(rejected=delivery.rejected))
 
@@ -253,7 +253,7 @@ class Session:
         if fresh := [name for name in gone if name not in self._removed]:
             retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
             text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
-            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire))
+            self._report.note(markup("[yellow]{} {} or `keep`[/]", text, retire))
             self._removed.update(fresh)
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
         return Program.from_document({**program.document, "retired": retired})

@@ -73,7 +73,7 @@ class Stream:
             self._open(HASHES * number // shards, HASHES * (number + 1) // shards, None)
 
     @classmethod
-    def followed(cls, arn: str) -> Stream:
+    def follow(cls, arn: str) -> Stream:
         """Return a copy of a stream that exists elsewhere: its reader adds shards (`adopt`) and records."""
         stream = cls(arn)
         stream.shards.clear()

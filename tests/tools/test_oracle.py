@@ -132,7 +132,7 @@ def test_templates_mean_what_they_mean_to_the_engine(item: Item, case: Item) -> 
 
 def test_patterns_mean_what_they_mean_to_the_engine() -> None:
     for item, case in suites("patterns"):
-        assert pattern(case["pattern"])(Scope(item, {}).stored) is case["result"], case
+        assert pattern(case["pattern"])(Scope(item, {}).stored_value) is case["result"], case
 
 
 def test_expressions_mean_what_they_mean_to_the_engine() -> None:

@@ -383,8 +383,8 @@ def test_logs_and_the_quarantine_are_ascii() -> None:
 
 
 def test_data_in_a_styled_line_is_never_markup() -> None:
-    line = render.styled("[bold]{}[/]{}{}", EVIL, "[", "red]x[/red]") + "[blue]y[/blue]"
-    with pytest.raises(TypeError, match="styled"):
+    line = render.markup("[bold]{}[/]{}{}", EVIL, "[", "red]x[/red]") + "[blue]y[/blue]"
+    with pytest.raises(TypeError, match="markup"):
         f"{line}"
     out = render.console()
     with out.capture() as captured:

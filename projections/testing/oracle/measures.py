@@ -56,7 +56,7 @@ class Measure:
 
     def amount(self, scope: Scope) -> Amount | Picked | None:
         """Return the amount that the source adds, None if it adds nothing. Raises Unfit."""
-        if not self._fits(scope.stored):
+        if not self._fits(scope.stored_value):
             return None
         if self._by is not None:
             by = scope.get(self._by)

@@ -117,7 +117,7 @@ class GroupRule(Rule):
             for position, element in enumerate(source.elements(Scope(item, variables))):
                 scope = Scope(item, variables, element)
                 try:
-                    if source.fits(scope.stored):
+                    if source.fits(scope.stored_value):
                         contributions.append(self._contribution(source, by, position, scope))
                 except Missing:
                     continue
@@ -246,10 +246,10 @@ class IndexRule(Rule):
     def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.stored):
+            if not self.fits(scope.stored_value):
                 return {}
             for fits, templates in self._cases:
-                if fits(scope.stored):
+                if fits(scope.stored_value):
                     made = {name: self._make(name, template, scope) for name, template in templates.items()}
                     written = self._complete_names(made)
                     return {n: self._value(n, part) for n, part in made.items() if part is not None and n in written}
@@ -297,14 +297,14 @@ class ComputeRule(Rule):
         """Return the attributes that have a value. With `once` these are what items get that lack them."""
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.stored):
+            if not self.fits(scope.stored_value):
                 return {}
         except Unfit:
             return {}
         values = {}
         for name, cases in self._values.items():
             try:
-                compute = next((compute for fits, compute in cases if fits(scope.stored)), None)
+                compute = next((compute for fits, compute in cases if fits(scope.stored_value)), None)
                 if compute is not None:
                     values[name] = compute(scope)
             except (Missing, Unfit):
@@ -372,7 +372,7 @@ class EmbedRule(Rule):
         """Return the attributes that a parent gives to its children."""
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.stored):
+            if not self.fits(scope.stored_value):
                 return {}
             values = {name: source(scope) for name, source in self._attributes.items()}
         except Unfit:
@@ -394,7 +394,7 @@ class ListEmbedRule(EmbedRule):
         """Return what a parent gives; None if the rule does not apply to it."""
         scope = Scope(item, variables)
         try:
-            values = self.result(item, variables) if self.fits(scope.stored) else None
+            values = self.result(item, variables) if self.fits(scope.stored_value) else None
         except Unfit:
             return None
         return None if any(levels(value) > 30 for value in (values or {}).values()) else values

@@ -408,7 +408,7 @@ class Entity:
         if self._fits is None:
             return True
         try:
-            return self._fits(Scope(item, variables).stored)
+            return self._fits(Scope(item, variables).stored_value)
         except Unfit:
             return False
 

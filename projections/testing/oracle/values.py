@@ -138,10 +138,10 @@ class Scope:
 
         Raises Unfit if a key variable and an attribute of this name differ.
         """
-        value = self.stored(path)
+        value = self.stored_value(path)
         return None if value is None or "NULL" in value else value
 
-    def stored(self, path: str) -> Value | None:
+    def stored_value(self, path: str) -> Value | None:
         """Return the same for a pattern, with NULL for NULL."""
         head, *rest = steps(path)
         if head in self.element:
