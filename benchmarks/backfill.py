@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.running import at_once
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program

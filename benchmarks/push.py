@@ -34,7 +34,7 @@ from rich.table import Table
 from urllib3 import HTTPResponse
 
 from projections.aws.clients import client, session
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.aws.wiring import THREADS
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards, Identity

@@ -33,9 +33,9 @@ from random import Random
 from typing import Any
 
 from benchmarks.figures import Figure, lines
-from projections.access.ranks import Ranking, ranking_of
+from projections.access.ranking import Ranking, ranking_of
 from projections.aws.clients import client
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.engine.ledger_items import LEDGER, group_key
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry

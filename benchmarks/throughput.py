@@ -29,8 +29,8 @@ from benchmarks.baselines import CLAIMS, IDEMPOTENCY, WAYS, Process
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import TABLE, likes, program
 from projections.aws.clients import client
+from projections.aws.live_tables import create_table, delete_table
 from projections.aws.streams import StreamReader
-from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import THREADS, StreamHandler
 from projections.dev.target import Followed
 from projections.engine.processor import Processor

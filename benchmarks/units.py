@@ -25,7 +25,7 @@ from benchmarks.charges import Charges, metered, try_statements
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, edited, like, likes, program, removed
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Schema

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.guards import Identity
 from projections.engine.ledger_items import group_at, group_key, member_key, members_key
 from projections.engine.registry import LIVE, Registered, RegistrySnapshot

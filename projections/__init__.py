@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from projections import aws, testing
     from projections.access.answers import Answer
     from projections.access.item_reader import ItemReader, ReadItem, Waited
-    from projections.access.ranks import Ranked, Ranking, ScoreCount
+    from projections.access.ranking import Ranked, Ranking, ScoreCount
     from projections.api import (
         BackfillResult,
         RedriveResult,
@@ -110,7 +110,7 @@ _ELSEWHERE = {
     "ItemExplanation": "inspect.explain.facts",
     "LedgerStatus": "operations.status",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
-    **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranks"),
+    **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranking"),
     "RuleSet": "language.ruleset",
     "Store": "engine.store",
     **dict.fromkeys(

@@ -19,7 +19,7 @@ from projections.language.ruleset import RuleSet
 if TYPE_CHECKING:
     from projections.access.answers import Answer
     from projections.access.item_reader import ItemReader
-    from projections.access.ranks import Ranking
+    from projections.access.ranking import Ranking
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
     from projections.inspect.explain.facts import ItemExplanation
@@ -133,7 +133,7 @@ def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -
     `board` has plain values for the variables in the key of the rule's `into`. Reads the registry. Raises UsageError for
     another rule, or other variables.
     """
-    from projections.access.ranks import ranking_of
+    from projections.access.ranking import ranking_of
 
     return ranking_of(rules.program, store, rule, board)
 

@@ -14,12 +14,12 @@ from typing import Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.aws.clients import client, is_emulated
+from projections.aws.live_tables import create_table, delete_table
 from projections.aws.streams import as_lambda_has_it, describe
-from projections.aws.tables import create_table, delete_table
 from projections.engine.store import Image, Schema, Store, Update, all_items
 from projections.errors import InvalidRequest, StoreError
 from projections.local.event_source import Record
-from projections.local.tables import LEDGER, QUIET
+from projections.local.replay_tables import LEDGER, QUIET
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["EndpointTables"]

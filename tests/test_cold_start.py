@@ -58,7 +58,7 @@ NEVER = (
     "projections.stores.memory",
     "projections.aws.queues",
     "projections.aws.streams",
-    "projections.aws.tables",
+    "projections.aws.live_tables",
     *(f"projections.{room}" for room in ("local", "deploy", "inspect", "init", "testing", "dev", "cli")),
 )
 """What the first record does without, with all below it."""

@@ -20,7 +20,7 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from projections.access.reads import Parameters, Read, number_of, parameters_of, reads
+from projections.access.query_reads import Parameters, Read, number_of, parameters_of, reads
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import BadInput, UsageError
 from projections.language.access.plan import Plan, Query
@@ -32,7 +32,7 @@ from projections.language.program import Program
 from projections.language.syntax import root, shown_name
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value, lookup, python, python_item, same
-from projections.stores.conditions import comparable
+from projections.stores.condition_expressions import comparable
 from projections.stores.wire import from_boto
 
 if TYPE_CHECKING:

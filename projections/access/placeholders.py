@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from projections.access.reads import HIGHEST, Read
+from projections.access.query_reads import HIGHEST, Read
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.templates import Field

@@ -39,7 +39,7 @@ def store(
     `tables` has the real name of each table by the logical name that the rules give it, `main` if they set `table:`. Without
     a `ledger`, before anything is deployed, `verify` compares the items alone. `threads` limits concurrent requests.
     """
-    from projections.aws.tables import connect_to
+    from projections.aws.live_tables import connect_to
     from projections.errors import UsageError
 
     if tables.keys() != set(rules.tables):

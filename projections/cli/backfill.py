@@ -16,7 +16,7 @@ from projections.inspect.explain.words import json_words
 from projections.terminal import Bar, count, json_text, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.aws.tables import Live
+    from projections.aws.live_tables import Live
     from projections.operations.backfill.backfill import Backfill, Done
     from projections.operations.backfill.progress import Run
     from projections.operations.backfill.runner import Runner

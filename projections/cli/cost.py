@@ -79,7 +79,7 @@ def command(
     program = Program.from_document(document_of(find_rules(rules)))
     if events:
         from projections.inspect.cost.recorded import estimate_events
-        from projections.local.events import read
+        from projections.local.event_files import read
 
         records = [one.record for one in read(events, program)]
         found = estimate_events(program, records, batch, _total(rates))

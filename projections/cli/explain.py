@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.aws.tables import Live
+from projections.aws.live_tables import Live
 from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
 from projections.cli.stack import deployed
 from projections.cli.verify import difference
@@ -92,7 +92,7 @@ def command(
 def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json: bool) -> int:
     from projections.inspect.explain.events import explain, explanation_document
     from projections.inspect.rehearsal.rehearse import rehearse
-    from projections.local.events import read
+    from projections.local.event_files import read
 
     recorded = read(events, program)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.access.answers import AnswerPage
-    from projections.access.ranks import Ranked, ScoreCount
+    from projections.access.ranking import Ranked, ScoreCount
     from projections.inspect.access_patterns import AccessPattern, RankPattern
     from projections.language.access.plan import Query
     from projections.language.program import Program
@@ -182,7 +182,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from projections.access.answers import ClientReader, answer_to
-    from projections.access.reads import parameters_of, reads
+    from projections.access.query_reads import parameters_of, reads
     from projections.cli.stack import deployed
     from projections.language.access.planner import plan
     from projections.language.values import plain_items
@@ -219,7 +219,7 @@ class Question:
 
 
 def _rank(rule: str, board: dict[str, str], question: Question, given: Tables, as_json: bool) -> int:
-    from projections.access.ranks import check_board, ranking_of
+    from projections.access.ranking import check_board, ranking_of
     from projections.cli.stack import deployed
     from projections.language.program import Program
     from projections.terminal import json_text, print_line, print_text
@@ -260,7 +260,7 @@ def _check_bounds(low: str | None, high: str | None) -> None:
 
 
 def _line(found: Ranked | ScoreCount, *, counts: bool) -> str:
-    from projections.access.ranks import ScoreCount
+    from projections.access.ranking import ScoreCount
     from projections.language.values import number_text
     from projections.terminal import count
 

@@ -16,8 +16,8 @@ from projections.errors import UsageError
 from projections.terminal import Bar, count, json_text, print_first, print_line, print_text
 
 if TYPE_CHECKING:
+    from projections.aws.live_tables import Live
     from projections.aws.queues import Queue
-    from projections.aws.tables import Live
     from projections.language.program import Program
     from projections.operations.dismissal import Dismissed, Quarantined, Wanted
     from projections.operations.failed_messages import Reader
@@ -135,7 +135,7 @@ def _quarantine(there: Deployed, option: str | None) -> Queue:
 
 
 def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
-    from projections.local.events import documents
+    from projections.local.event_files import documents
     from projections.operations.failed_messages import BucketSource, FileSource, QueueSource
 
     quarantine, dead_letters, bucket = sources.quarantine, sources.dead_letters, sources.bucket

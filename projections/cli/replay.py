@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from projections.language.facts import Origin
     from projections.language.program import Program
     from projections.language.ruleset import RuleSet
-    from projections.local.replay import Replay
+    from projections.local.event_replay import Replay
 
 
 @click.command("replay")
@@ -118,11 +118,11 @@ def command(
       aws dynamodb scan --table-name shop | projections replay --rules social - --save event.json --table shop
     """
     from projections.api import ask, load
-    from projections.aws.tables import real_names
+    from projections.aws.live_tables import real_names
     from projections.language.values import plain_items
-    from projections.local.events import read
-    from projections.local.replay import replay
-    from projections.local.tables import MemoryTables, schemas
+    from projections.local.event_files import read
+    from projections.local.event_replay import replay
+    from projections.local.replay_tables import MemoryTables, schemas
 
     if tables and save is None:
         raise UsageError("--table names the table in the records of --save: pass --save FILE")
@@ -159,7 +159,7 @@ def _renamed(record: Any, names: Mapping[str, str]) -> Any:
 
 def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
     """Return the query and the parameters of a text as `likers postId=p1`, in which quotes group words as in a shell."""
-    from projections.access.reads import parameters_of
+    from projections.access.query_reads import parameters_of
 
     try:
         name, *words = shlex.split(text)

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from projections.aws.tables import Live, connect
+from projections.aws.live_tables import Live, connect
 from projections.cli.options import Tables, document_of, find_rules
 from projections.errors import Misconfigured, RulesError, UsageError
 from projections.terminal import count, print_line
 
 if TYPE_CHECKING:
+    from projections.aws.deployed_stack import Maintainer, Stack
     from projections.aws.queues import Bucket, Queue
-    from projections.aws.stack import Maintainer, Stack
     from projections.deploy.finding import Finding
     from projections.stores.dynamodb import Meter
 
@@ -84,7 +84,7 @@ class Deployed:
         other_indexes: bool = False,
         meter: Meter | None = None,
     ) -> Live:
-        """Return the live tables under these rules. Raises UsageError, as `projections.aws.tables.connect`."""
+        """Return the live tables under these rules. Raises UsageError, as `projections.aws.live_tables.connect`."""
         return connect(
             document,
             self._tables(document),
@@ -99,7 +99,7 @@ class Deployed:
 
     def mappings(self, live: Live, function: str | None = None) -> list[Mapping[str, Any]] | None:
         """Return the event source mappings of the stream's function; None if no function is named. Raises Transient."""
-        from projections.aws.stack import event_source_mappings
+        from projections.aws.deployed_stack import event_source_mappings
 
         name = self.name(function, "StreamFunctionName")
         if name is None:
@@ -113,8 +113,8 @@ class Deployed:
 
     def other_maintainers(self, live: Live, function: str | None = None) -> list[Maintainer]:
         """Return the other functions that maintain the same tables with another ledger. Raises Transient."""
-        from projections.aws.stack import other_maintainers
-        from projections.aws.tables import LEDGER
+        from projections.aws.deployed_stack import other_maintainers
+        from projections.aws.live_tables import LEDGER
 
         name, ledger = self.name(function, "StreamFunctionName"), live.names.get(LEDGER)
         if name is None or ledger is None:
@@ -126,7 +126,7 @@ class Deployed:
 
         The TTL is compared only if `compares_ttl`.
         """
-        from projections.aws.tables import LEDGER, time_to_live
+        from projections.aws.live_tables import LEDGER, time_to_live
         from projections.deploy.deployed import LiveTable, live_findings
         from projections.deploy.finding import TTL
 
@@ -242,7 +242,7 @@ class Deployed:
 
     def _packaged(self) -> Mapping[str, Any]:
         """Return the canonical rules in the package of the stream's function. Raises Misconfigured."""
-        from projections.aws.stack import packaged_file
+        from projections.aws.deployed_stack import packaged_file
         from projections.language.program import Program
 
         function = next((self._outputs[name] for name in _FUNCTIONS if name in self._outputs), None)
@@ -271,7 +271,7 @@ def deployed(given: Tables) -> Deployed:
     if not given.stack:
         return Deployed(given, None)
     from projections.aws.clients import client
-    from projections.aws.stack import describe_stack
+    from projections.aws.deployed_stack import describe_stack
 
     found = describe_stack(client("cloudformation", region=given.region), given.stack)
     if _LEDGER not in found.outputs:

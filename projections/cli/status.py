@@ -18,7 +18,7 @@ from projections.errors import StoreError
 from projections.terminal import console, json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.aws.tables import Live
+    from projections.aws.live_tables import Live
     from projections.language.program import Program
     from projections.operations.status import Finding, LedgerStatus
 

@@ -20,7 +20,7 @@ from projections.operations.verify.scope import DISABLED
 from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.aws.tables import Live
+    from projections.aws.live_tables import Live
     from projections.operations.verify.repair import Repair
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from projections.aws.tables import GLOBAL, LOCAL, projection
+from projections.aws.live_tables import GLOBAL, LOCAL, projection
 from projections.deploy.checksum import with_checksum
 from projections.deploy.needs import MAIN, NOTHING, Deployment, TableNeeds
 from projections.errors import UsageError

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from projections.aws.tables import LEDGER, Live
+from projections.aws.live_tables import LEDGER, Live
 from projections.aws.wiring import THREADS
 from projections.engine.processor import OUTDATED
 from projections.engine.rejections import Rejected

@@ -10,8 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.aws.clients import client, endpoint, is_emulated
-from projections.aws.streams import StreamReader
-from projections.aws.tables import (
+from projections.aws.live_tables import (
     LEDGER,
     Live,
     connect_to,
@@ -21,6 +20,7 @@ from projections.aws.tables import (
     differences,
     real_names,
 )
+from projections.aws.streams import StreamReader
 from projections.engine.store import Schema
 from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA, Program

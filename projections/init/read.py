@@ -33,7 +33,7 @@ from projections.init.model import (
 from projections.init.proposal import Table
 from projections.init.rows import pascal
 from projections.init.rule_file import rule_file
-from projections.local.events import text_of
+from projections.local.event_files import text_of
 
 FORMATS = "a NoSQL Workbench data model, a CloudFormation or SAM template, or ElectroDB schemas as JSON"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from projections.aws.tables import time_to_live
+from projections.aws.live_tables import time_to_live
 from projections.errors import UsageError
 from projections.init.model import Part, table_of
 from projections.init.proposal import Sample, Table

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from projections.access.placeholders import placeholder_reads
-from projections.access.reads import Read
+from projections.access.query_reads import Read
 from projections.inspect.cost.changes import WriteCost, write_cost
 from projections.inspect.paths import items_of_rank
 from projections.language.access.additions import looks_like_time

@@ -37,7 +37,7 @@ from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import plain, same
-from projections.stores.conditions import holds
+from projections.stores.condition_expressions import holds
 from projections.stores.limits import TRANSACTIONAL, cost_of, item_size, read_units, write_units
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from projections.engine.store import Action, Condition, Image, ItemKey, Schema, 
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
-from projections.stores.conditions import ORDERED, expressions, operands, paths
+from projections.stores.condition_expressions import ORDERED, expressions, operands, paths
 
 __all__ = [
     "HALF",

@@ -39,7 +39,7 @@ from projections.errors import (
     TransactionCancelled,
 )
 from projections.language.values import number_text
-from projections.stores.conditions import comparable, holds
+from projections.stores.condition_expressions import comparable, holds
 from projections.stores.limits import (
     HALF,
     ITEM_BYTES,

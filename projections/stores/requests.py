@@ -24,7 +24,7 @@ from projections.engine.store import (
     Write,
 )
 from projections.errors import Misconfigured
-from projections.stores.conditions import Expressions, Shape, express, operands, projection, shape
+from projections.stores.condition_expressions import Expressions, Shape, express, operands, projection, shape
 from projections.stores.wire import JSON, QUOTED, boto_value, to_boto, value_json
 
 BATCH_STATEMENTS = 25

@@ -11,7 +11,7 @@ from projections.language.program import Program
 from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue
 from projections.local.items import key_words
-from projections.local.tables import MemoryTables, schemas
+from projections.local.replay_tables import MemoryTables, schemas
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
 

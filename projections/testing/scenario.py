@@ -16,7 +16,7 @@ from projections.language.values import python_item
 from projections.local.items import key_of, wire_item
 from projections.local.steps import Application, Item, Key, step_mistakes
 from projections.stores.memory import MemoryStore
-from projections.testing.comparison import LEGEND, Comparison, Difference
+from projections.testing.item_comparison import LEGEND, Comparison, Difference
 from projections.testing.local_run import LocalRun
 
 Rejection = Mapping[str, Any]

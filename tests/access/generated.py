@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 from boto3.dynamodb.types import TypeDeserializer
 
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.engine.store import Image, Schema
 
 CREDENTIALS = {"region_name": "eu-central-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}

@@ -23,7 +23,7 @@ from projections.language.patterns import Pattern
 from projections.language.patterns.implication import Known, excludes, implies, known_present
 from projections.language.syntax import LanguageErrors
 from projections.language.values import lookup, wire
-from projections.testing.oracle.templates import pattern as oracle
+from projections.testing.oracle.oracle_templates import pattern as oracle
 from projections.testing.scenario import Scenario
 
 WHERES: tuple[Mapping[str, Any], ...] = (

@@ -13,7 +13,7 @@ import pytest
 import projections
 from projections.access.item_reader import ItemReader, session_of
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.registry import LIVE, REGISTRY, Registry
 from projections.engine.store import ItemKey
 from projections.language.program import LEDGER_SCHEMA

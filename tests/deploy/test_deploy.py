@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from emulators import ROOT
 from sam_cli import AWS, Sam
 
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.engine.embeds import CHILDREN_PER_PAGE
 from projections.language.loader import load
 from projections.language.program import Program

@@ -64,7 +64,7 @@ def console(url: str) -> Iterator[str]:
     from projections.cli import status
     from projections.cli.console import LiveSource
     from projections.cli.options import Sources, Tables
-    from projections.console.pages import failure_answer, routes
+    from projections.console.console_pages import failure_answer, routes
     from projections.console.server import Server
     from projections.language.values import wire
 

@@ -31,7 +31,7 @@ from projections.language import loader
 from projections.language.findings.kinds import KINDS, Finding, Kind
 from projections.language.program import Program
 from projections.language.review import reviewed
-from projections.local import events
+from projections.local import event_files
 from projections.local.steps import STEP
 from projections.testing.cases import CASE, FILE
 from projections.testing.plugin import pytest_addoption
@@ -216,7 +216,7 @@ def _fenced(language: str, text: str) -> str:
 TESTING = """\
 # Tests of rules
 
-<!-- Written by tests/docs/reference.py from the docstrings of projections/testing and projections/local/events.py. -->
+<!-- Written by tests/docs/reference.py from the docstrings of projections/testing and projections/local/event_files.py. -->
 
 With the extra `test`, pytest has the fixture `projections`, and runs files named `*.projections.yaml`. In both, the
 application writes items, the functions process them in memory until nothing changes, and the test compares the items.
@@ -320,7 +320,7 @@ def testing_page() -> str:
         if not name.startswith("_") and ">>>" in (getattr(function, "__doc__", None) or ""):
             lines += _method(name, function, isinstance(method, property))
     lines += [PYTEST, *_pytest_options(), ""]
-    _, table, forms = str(events.__doc__).strip().split("\n\n")
+    _, table, forms = str(event_files.__doc__).strip().split("\n\n")
     return "\n".join([*lines, EVENTS, table, "", _filled(" ".join(forms.split())), ""])
 
 

@@ -16,7 +16,7 @@ import projections
 import projections.api
 import projections.testing
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA
 

@@ -13,7 +13,7 @@ import pytest
 from emulators import ROOT
 
 from projections.api import loads
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.inspect.client import client_of
 
 PAGE = (ROOT / "docs/client.md").read_text(encoding="utf-8")

@@ -31,8 +31,8 @@ from runbook import Block, page_blocks
 
 import projections
 from projections.aws.clients import client
+from projections.aws.live_tables import create_table, delete_table
 from projections.aws.queues import Queue
-from projections.aws.tables import create_table, delete_table
 from projections.cli.main import COMMANDS, main
 from projections.language.program import LEDGER_SCHEMA
 from projections.testing.cases import Case

@@ -11,7 +11,7 @@ from guide import DOCS, blocks
 
 import projections
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.language.program import LEDGER_SCHEMA
 
 PAGE = (DOCS / "reading.md").read_text(encoding="utf-8")

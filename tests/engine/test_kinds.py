@@ -16,7 +16,7 @@ from projections.language.entity import Entity
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.values import wire
-from projections.stores.conditions import holds
+from projections.stores.condition_expressions import holds
 
 KEY = ItemKey("main", "DOC#1", "D")
 

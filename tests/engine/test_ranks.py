@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import projections
-from projections.access.ranks import Ranking, ranking_of
+from projections.access.ranking import Ranking, ranking_of
 from projections.errors import UsageError
 from projections.testing import Scenario
 from projections.testing.cases import Case

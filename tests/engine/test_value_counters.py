@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.engine.changes import Change
 from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.ledger import Ledger

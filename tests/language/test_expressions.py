@@ -24,14 +24,14 @@ from projections.language.arithmetic import Expression, Takes
 from projections.language.measures import Measure
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.values import lookup, number_text
-from projections.testing.oracle import expressions as oracle
-from projections.testing.oracle.values import Missing, Scope, Unfit
+from projections.testing.oracle import oracle_expressions as oracle
+from projections.testing.oracle.scalar import Missing, Scope, Unfit
 
 CASES = Path(__file__).parent / "cases"
 
 
 def _cases() -> Iterator[Any]:
-    for suite in json.loads((CASES / "expressions.json").read_text()):
+    for suite in json.loads((CASES / "oracle_expressions.json").read_text()):
         for case in suite["cases"]:
             yield pytest.param(suite["given"], case, id=case["expression"])
 
@@ -144,7 +144,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("text", "value"), VALUES)
 def test_an_expression_for_any_value_has_the_type_of_the_value(text: str, value: Any) -> None:
-    [suite] = json.loads((CASES / "expressions.json").read_text())
+    [suite] = json.loads((CASES / "oracle_expressions.json").read_text())
     assert Expression.parse(text, "value").compile_value()(partial(lookup, suite["given"])) == value
 
 

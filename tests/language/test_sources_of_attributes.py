@@ -21,8 +21,8 @@ from projections.language.program import Program
 from projections.language.review import reviewed
 from projections.language.syntax import LanguageError
 from projections.language.values import lookup
-from projections.testing.oracle.rules import _source
-from projections.testing.oracle.values import Scope
+from projections.testing.oracle.oracle_rules import _source
+from projections.testing.oracle.scalar import Scope
 
 RULES = """\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}

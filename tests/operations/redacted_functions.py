@@ -24,7 +24,7 @@ from botocore.awsrequest import AWSResponse
 from moto import mock_aws
 
 from projections.aws.clients import client, session
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.language.program import LEDGER_SCHEMA, Program
 
 ACCOUNT = "123456789012"

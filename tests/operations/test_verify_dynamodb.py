@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.store import Image
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.verify.drift import Drift

@@ -12,7 +12,7 @@ from endpoint_tables import EndpointTables
 
 from projections.engine.store import Image, ItemKey, Schema
 from projections.local.event_source import Record
-from projections.local.tables import LEDGER
+from projections.local.replay_tables import LEDGER
 
 __all__ = ["ScannedTables"]
 

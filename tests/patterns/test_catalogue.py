@@ -13,14 +13,14 @@ from catalogue import PATTERNS, Pattern
 from scanned_tables import ScannedTables
 
 from projections.access.answers import Answer, Reader, answer_to, reader_of
-from projections.access.ranks import ranking_of
+from projections.access.ranking import ranking_of
 from projections.engine.processor import Processor
 from projections.engine.store import Image
 from projections.language.access.planner import plan
 from projections.language.review import review
 from projections.language.values import plain_item, plain_items
-from projections.local.replay import Replay, replay
-from projections.local.tables import MemoryTables, Tables, schemas
+from projections.local.event_replay import Replay, replay
+from projections.local.replay_tables import MemoryTables, Tables, schemas
 from projections.testing.oracle import Oracle
 from projections.testing.simulation.campaign import Campaign
 

@@ -16,7 +16,7 @@ from pages import DIRECTORY
 from ruamel.yaml import YAML
 
 from projections.aws.clients import client
-from projections.aws.tables import LEDGER, create_table, delete_table
+from projections.aws.live_tables import LEDGER, create_table, delete_table
 from projections.cli.main import main
 from projections.cli.options import document_of, find_rules
 from projections.language.loader import load

@@ -31,6 +31,7 @@ from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.changes import change
 from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
+from projections.testing.simulation.rule_changes import change
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.engine.store import Image, Schema, Store
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutErro
 from emulators import free_port
 
 from projections.aws import clients as aws
-from projections.aws import tables
+from projections.aws import live_tables
 from projections.aws.wiring import Tally
 from projections.engine.rejections import refusal
 from projections.engine.store import Check, ItemKey, Missing, Purpose, Update
@@ -204,12 +204,12 @@ def test_an_emulator_needs_no_credentials_and_no_region(monkeypatch: pytest.Monk
 
 def test_tables_are_created_with_their_streams_and_deleted(request: pytest.FixtureRequest) -> None:
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
-    tables.create_table(local, "made-for-this", SCHEMAS["app"])
+    live_tables.create_table(local, "made-for-this", SCHEMAS["app"])
     table = local.describe_table(TableName="made-for-this")["Table"]
     assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert table["GlobalSecondaryIndexes"][0]["Projection"] == {"ProjectionType": "ALL"}
     assert "LocalSecondaryIndexes" not in table
-    tables.delete_table(local, "made-for-this")
+    live_tables.delete_table(local, "made-for-this")
     assert "made-for-this" not in local.list_tables()["TableNames"]
 
 
@@ -217,10 +217,10 @@ def test_tables_are_created_with_what_their_indexes_project(request: pytest.Fixt
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
     schema = SCHEMAS["projected"]
     some = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["x"]}
-    tables.create_table(local, "projected-table", schema)
-    tables.create_table(local, "later-indexes", replace(SCHEMAS["app"], indexes={}))
+    live_tables.create_table(local, "projected-table", schema)
+    live_tables.create_table(local, "later-indexes", replace(SCHEMAS["app"], indexes={}))
     for index in ("keys", "some"):
-        tables.create_index(local, "later-indexes", schema, index)
+        live_tables.create_index(local, "later-indexes", schema, index)
     expected = {"keys": {"ProjectionType": "KEYS_ONLY"}, "some": some}
     for name in ("projected-table", "later-indexes"):
         table = local.describe_table(TableName=name)["Table"]
@@ -232,7 +232,7 @@ def test_tables_are_created_with_what_their_indexes_project(request: pytest.Fixt
                 "local-some": some,
             }
             assert [key["AttributeName"] for key in listed["local"]["KeySchema"]] == ["PK", "at"]
-        tables.delete_table(local, name)
+        live_tables.delete_table(local, name)
 
 
 def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pytest.FixtureRequest) -> None:

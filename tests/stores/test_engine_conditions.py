@@ -20,7 +20,7 @@ from projections.engine.application import kind_as_read, kind_condition
 from projections.engine.guards import Guards, Identity
 from projections.engine.store import AllOf, Condition, Delete, Equal, Exists, Store, Update, Value
 from projections.errors import ConditionFailed
-from projections.stores.conditions import holds
+from projections.stores.condition_expressions import holds
 from tests.engine.test_kinds import KEY, MATCHES, entity, image, items
 
 EXISTS = Exists(("PK",))

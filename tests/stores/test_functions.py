@@ -17,8 +17,8 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
-from projections.aws import stack
-from projections.aws.stack import Maintainer, event_source_mappings, other_maintainers, packaged_file
+from projections.aws import deployed_stack
+from projections.aws.deployed_stack import Maintainer, event_source_mappings, other_maintainers, packaged_file
 from projections.errors import Misconfigured, Transient
 
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shop-stream"
@@ -151,7 +151,7 @@ def test_a_package_is_read_up_to_a_limit(
         answered(stubber, {"RepositoryType": "S3", "Location": served["url"]})
         with pytest.raises(Misconfigured, match=r"more than 16 MiB after decompression|could not be read: Bad CRC-32"):
             packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
-    monkeypatch.setattr(stack, "_LARGEST_PACKAGE", 10_000)
+    monkeypatch.setattr(deployed_stack, "_LARGEST_PACKAGE", 10_000)
     answered(stubber, {"RepositoryType": "S3", "Location": served["url"]})
     with pytest.raises(Misconfigured, match="its package could not be read: it has more than 0 MiB"):
         packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")

@@ -14,7 +14,7 @@ import pytest
 from discarded import object_of
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.aws.wiring import stream_from_environment
 from projections.cli.main import main
 from projections.engine.registry import RETIRING, Registry

@@ -12,7 +12,7 @@ import botocore.session
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import Live, connect, create_table, delete_table, time_to_live
+from projections.aws.live_tables import Live, connect, create_table, delete_table, time_to_live
 from projections.cli.options import document_of
 from projections.deploy.deployed import LiveTable, live_findings
 from projections.engine.store import Schema

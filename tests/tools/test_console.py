@@ -22,15 +22,15 @@ from test_graph_page import CONTRAST, shot
 from projections.cli.console import LiveSource
 from projections.cli.options import Sources
 from projections.cli.options import Tables as Options
-from projections.console.pages import failure_answer, routes
+from projections.console.console_pages import failure_answer, routes
 from projections.console.server import Answer, Route, Server
 from projections.engine.registry import Registry
 from projections.engine.store import ItemKey, Update
 from projections.errors import Transient, UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.replay import replay
-from projections.local.tables import schemas
+from projections.local.event_replay import replay
+from projections.local.replay_tables import schemas
 from projections.operations.backfill.progress import Progress, Run
 
 if TYPE_CHECKING:

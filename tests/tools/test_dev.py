@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
 from projections.aws.clients import client
+from projections.aws.live_tables import create_index, create_table
 from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretch
-from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.projector import WatchedStore, is_own
 from projections.dev.session import Session

@@ -16,7 +16,7 @@ from stream_records import numbers, record
 from projections.errors import UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.events import read
+from projections.local.event_files import read
 from projections.local.recording import flaw
 
 ONE = Program.from_document(

@@ -22,8 +22,8 @@ from projections.engine.rejections import Rejected
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.local.events import documents
-from projections.local.tables import schemas
+from projections.local.event_files import documents
+from projections.local.replay_tables import schemas
 from projections.operations.failed_messages import Reader
 from projections.printable import printable
 from projections.stores.memory import MemoryStore

@@ -19,7 +19,7 @@ import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.template import sam_template

@@ -24,9 +24,9 @@ from projections.language.ruleset import RuleSet
 from projections.local.items import wire_item
 from projections.testing.cases import read_cases
 from projections.testing.oracle import Difference, Oracle
-from projections.testing.oracle.measures import Measure
-from projections.testing.oracle.templates import KeyTemplate, Template, pattern
-from projections.testing.oracle.values import Missing, Scope, Unfit, normal, plain
+from projections.testing.oracle.oracle_measures import Measure
+from projections.testing.oracle.oracle_templates import KeyTemplate, Template, pattern
+from projections.testing.oracle.scalar import Missing, Scope, Unfit, normal, plain
 from projections.testing.scenario import Scenario
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.inspect.paths import path_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.access.ranks import Ranking
+from projections.access.ranking import Ranking
 from projections.api import load
 from projections.engine.store import ItemKey
 from projections.errors import UsageError

@@ -16,8 +16,8 @@ from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
 from projections.errors import UsageError
 from projections.language.ruleset import RuleSet
-from projections.local import events
-from projections.local.tables import MemoryTables, schemas
+from projections.local import event_files
+from projections.local.replay_tables import MemoryTables, schemas
 
 RULES = """\
 table: {key: [PK, SK]}
@@ -212,7 +212,7 @@ def test_every_reader_refuses_with_the_same_message(
     run: Run, rules: Path, tmp_path: Path, name: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, message = REFUSED[name]
-    monkeypatch.setattr(events, "_MOST", 2**20)
+    monkeypatch.setattr(event_files, "_MOST", 2**20)
     with pytest.raises(UsageError, match=message):
         READERS[reader](run, rules, written(tmp_path, files))
 

@@ -12,14 +12,14 @@ from histories import ALL, RULES, compiled, random_records
 from metered import Metered
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent, purpose_of
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.local.events import read
+from projections.local.event_files import read
 from projections.operations.dry import DryStore
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.limits import cost_of, read_units, write_units

@@ -18,9 +18,9 @@ from projections.engine.store import ItemKey, Update
 from projections.errors import ProjectionsError, UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
-from projections.local.events import read
-from projections.local.replay import Replay, replay, seeds
-from projections.local.tables import MemoryTables, schemas
+from projections.local.event_files import read
+from projections.local.event_replay import Replay, replay, seeds
+from projections.local.replay_tables import MemoryTables, schemas
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).parent / "expected"

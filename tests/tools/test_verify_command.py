@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
 

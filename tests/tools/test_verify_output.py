@@ -18,7 +18,7 @@ from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
 
 if TYPE_CHECKING:
-    from projections.aws.tables import Live
+    from projections.aws.live_tables import Live
 
 RULES = """
 table: {key: [PK, SK]}

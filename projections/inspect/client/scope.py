@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from projections.access.placeholders import condition_words, placeholder_reads
-from projections.access.reads import Read
+from projections.access.query_reads import Read
 from projections.inspect.client.expressions import (
     NUMBER,
     TEXT,

@@ -26,7 +26,7 @@ from projections.language.keys import decode_key, is_range
 from projections.language.ranks import range_of
 from projections.language.values import changed_attributes, plain, plain_words
 from projections.local.items import different_words
-from projections.stores.conditions import holds, value_at
+from projections.stores.condition_expressions import holds, value_at
 
 if TYPE_CHECKING:
     from projections.engine.records import Record

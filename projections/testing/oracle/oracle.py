@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle.rules import (
+from projections.testing.oracle.oracle_rules import (
     EVERYTHING,
     ComputeRule,
     Contribution,
@@ -19,8 +19,8 @@ from projections.testing.oracle.rules import (
     RankRule,
     make_rule,
 )
-from projections.testing.oracle.templates import Entity, Table
-from projections.testing.oracle.values import normal
+from projections.testing.oracle.oracle_templates import Entity, Table
+from projections.testing.oracle.scalar import normal
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from projections.access.ranks import Ranking
+from projections.access.ranking import Ranking
 from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_write
 from projections.engine.plan import plan

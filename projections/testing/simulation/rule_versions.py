@@ -10,10 +10,10 @@ from typing import Any
 
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.testing.simulation.changes import change
 from projections.testing.simulation.checks import Checks
 from projections.testing.simulation.harm import Ownership
 from projections.testing.simulation.pools import Pools
+from projections.testing.simulation.rule_changes import change
 
 _TRIES = 20
 """Attempts to find a second change."""

@@ -17,7 +17,7 @@ import pytest
 from emulators import ROOT
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table, delete_table
+from projections.aws.live_tables import create_table, delete_table
 from projections.aws.wiring import worker_from_environment
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program

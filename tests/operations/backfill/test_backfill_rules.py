@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from projections.access.ranks import ranking_of
+from projections.access.ranking import ranking_of
 from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
 from projections.engine.store import ItemKey, Update
 from projections.errors import Misconfigured, UsageError

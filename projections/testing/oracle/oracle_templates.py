@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle.expressions import Expression, pattern
-from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, plain, steps, storable, text, wire
+from projections.testing.oracle.oracle_expressions import Expression, pattern
+from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, plain, steps, storable, text, wire
 
 __all__ = ["KEY_BYTES", "Entity", "KeyTemplate", "Piped", "Slot", "Table", "Template", "numeric", "pipe", "piped_text"]
 

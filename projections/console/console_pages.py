@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from projections.console.console_data import Reads, Source
 from projections.console.server import Answer, Route, json_answer
-from projections.console.values import Reads, Source
 from projections.engine.registry import LIVE
 from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.facts import Source as Contributions

@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Any, TypeAlias
 
 from projections.language.keys import Value
-from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, number, plain, storable, wire
+from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, number, plain, storable, wire
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 _BARE = r"""[^\s()*/+,.'"-][^\s()*/+,.'"]*"""

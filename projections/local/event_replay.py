@@ -18,7 +18,7 @@ from projections.errors import BadInput, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule
 from projections.language.rules import owned_on
 from projections.local.event_source import EventSourceMapping, Record, Stream, created_at, sequence_number, source_arn
-from projections.local.tables import LEDGER, MemoryTables, Tables
+from projections.local.replay_tables import LEDGER, MemoryTables, Tables
 
 if TYPE_CHECKING:
     from projections.language.program import Program

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value
-from projections.testing.oracle.expressions import Expression, pattern
-from projections.testing.oracle.measures import MEMBER_BYTES, Measure, Picked, rank
-from projections.testing.oracle.templates import Entity, Template, numeric
-from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
+from projections.testing.oracle.oracle_expressions import Expression, pattern
+from projections.testing.oracle.oracle_measures import MEMBER_BYTES, Measure, Picked, rank
+from projections.testing.oracle.oracle_templates import Entity, Template, numeric
+from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""

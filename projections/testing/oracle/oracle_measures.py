@@ -7,8 +7,8 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from projections.language.keys import Value
-from projections.testing.oracle.expressions import Expression, pattern
-from projections.testing.oracle.values import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
+from projections.testing.oracle.oracle_expressions import Expression, pattern
+from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
 
 Amount: TypeAlias = Decimal | str
 
