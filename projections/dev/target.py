@@ -182,7 +182,7 @@ class Followed:
         self.reader = reader
         self.on = True
         self._latest = latest
-        self._stream = Stream.followed(reader.arn)
+        self._stream = Stream.follow(reader.arn)
         self._mapping = EventSourceMapping(self._stream, on_failure=on_failure)
         self._known: set[str] = set()
         self._open: dict[str, Shard] = {}
