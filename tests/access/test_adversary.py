@@ -27,9 +27,7 @@ class Asked(NamedTuple):
 
 
 def document(
-    entities: Mapping[str, Any],
-    indexes: Mapping[str, Any] | None = None,
-    projections: Mapping[str, Any] | None = None,
+    entities: Mapping[str, Any], indexes: Mapping[str, Any] | None = None, projections: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     table = {"key": ["PK", "SK"], "indexes": indexes or {}}
     return {"table": table, "entities": entities, "projections": projections or {}}

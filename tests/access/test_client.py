@@ -49,10 +49,7 @@ EVIL = '\x1b]0;o\x07\r\n\u2028\u202e"""\'\\{x}{}%s#!\\N{DASH}'
 SOCIAL = load(HERE / "social.yaml")
 
 HOSTILE = {
-    "table": {
-        "key": ["P-K", "S'K"],
-        "indexes": {"class-1": ["1st", "se'c\"ond"]},
-    },
+    "table": {"key": ["P-K", "S'K"], "indexes": {"class-1": ["1st", "se'c\"ond"]}},
     "entities": {
         "Page": {
             "key": {"P-K": 'it"s{class}', "S'K": "\\{import*}"},

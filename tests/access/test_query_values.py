@@ -14,11 +14,7 @@ SCORED = {"score": [{"exists": True}]}
 RULES = {
     "table": {
         "key": ["PK", "SK"],
-        "indexes": {
-            "N": {"partition": ["NP"], "sort": {"score": "N"}},
-            "PAD": ["PP", "PS"],
-            "INVERT": ["IP", "IS"],
-        },
+        "indexes": {"N": {"partition": ["NP"], "sort": {"score": "N"}}, "PAD": ["PP", "PS"], "INVERT": ["IP", "IS"]},
     },
     "entities": {"E": {"key": {"PK": "E#{a}", "SK": "I#{b}"}}},
     "projections": {

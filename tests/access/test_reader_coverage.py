@@ -216,10 +216,7 @@ def test_a_wait_for_a_copy_whose_key_is_occupied_is_quarantined() -> None:
     scene.put(DOC, type="bill")
     scene.world.settle()
     ended = scene.reader.wait(DOC, timeout=0)
-    assert (ended.state, ended.reasons) == (
-        "quarantined",
-        ("left: an item of another kind has the key main|BY#1|1",),
-    )
+    assert (ended.state, ended.reasons) == ("quarantined", ("left: an item of another kind has the key main|BY#1|1",))
 
 
 @pytest.mark.parametrize("kind", ["credit", "letter"])

@@ -27,11 +27,7 @@ RULES = {
 
 @pytest.mark.parametrize(
     ("name", "verdict", "others", "assumed"),
-    [
-        ("metrics", "one", (), True),
-        ("sharded", "one", (), False),
-        ("files", "filtered", ("Share",), False),
-    ],
+    [("metrics", "one", (), True), ("sharded", "one", (), False), ("files", "filtered", ("Share",), False)],
 )
 def test_given_value_of_a_key_variable_has_no_separator_unless_it_is_starred(
     name: str, verdict: str, others: tuple[str, ...], assumed: bool

@@ -286,7 +286,7 @@ def test_set_remove_add_and_discard_go_together(store: Store, p: str) -> None:
         ({"SS": ["a"]}, {"SS": ["a", "b"]}, ("SS", {"a", "b"})),
         ({"NS": ["1"]}, {"NS": ["1.0", "2"]}, ("NS", {1, 2})),
         ({"BS": ["AA=="]}, {"BS": ["AQ=="]}, ("BS", {"AA==", "AQ=="})),
-    ],
+    ]
 )
 def test_add(store: Store, p: str, example: tuple[Value | None, Value, Any]) -> None:
     before, added, after = example
@@ -303,7 +303,7 @@ def test_add(store: Store, p: str, example: tuple[Value | None, Value, Any]) -> 
         ({"NS": ["1", "2"]}, {"NS": ["1.0"]}, ("NS", {2})),
         ({"BS": ["AA==", "AQ=="]}, {"BS": ["AA=="]}, ("BS", {"AQ=="})),
         (None, {"SS": ["a"]}, None),
-    ],
+    ]
 )
 def test_discard(store: Store, p: str, example: tuple[Value | None, Value, Any]) -> None:
     before, discarded, after = example
@@ -481,15 +481,7 @@ def test_every_type_of_value_comes_back_as_it_was_stored(store: Store, p: str) -
 
 
 @each(
-    example=[
-        ("0.10", "0.1"),
-        ("-0", "0"),
-        ("+5", "5"),
-        ("007", "7"),
-        ("1E2", "100"),
-        ("1.0", "1"),
-        ("1e-3", "0.001"),
-    ],
+    example=[("0.10", "0.1"), ("-0", "0"), ("+5", "5"), ("007", "7"), ("1E2", "100"), ("1.0", "1"), ("1e-3", "0.001")]
 )
 def test_numbers_are_normalized(store: Store, p: str, example: tuple[str, str]) -> None:
     written, read = example
@@ -580,9 +572,7 @@ def test_a_bad_value_condemns_the_whole_transaction(store: Store, p: str, name: 
 def test_an_item_that_becomes_too_large_is_a_reason(store: Store, p: str) -> None:
     store.write(Update(key(p, "bad"), set={"x": s("x" * 400_000)}))
     with pytest.raises(TransactionCancelled) as failure:
-        store.transact(
-            [Update(key(p, "good"), add={"n": n(1)}), Update(key(p, "bad"), set={"y": s("y" * 20_000)})],
-        )
+        store.transact([Update(key(p, "good"), add={"n": n(1)}), Update(key(p, "bad"), set={"y": s("y" * 20_000)})])
     good, bad = failure.value.reasons
     assert good is None
     assert bad is not None

@@ -55,11 +55,7 @@ def over(client: Any, meter: Meter | None = None) -> DynamoDBStore:
 
 
 def failure(code: str, message: str = "", status: int = 400, **more: Any) -> ClientError:
-    answer: Any = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status},
-        **more,
-    }
+    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
     return ClientError(answer, "UpdateItem")
 
 

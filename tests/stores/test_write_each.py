@@ -100,13 +100,7 @@ def test_no_update_creates_its_item(store: Store, p: str, condition: Condition) 
 
 
 @each(
-    condition=[
-        None,
-        AllOf(()),
-        Exists(("SK",)),
-        AnyOf((EXISTS,)),
-        AllOf((Missing(("~r",)), AnyOf((EXISTS, EXISTS)))),
-    ]
+    condition=[None, AllOf(()), Exists(("SK",)), AnyOf((EXISTS,)), AllOf((Missing(("~r",)), AnyOf((EXISTS, EXISTS))))]
 )
 def test_an_update_that_does_not_require_its_item_is_a_mistake(
     store: Store, p: str, condition: Condition | None
@@ -166,7 +160,7 @@ def test_updates_of_one_item_keep_their_order(store: Store, p: str) -> None:
         "0",
         "[0]",
         "😀",
-    ],
+    ]
 )
 def test_names_may_hold_anything(store: Store, p: str, name: str) -> None:
     one, other, third = items(store, p, "1", "2", "3", **{name: {"M": {name: s("deep"), "x": n(1)}}})
