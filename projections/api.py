@@ -117,8 +117,9 @@ def lint(rules: RuleSet) -> tuple[Finding, ...]:
 def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] | None = None) -> Answer:
     """Return the answer of a query of the rule file: iterate over its items, or take it by pages.
 
-    `parameters` are plain values by name; the bounds of `range: x` are `x.from`, `x.to` and `x.prefix`. Nothing is read
-    until items are taken. Raises UsageError for other parameters, and if no request returns all items of the answer.
+    As in `list(ask(store, rules, "comments", {"postId": "p1"}))`. `parameters` are plain values by name; the bounds of
+    `range: x` are `x.from`, `x.to` and `x.prefix`. Nothing is read until items are taken. Raises UsageError for other
+    parameters, and if no request returns all items of the answer.
     """
     from projections.access.answers import answer_to, reader_of
     from projections.language.access import planner
@@ -130,8 +131,8 @@ def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] |
 def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -> Ranking:
     """Return the ranking of a board, by a rule of the kind `rank`: its methods read the ledger.
 
-    `board` has plain values for the variables in the key of the rule's `into`. Reads the registry. Raises UsageError for
-    another rule, or other variables.
+    As in `ranking(store, rules, "scores", {"game": "chess"}).rank(2100)`. `board` has plain values for the variables in the
+    key of the rule's `into`. Reads the registry. Raises UsageError for another rule, or other variables.
     """
     from projections.access.ranking import ranking_of
 
