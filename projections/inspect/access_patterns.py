@@ -85,43 +85,43 @@ class AccessPattern:
 
     def document(self) -> dict[str, Any]:
         """Return the pattern as plain JSON; `requests` are parameters of boto3's `query` or `get_item`."""
-        found = self.plan
+        plan = self.plan
         return {
             "name": self.query.name,
             "id": self.query.id,
             "about": self.query.about,
-            "verdict": found.verdict,
-            "path": found.path or None,
+            "verdict": plan.verdict,
+            "path": plan.path or None,
             "requests": [
                 read.request(f"{{table {read.table}}}", None if read.get else self.query.limit) for read in self.reads
             ],
-            "reason": found.reason,
+            "reason": plan.reason,
             "proposal": self.offer and self.offer.proposal.text,
             "writeUnits": self.offer and self.offer.document()["writeUnits"],
-            "assumes": list(found.assumes),
-            "others": list(found.others),
-            "tests": list(found.tests),
+            "assumes": list(plan.assumes),
+            "others": list(plan.others),
+            "tests": list(plan.tests),
         }
 
 
 def access_patterns(document: Document, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
     """Return the access patterns of the queries of a rule file, in their order, or only that of one."""
-    found = []
+    patterns = []
     for query in queries.values() if only is None else [queries[only]]:
-        one = plan(document, query)
+        planned = plan(document, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = offer(document, query, one, others)
-        found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
-    return found
+        better = offer(document, query, planned, others)
+        patterns.append(AccessPattern(query, planned, tuple(placeholder_reads(document, planned)), better))
+    return patterns
 
 
 def offer(document: Document, query: Query, plan: Plan, others: Collection[Query]) -> Offer | None:
     """Return what is offered for a query with this plan, as `proposal` has it."""
-    found = proposal(document, query, plan, others)
-    if found is None:
+    proposed = proposal(document, query, plan, others)
+    if proposed is None:
         return None
-    same = found.document == document
-    return Offer(found, None if same else write_cost(document, found.document, query.entities[0]))
+    same = proposed.document == document
+    return Offer(proposed, None if same else write_cost(document, proposed.document, query.entities[0]))
 
 
 @dataclass(frozen=True, slots=True)

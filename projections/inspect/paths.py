@@ -77,12 +77,12 @@ def _live_path(document: Document, name: str) -> Path:
             )
             return Path("embed", how, 2)
     children = children_of(_plain(document), name)
-    found = (
+    search = (
         "children are found in their own item collection"
         if children.index is None
         else f"children are found through {children.index}, which lags, so a second pass follows"
     )
-    return Path("embed", f"1 write for the push and 1 for each child; {found}", 2)
+    return Path("embed", f"1 write for the push and 1 for each child; {search}", 2)
 
 
 @once

@@ -18,43 +18,43 @@ from projections.language.templates import Template
 
 def reads_of(document: Document, rule: canonical.Rule) -> frozenset[str]:
     """Return the dotted paths that a rule reads of its first source; `EVERY` if it reads all attributes."""
-    found = {*_names(rule.where)}
+    paths = {*_names(rule.where)}
     match rule:
         case canonical.Index():
             for case in rule.cases:
-                found.update(_names(case.where))
-                found.update(_templates(case.set.values()))
+                paths.update(_names(case.where))
+                paths.update(_templates(case.set.values()))
         case canonical.Aggregate():
             for measure in rule.set.values():
-                found.update(_names(measure.where))
+                paths.update(_names(measure.where))
                 if measure.by is not None:  # of `first` and `last`, which take any value
-                    found.update([str(measure.expression), measure.by])
+                    paths.update([str(measure.expression), measure.by])
                 elif measure.expression:
-                    found.update(_factors(measure.expression))
+                    paths.update(_factors(measure.expression))
         case canonical.Rank():
-            found.update(_factors(rule.by))
+            paths.update(_factors(rule.by))
         case canonical.Top() | canonical.Latest():
-            found.update([rule.by, *_sources(rule.attributes)])
+            paths.update([rule.by, *_sources(rule.attributes)])
         case canonical.Copy():
-            found.update([EVERY] if rule.attributes is None else _sources(rule.attributes))
-            found.update(_templates(value for value in rule.values.values() if isinstance(value, str)))
+            paths.update([EVERY] if rule.attributes is None else _sources(rule.attributes))
+            paths.update(_templates(value for value in rule.values.values() if isinstance(value, str)))
         case canonical.Compute():
-            for one in (case for cases in rule.set.values() for case in cases):
-                found.update(_names(one.where))
-                if one.kind != "constant":
-                    template = one.kind == "template"
-                    found.update(
-                        (Template.parse(one.value) if template else Expression.parse(one.value, "value")).names
+            for value in (case for cases in rule.set.values() for case in cases):
+                paths.update(_names(value.where))
+                if value.kind != "constant":
+                    template = value.kind == "template"
+                    paths.update(
+                        (Template.parse(value.value) if template else Expression.parse(value.value, "value")).names
                     )
         case canonical.Embed():
-            found.update(_sources(rule.attributes))
-            found.update(_templates(rule.match.values()))
+            paths.update(_sources(rule.attributes))
+            paths.update(_templates(rule.match.values()))
     if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
-        found.update(_templates(rule.bind.values()))
-        found.update(name for name in key_variables(document, rule.into) if name not in rule.bind)
+        paths.update(_templates(rule.bind.values()))
+        paths.update(name for name in key_variables(document, rule.into) if name not in rule.bind)
     if rule.each:
-        found.add(rule.each.path)
-    return frozenset(found)
+        paths.add(rule.each.path)
+    return frozenset(paths)
 
 
 def is_changed(reads: frozenset[str], edited: frozenset[str]) -> bool:
@@ -64,14 +64,14 @@ def is_changed(reads: frozenset[str], edited: frozenset[str]) -> bool:
 
 def read_attributes(document: Document, entity: str) -> list[str]:
     """Return the paths of an entity that rules read, sorted."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for _, rule in document.variants():
         if rule.source == entity:
             element = rule.each.variable if rule.each else None
-            found |= {path for path in reads_of(document, rule) if root(path) != element}
+            paths |= {path for path in reads_of(document, rule) if root(path) != element}
         if isinstance(rule, canonical.Embed) and rule.into == entity:
-            found.update(rule.match)
-    return sorted(found - {EVERY})
+            paths.update(rule.match)
+    return sorted(paths - {EVERY})
 
 
 def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -92,8 +92,8 @@ class BatchCost:
     @property
     def total(self) -> Sum:
         total = Sum()
-        for one in self.rules.values():
-            total.add(one)
+        for cost in self.rules.values():
+            total.add(cost)
         return total
 
     def add(self, flows: Mapping[Flow, float]) -> None:
@@ -116,8 +116,8 @@ class BatchCost:
     def _follow(self, entity: str, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
         """Note changed items, several writes of one item together. `path` has the rules that led to the change."""
         known, rules = self._changed.get((entity, number), (frozenset(), frozenset()))
-        both = None if edited is None or known is None else known | edited
-        self._changed[entity, number] = (both, rules | path)
+        all_edited = None if edited is None or known is None else known | edited
+        self._changed[entity, number] = (all_edited, rules | path)
 
     def _changes(self, entity: str, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
         """Add what rules do for changed items."""
@@ -125,7 +125,7 @@ class BatchCost:
         open_ = [(name, rule) for name, rule in open_ if rule.mode != "shadow" or rule.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.document, own, edited)
-        concerned = [one for one in own if edited is None or is_changed(reads_of(self.document, one[1]), edited)]
+        concerned = [pair for pair in own if edited is None or is_changed(reads_of(self.document, pair[1]), edited)]
         recorded = [name for name, rule in concerned if rule.recorded]
         pulling = [
             (name, rule)
@@ -177,7 +177,7 @@ class BatchCost:
         """Add contributions with what they share: groups, and a publish of each target. `moved` ones change their order."""
         changes = number * (ELEMENTS if rule.each else 1)
         self.contributions[name] = self.contributions.get(name, 0.0) + changes
-        known = [one for one in (self.targets, fixed_targets(self.document, rule)) if one is not None]
+        known = [limit for limit in (self.targets, fixed_targets(self.document, rule)) if limit is not None]
         targets = changes if isinstance(rule, Copy) else min([changes, *known])
         groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
         actions = groups + changes * ledger_actions(rule) * (1 + moved)
@@ -215,26 +215,26 @@ class BatchCost:
 
     def _index_units(self, entity: str, written: frozenset[str], number: float, *, fresh: bool = False) -> int:
         """Return the units of the index entries of one item that change with these attributes."""
-        found = index_units(self.document, entity, written, fresh=fresh)
-        for index, units in found.items():
+        units_by_index = index_units(self.document, entity, written, fresh=fresh)
+        for index, units in units_by_index.items():
             place = (entity, index)
             self.index_units[place] = self.index_units.get(place, 0.0) + number * units
-        return sum(found.values())
+        return sum(units_by_index.values())
 
 
 def _item_rules(
     document: Document, rules: Iterable[tuple[str, Rule]], edited: frozenset[str] | None
 ) -> dict[str, Rule]:
     """Return the index and compute rules that write an edited item, also those that read what others compute."""
-    left: dict[str, Rule] = {name: rule for name, rule in rules if isinstance(rule, Index | Compute)}
+    remaining: dict[str, Rule] = {name: rule for name, rule in rules if isinstance(rule, Index | Compute)}
     if edited is None:
-        return left
-    found: dict[str, Rule] = {}
-    while more := {name: rule for name, rule in left.items() if is_changed(reads_of(document, rule), edited)}:
-        found |= more
-        edited = edited.union(*(rule.written for rule in more.values()))
-        left = {name: rule for name, rule in left.items() if name not in more}
-    return {name: rule for name, rule in found.items() if not (isinstance(rule, Compute) and rule.once)}
+        return remaining
+    chosen: dict[str, Rule] = {}
+    while affected := {name: rule for name, rule in remaining.items() if is_changed(reads_of(document, rule), edited)}:
+        chosen |= affected
+        edited = edited.union(*(rule.written for rule in affected.values()))
+        remaining = {name: rule for name, rule in remaining.items() if name not in affected}
+    return {name: rule for name, rule in chosen.items() if not (isinstance(rule, Compute) and rule.once)}
 
 
 def _changed(rule: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
@@ -262,16 +262,16 @@ def index_units(document: Document, entity: str, written: frozenset[str], *, fre
     kept = set(document.entities[entity].index_key)
     rules = [rule for rule in document.rules.values() if isinstance(rule, Index) and rule.source == entity]
     fed = {index for rule in rules for index in indexes_fed(document, rule)}
-    found = {}
+    units = {}
     for name, keys in table.indexes.items():
         shown = table.shown(name)
         if name not in fed and keys.names.isdisjoint(kept):
             continue
         if EVERY in written or not keys.names.isdisjoint(written):
-            found[name] = 1 if fresh else 2
+            units[name] = 1 if fresh else 2
         elif not fresh and (shown is None or not shown.isdisjoint(written)):
-            found[name] = 1
-    return found
+            units[name] = 1
+    return units
 
 
 def fixed_targets(document: Document, rule: Rule) -> int | None:
@@ -279,10 +279,10 @@ def fixed_targets(document: Document, rule: Rule) -> int | None:
     total = 1
     for name in key_variables(document, rule.into):
         text = rule.bind.get(name, f"{{{name}}}")
-        found = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", text)
-        if found is None and Template.parse(text).fields:
+        match = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", text)
+        if match is None and Template.parse(text).fields:
             return None
-        total *= int(found[1]) if found else 1
+        total *= int(match[1]) if match else 1
     return total
 
 
@@ -325,7 +325,7 @@ class WriteCost:
         }
 
     def __str__(self) -> str:
-        put, edit = (f"{one.total:g} → {other.total:g}" for one, other in (self.put, self.edit))
+        put, edit = (f"{old.total:g} → {new.total:g}" for old, new in (self.put, self.edit))
         return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
 
 
@@ -378,12 +378,12 @@ class Worst(NamedTuple):
 
 def worst_writes(program: Program) -> Mapping[str, Worst]:
     """Return the most write units of one write by rule. Targets have at most 1 KB beside what the rule writes."""
-    found: dict[str, Worst] = {}
+    worst: dict[str, Worst] = {}
     for rule in program.variants:
-        one = _worst(program, rule)
-        known = found.get(rule.name, Worst(0))
-        found[rule.name] = Worst(max(one.units, known.units), max(one.per_child, known.per_child))
-    return found
+        rule_worst = _worst(program, rule)
+        known = worst.get(rule.name, Worst(0))
+        worst[rule.name] = Worst(max(rule_worst.units, known.units), max(rule_worst.per_child, known.per_child))
+    return worst
 
 
 def _worst(program: Program, rule: CompiledRule) -> Worst:

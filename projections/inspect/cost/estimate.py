@@ -143,12 +143,12 @@ class Estimate:
             **self.spending.document(self.events_per_second or 0.0),
             "rules": {
                 rule or "(of no single rule)": {
-                    "writeUnits": one.write_units,
-                    "readUnits": one.read_units,
-                    "calls": one.calls,
-                    "dollarsPerMillionEvents": dollars(one) * MILLION,
+                    "writeUnits": rule_cost.write_units,
+                    "readUnits": rule_cost.read_units,
+                    "calls": rule_cost.calls,
+                    "dollarsPerMillionEvents": dollars(rule_cost) * MILLION,
                 }
-                for rule, one in self.rules.items()
+                for rule, rule_cost in self.rules.items()
             },
             "hot": [key.document for key in self.hot],
             "prices": {name: {"dollars": price, "per": unit} for name, (price, unit) in PRICES.items()},
@@ -194,8 +194,8 @@ def estimate(
     cost.add(flows)
     hot = [*_hot_groups(document, cost, per_second / events), *_hot_indexes(document, cost, per_second / events)]
     rules = {name: Sum() for name in document.rules if name in cost.rules} | {name: Sum() for name in cost.rules}
-    for name, one in cost.rules.items():
-        rules[name].add(one, 1 / events)
+    for name, rule_cost in cost.rules.items():
+        rules[name].add(rule_cost, 1 / events)
     return Estimate(
         changes={str(flow): rate for flow, rate in rates.items()},
         events_per_second=per_second,

@@ -25,14 +25,14 @@ def estimate_events(
 ) -> Estimate:
     """Return the cost of these events, in batches of `batch`, with all that follows from them."""
     rehearsal = rehearse(program, records, batch_size=batch or BATCH_SIZE)
-    events, batches = len(records), sum(one.round == 0 for one in rehearsal.batches)
+    events, batches = len(records), sum(batch.round == 0 for batch in rehearsal.batches)
     rules, mean, total = spent(rehearsal), Sum(), Sum()
-    for one in rules.values():
-        total.add(one)
+    for cost in rules.values():
+        total.add(cost)
     mean.add(total, 1 / batches)
     per_event = {name: Sum() for name in (*program.rules, "") if name in rules}
-    for name, one in per_event.items():
-        one.add(rules[name], 1 / events)
+    for name, cost in per_event.items():
+        cost.add(rules[name], 1 / events)
     return Estimate(
         changes=_changes(rehearsal),
         events_per_second=events_per_second,
@@ -47,17 +47,17 @@ def estimate_events(
 def _changes(rehearsal: Rehearsal) -> dict[str, float]:
     """Return how many of the recorded events are of which kind."""
     words = {"INSERT": "a new {}", "MODIFY": "an edit of {}", "REMOVE": "a removed {}"}
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for batch in rehearsal.batches:
         for decoded in batch.records if batch.round == 0 else ():
             record = decoded.record
             if record is None:
-                found["a record that cannot be read"] += 1
+                counts["a record that cannot be read"] += 1
                 continue
             image = record.new if record.new is not None else record.old
             item = rehearsal.program.recognise(record.key, image or {})
-            found[words[record.event].format(item.entity.name if item is not None else "item of no entity")] += 1
-    return {name: float(number) for name, number in found.most_common()}
+            counts[words[record.event].format(item.entity.name if item is not None else "item of no entity")] += 1
+    return {name: float(number) for name, number in counts.most_common()}
 
 
 def spent(rehearsal: Rehearsal) -> dict[str, Sum]:
@@ -65,7 +65,7 @@ def spent(rehearsal: Rehearsal) -> dict[str, Sum]:
 
     Rules share what is written or read for several of them, such as the ledger entry of a source.
     """
-    found: dict[str, Sum] = {}
+    costs: dict[str, Sum] = {}
     for batch in rehearsal.batches:
         readers = {a.write.key: purpose_of(a.write).rules for request in batch.requests for a in request.actions}
         readers |= {child: (rule,) for rule, child in batch.plan.pulled}
@@ -76,13 +76,13 @@ def spent(rehearsal: Rehearsal) -> dict[str, Sum]:
             parts += [(purpose_of(a.write).rules, float(request.factor * a.units.total)) for a in request.actions]
             callers = tuple(dict.fromkeys(rule for rules, _ in parts for rule in rules)) or ("",)
             for rule in callers:
-                found.setdefault(rule, Sum()).calls += 1 / len(callers)
+                costs.setdefault(rule, Sum()).calls += 1 / len(callers)
             for rules, units in parts:
                 for rule in rules or ("",):
-                    share = found.setdefault(rule, Sum())
+                    share = costs.setdefault(rule, Sum())
                     share.write_units += units / max(1, len(rules))
                     share.read_units += request.read_units / len(parts) / max(1, len(rules))
-    return found
+    return costs
 
 
 def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch, program: Program) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch
 
 def _hot(rehearsal: Rehearsal, scale: float) -> list[HotKey]:
     """Return the items that took most units, times `scale`."""
-    found: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    units_by_key: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for batch in rehearsal.batches:
         for request in batch.requests:
             for action in request.actions:
@@ -110,5 +110,5 @@ def _hot(rehearsal: Rehearsal, scale: float) -> list[HotKey]:
                 key = encoded_words(purpose.about)
                 if action.write.key.table == LEDGER:
                     key = f"{purpose.kind} of {', '.join(purpose.rules)} for {key}"
-                found[key, purpose.rules] += request.factor * action.units.table
-    return [HotKey(", ".join(rules), key, units * scale) for (key, rules), units in found.most_common(LISTED)]
+                units_by_key[key, purpose.rules] += request.factor * action.units.table
+    return [HotKey(", ".join(rules), key, units * scale) for (key, rules), units in units_by_key.most_common(LISTED)]

@@ -42,8 +42,8 @@ def _checklist(design: Design, review: Review) -> Iterator[Check]:
     """Yield the lines in the order of the page. `review` is that of the rule file."""
     for line, family in _LINES:
         wrong, open_ = family(design, review)
-        faults = [one for one in wrong if not isinstance(one, _Accepted)]
-        accepted = [one for one in wrong if isinstance(one, _Accepted)]
+        faults = [fault for fault in wrong if not isinstance(fault, _Accepted)]
+        accepted = [fault for fault in wrong if isinstance(fault, _Accepted)]
         status: Status = "not met" if faults else "decide" if open_ else "accepted" if accepted else "met"
         yield Check(line, status, (*faults, *open_, *map(str, accepted)))
 
@@ -57,9 +57,9 @@ _Found = tuple[list[str], list[str]]
 
 
 def _numbered(design: Design, review: Review) -> _Found:
-    wrong = [f"query {one.query.name} has no id" for one in design.patterns if one.query.id is None]
-    wrong += [f"write pattern {one.name} has no id" for one in design.writes if one.id is None]
-    wrong += [f"query {one.query.name} has no question: add `about`" for one in design.patterns if not one.query.about]
+    wrong = [f"query {pattern.query.name} has no id" for pattern in design.patterns if pattern.query.id is None]
+    wrong += [f"write pattern {write.name} has no id" for write in design.writes if write.id is None]
+    wrong += [f"query {use.query.name} has no question: add `about`" for use in design.patterns if not use.query.about]
     if not design.patterns:
         wrong.append("the rule file has no queries")
     return wrong, []
@@ -67,33 +67,33 @@ def _numbered(design: Design, review: Review) -> _Found:
 
 def _together(design: Design, review: Review) -> _Found:
     wrong = []
-    for one in design.patterns:
-        several = len(one.query.entities) > 1
-        if several and len(one.plan.requests) > 1:
+    for pattern in design.patterns:
+        several = len(pattern.query.entities) > 1
+        if several and len(pattern.plan.requests) > 1:
             wrong.append(
-                f"{one.query.name} reads {_and(one.query.entities)}, which share no partition: {one.plan.reason}"
+                f"{pattern.query.name} reads {_and(pattern.query.entities)}, which share no partition: {pattern.plan.reason}"
             )
-        if one.plan.others:
-            words = f"{one.query.name} also reads {_and(one.plan.others)}, which it does not name"
-            wrong.append(_judged(words, _comment(review, one.query.name)))
+        if pattern.plan.others:
+            words = f"{pattern.query.name} also reads {_and(pattern.plan.others)}, which it does not name"
+            wrong.append(_judged(words, _comment(review, pattern.query.name)))
     return wrong, []
 
 
 def _one_operation(design: Design, review: Review) -> _Found:
     wrong, open_ = [], []
-    for one in design.patterns:
-        verdict, name = one.plan.verdict, one.query.name
+    for pattern in design.patterns:
+        verdict, name = pattern.plan.verdict, pattern.query.name
         comment = _comment(review, name)
         if verdict == "none":
-            wrong.append(_judged(f"only a scan answers {name}: {one.plan.reason}", comment))
+            wrong.append(_judged(f"only a scan answers {name}: {pattern.plan.reason}", comment))
         elif verdict == "incomplete":
-            wrong.append(_judged(f"no request returns all items of {name}: {one.plan.reason}", comment))
-        elif verdict == "filtered" and one.plan.tests:
-            wrong.append(_judged(f"{name} reads items that a filter discards: {_and(one.plan.tests)}", comment))
+            wrong.append(_judged(f"no request returns all items of {name}: {pattern.plan.reason}", comment))
+        elif verdict == "filtered" and pattern.plan.tests:
+            wrong.append(_judged(f"{name} reads items that a filter discards: {_and(pattern.plan.tests)}", comment))
         elif verdict == "several" and comment:
-            wrong.append(_judged(f"{name} needs several requests ({one.plan.reason})", comment))
+            wrong.append(_judged(f"{name} needs several requests ({pattern.plan.reason})", comment))
         elif verdict == "several":
-            open_.append(f"{name} needs several requests ({one.plan.reason}). Is this justified?")
+            open_.append(f"{name} needs several requests ({pattern.plan.reason}). Is this justified?")
     return wrong, open_
 
 
@@ -103,7 +103,7 @@ _VERDICTS = {kind.code for kind in (UNANSWERED_QUERY, FILTERED_QUERY, SEVERAL_RE
 
 def _comment(review: Review, query: str) -> Accepted | None:
     """Return the comment that accepts how a query is answered."""
-    return next((one for one in review.accepted if _about(one.finding, query)), None)
+    return next((accepted for accepted in review.accepted if _about(accepted.finding, query)), None)
 
 
 def _about(finding: Finding, query: str) -> bool:
@@ -148,15 +148,15 @@ def _partitions(design: Design, review: Review) -> _Found:
 def _sorting(design: Design, review: Review) -> _Found:
     wrong = _of(review, DATE_ORDER, UNPADDED_NUMBER, PADDED_NUMBER, NUMBER_DOES_NOT_FIT)
     open_ = []
-    for one in design.patterns:
-        if one.plan.assumes and (one.query.order is not None or one.query.range is not None):
-            open_.append(f"{one.query.name} is in order if {_and(one.plan.assumes)}. Is this so?")
+    for pattern in design.patterns:
+        if pattern.plan.assumes and (pattern.query.order is not None or pattern.query.range is not None):
+            open_.append(f"{pattern.query.name} is in order if {_and(pattern.plan.assumes)}. Is this so?")
     return wrong, open_
 
 
 def _writes(design: Design, review: Review) -> _Found:
     stated = {step.entity for write in design.writes for step in write.steps}
-    missing = [one.name for one in design.entities if one.rule is None and one.name not in stated]
+    missing = [entity.name for entity in design.entities if entity.rule is None and entity.name not in stated]
     return [], [f"No write pattern has {_and(missing)}. Are all writes of the application stated?"] if missing else []
 
 
@@ -192,8 +192,8 @@ _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
 
 def _of(review: Review, *kinds: Kind) -> list[str]:
     codes = {kind.code for kind in kinds}
-    found = [*((one, None) for one in review.findings), *((one.finding, one) for one in review.accepted)]
-    return [_judged(f"{one.path}: {one.reason} ({one.code})", comment) for one, comment in found if one.code in codes]
+    pairs = [*((finding, None) for finding in review.findings), *((note.finding, note) for note in review.accepted)]
+    return [_judged(f"{bad.path}: {bad.reason} ({bad.code})", comment) for bad, comment in pairs if bad.code in codes]
 
 
 def _and(names: Sequence[str]) -> str:

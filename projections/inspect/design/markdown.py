@@ -44,10 +44,10 @@ def _summary(design: Design) -> str:
         (len(design.patterns), "access pattern", "access patterns"),
         (len(design.writes), "write pattern", "write patterns"),
     ]
-    words = ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts)
-    found = [check.status for check in design.checks]
+    words = ", ".join(f"{number} {single if number == 1 else many}" for number, single, many in counts)
+    marks = [check.status for check in design.checks]
     checks = ", ".join(
-        f"{found.count(status)} {'to decide' if status == 'decide' else status}" for status in _MARKS if status in found
+        f"{marks.count(status)} {'to decide' if status == 'decide' else status}" for status in _MARKS if status in marks
     )
     return f"{words}. Checklist: {checks}."
 
@@ -57,24 +57,24 @@ def _summary(design: Design) -> str:
 
 def _entities(design: Design) -> Iterator[str]:
     keys = [
-        f"{name}: {', '.join(f'{attribute} ({kind})' for attribute, kind in filter(None, (one.partition, one.sort)))}"
-        + (f", TTL attribute {one.ttl}" if one.ttl else "")
-        for name, one in design.document.tables.items()
+        f"{name}: {', '.join(f'{attribute} ({kind})' for attribute, kind in filter(None, (table.partition, table.sort)))}"
+        + (f", TTL attribute {table.ttl}" if table.ttl else "")
+        for name, table in design.document.tables.items()
     ]
     yield _text(f"Key of table {'; '.join(keys)}.")
     columns = ("Entity", "Table", "Key", "Index key", "Recognised by", "Items written by", "Always has", "Expires")
-    yield _table(columns, (_entity(one, len(keys) > 1) for one in design.entities))
+    yield _table(columns, (_entity(entity, len(keys) > 1) for entity in design.entities))
 
 
-def _entity(one: Entity, several: bool) -> Sequence[str]:
-    declared = one.declared
+def _entity(entity: Entity, several: bool) -> Sequence[str]:
+    declared = entity.declared
     return (
-        _code(one.name),
+        _code(entity.name),
         _code(declared.table) if several else "",
         _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.key.items()),
         _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.index_key.items()),
         _text(conditions(declared.match) or ""),
-        _writer(one.rule),
+        _writer(entity.rule),
         _codes(declared.required),
         "yes" if declared.expires else "",
     )
@@ -88,22 +88,22 @@ def _indexes(design: Design) -> Iterator[str]:
     several = len(design.document.tables) > 1
     columns = ("Index", "Table", "Partition key", "Sort key", "Projection", "Kind", "Queries", "Keys written by")
     if design.indexes:
-        yield _table(columns, (_index(one, several) for one in design.indexes))
+        yield _table(columns, (_index(index, several) for index in design.indexes))
     else:
         yield "The tables have no indexes."
 
 
-def _index(one: Index, several: bool) -> Sequence[str]:
-    projection = one.keys.projection
+def _index(index: Index, several: bool) -> Sequence[str]:
+    projection = index.keys.projection
     return (
-        _code(one.name),
-        _code(one.table) if several else "",
-        _typed(one.keys.partition),
-        _typed(one.keys.sort),
+        _code(index.name),
+        _code(index.table) if several else "",
+        _typed(index.keys.partition),
+        _typed(index.keys.sort),
         _text(projection) if isinstance(projection, str) else _codes(projection),
-        "local" if one.keys.local else "global",
-        _lines([_codes(one.queries), *map(_writer, one.embeds)]),
-        _lines([*map(_writer, one.rules), *(f"the application: {_code(entity)}" for entity in one.entities)]),
+        "local" if index.keys.local else "global",
+        _lines([_codes(index.queries), *map(_writer, index.embeds)]),
+        _lines([*map(_writer, index.rules), *(f"the application: {_code(entity)}" for entity in index.entities)]),
     )
 
 
@@ -128,38 +128,38 @@ def _patterns(design: Design) -> Iterator[str]:
         )
         boards = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
         yield _table(boards, map(_rank, ranks))
-    for one in design.patterns:
-        if not one.answered or one.plan.verdict == "filtered":
-            yield f"{_code(one.query.name)}: {_prose(one.plan.reason)}."
-            if one.proposal is not None:
-                yield _prose(f"To answer it exactly, {one.proposal.sentence}:")
-                yield _listing(one.proposal.text.rstrip("\n"), "yaml")
+    for pattern in design.patterns:
+        if not pattern.answered or pattern.plan.verdict == "filtered":
+            yield f"{_code(pattern.query.name)}: {_prose(pattern.plan.reason)}."
+            if pattern.proposal is not None:
+                yield _prose(f"To answer it exactly, {pattern.proposal.sentence}:")
+                yield _listing(pattern.proposal.text.rstrip("\n"), "yaml")
 
 
-def _pattern(one: AccessPattern) -> Sequence[str]:
-    query, plan = one.query, one.plan
+def _pattern(pattern: AccessPattern) -> Sequence[str]:
+    query, plan = pattern.query, pattern.plan
     entities = query.entities
     asked = count_words(plan)
     bounds = f"{_code(query.range)}: from, to" if query.range else ""
     where = _text(f"where {describe(query.where)}") if query.where.conditions else ""
     order = [] if query.order is None else [f"by {query.order}" if query.order.name else str(query.order)]
-    directions = ["reads backward" if read.descending else "reads forward" for read in one.reads if not read.get]
+    directions = ["reads backward" if read.descending else "reads forward" for read in pattern.reads if not read.get]
     return (
         _text(query.id or ""),
         _lines([_code(query.name), _text(query.about or "")]),
         _lines([*map(_code, entities), "read together" if len(entities) > 1 else ""]),
         _lines([*(_code(str(field)[1:-1]) for field in query.by), bounds, where]),
         _text(f"one {entities[0]}" if query.get else f"list of {' and '.join(entities)}"),
-        _lines(map(_operation, one.reads)),
-        _lines(_code(partition_words(read)) for read in one.reads),
-        _lines(_code(words) for read in one.reads if (words := sort_expression(read))),
+        _lines(map(_operation, pattern.reads)),
+        _lines(_code(partition_words(read)) for read in pattern.reads),
+        _lines(_code(words) for read in pattern.reads if (words := sort_expression(read))),
         _lines([*map(_text, order), *directions, f"limit {query.limit}" if query.limit is not None else ""]),
         _lines(map(_text, plan.tests)),
         _codes(query.attributes) if query.attributes is not None else "all",
         _lines(
             [
                 f"{_ANSWERS[plan.verdict]} {WORDS[plan.verdict]}",
-                _text(f"requests: {asked}") if one.reads and asked != "1" else "",
+                _text(f"requests: {asked}") if pattern.reads and asked != "1" else "",
                 f"also reads {_codes(plan.others)}" if plan.others else "",
                 f"through rule {_code(plan.copy)}" if plan.copy else "",
             ]
@@ -172,14 +172,14 @@ def _operation(read: Read) -> str:
     return f"{'GetItem' if read.get else 'Query'} {_code(read.index or 'table')}{consistent}"
 
 
-def _rank(one: RankPattern) -> Sequence[str]:
+def _rank(pattern: RankPattern) -> Sequence[str]:
     return (
-        _lines([_code(one.rule), _text(one.question)]),
-        _code(one.board),
-        _code(one.key),
-        _lines([_codes(one.inputs), f"{_code(one.by)}: the score, or the position"]),
-        f"1 request of {one.items} {'item' if one.items == 1 else 'items'}",
-        f"{one.requests} {'request' if one.requests == 1 else 'requests'}",
+        _lines([_code(pattern.rule), _text(pattern.question)]),
+        _code(pattern.board),
+        _code(pattern.key),
+        _lines([_codes(pattern.inputs), f"{_code(pattern.by)}: the score, or the position"]),
+        f"1 request of {pattern.items} {'item' if pattern.items == 1 else 'items'}",
+        f"{pattern.requests} {'request' if pattern.requests == 1 else 'requests'}",
     )
 
 
@@ -193,20 +193,20 @@ def _writes(design: Design) -> Iterator[str]:
         yield "The rule file has no write patterns (`writes:`)."
 
 
-def _write(one: WritePattern) -> Sequence[str]:
-    steps = _lines(map(_step, one.steps))
-    return _text(one.id or ""), _code(one.name), _text(one.about or ""), steps, "yes" if one.transaction else "no"
+def _write(write: WritePattern) -> Sequence[str]:
+    steps, together = _lines(map(_step, write.steps)), "yes" if write.transaction else "no"
+    return _text(write.id or ""), _code(write.name), _text(write.about or ""), steps, together
 
 
 def _step(step: Step) -> str:
-    found = f"{step.operation} {_code(step.entity)}"
+    text = f"{step.operation} {_code(step.entity)}"
     if step.set:
-        found += f", set {_codes(step.set)}"
+        text += f", set {_codes(step.set)}"
     if step.condition is not None:
-        found += f", if it is {step.condition}"
+        text += f", if it is {step.condition}"
     if step.unchanged is not None:
-        found += f", if {_code(step.unchanged)} is unchanged"
-    return found
+        text += f", if {_code(step.unchanged)} is unchanged"
+    return text
 
 
 def _attributes(design: Design) -> Iterator[str]:
@@ -217,12 +217,12 @@ def _attributes(design: Design) -> Iterator[str]:
     yield _table(("Entity", "Attributes", "Written by", "Up to date"), map(_attributes_of, design.attributes))
 
 
-def _attributes_of(one: Attributes) -> Sequence[str]:
-    if one.rule is None:
-        return _code(one.entity), _codes(one.values), _writer(None), "with the write"
-    values = (_code(name) + (f" = {_code(how)}" if how else "") for name, how in one.values.items())
-    when = _after(one.chain) if one.mode == "live" else _SILENT[one.mode]
-    return _code(one.entity), _lines(values), _writer(one.rule), when
+def _attributes_of(attributes: Attributes) -> Sequence[str]:
+    if attributes.rule is None:
+        return _code(attributes.entity), _codes(attributes.values), _writer(None), "with the write"
+    values = (_code(name) + (f" = {_code(how)}" if how else "") for name, how in attributes.values.items())
+    when = _after(attributes.chain) if attributes.mode == "live" else _SILENT[attributes.mode]
+    return _code(attributes.entity), _lines(values), _writer(attributes.rule), when
 
 
 def _after(rules: Sequence[str]) -> str:
@@ -245,21 +245,21 @@ def _reads(design: Design) -> Iterator[str]:
     yield _table(columns, map(_read, design.reads))
 
 
-def _read(one: ReadCost) -> Sequence[str]:
+def _read(cost: ReadCost) -> Sequence[str]:
     return (
-        _code(one.query),
-        "unlimited" if one.items is None else f"{one.items:,}",
-        f"{one.bytes:,} ({'estimate' if one.estimated else 'assumed'})",
-        "strong" if one.consistent else "eventual",
-        str(one.requests),
-        f"at most {one.units:g}" if one.items is None else f"{one.units:g}",
-        "" if one.per_second is None else f"{one.per_second:g}",
-        _after(one.chain) + (", then the index" if one.index else ""),
+        _code(cost.query),
+        "unlimited" if cost.items is None else f"{cost.items:,}",
+        f"{cost.bytes:,} ({'estimate' if cost.estimated else 'assumed'})",
+        "strong" if cost.consistent else "eventual",
+        str(cost.requests),
+        f"at most {cost.units:g}" if cost.items is None else f"{cost.units:g}",
+        "" if cost.per_second is None else f"{cost.per_second:g}",
+        _after(cost.chain) + (", then the index" if cost.index else ""),
     )
 
 
 def _checklist(design: Design) -> Iterator[str]:
-    rows = ((_MARKS[one.status], _text(one.line), _lines(map(_prose, one.details))) for one in design.checks)
+    rows = ((_MARKS[check.status], _text(check.line), _lines(map(_prose, check.details))) for check in design.checks)
     yield _table(("", "Check", "Details"), rows)
 
 

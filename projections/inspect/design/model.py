@@ -120,7 +120,7 @@ def gathered(rules: Rules, title: str) -> Design:
     program = Program.from_document(rules.canonical())
     document = program.typed
     patterns = access_patterns(document, queries_of(rules))
-    queries = [one.query for one in patterns]
+    queries = [pattern.query for pattern in patterns]
     writers = tuple(_attributes(rules, document, queries))
     return Design(
         title=title,
@@ -130,14 +130,14 @@ def gathered(rules: Rules, title: str) -> Design:
         patterns=tuple(patterns),
         writes=tuple(writes_of(rules).values()),
         attributes=writers,
-        reads=tuple(_read_cost(program, one, _chain(program, one, writers)) for one in patterns if one.reads),
+        reads=tuple(_read_cost(program, entry, _chain(program, entry, writers)) for entry in patterns if entry.reads),
     )
 
 
 def _entities(document: Document, queries: Sequence[Query]) -> Iterator[Entity]:
     made = creators(document)
     for name, entity in document.entities.items():
-        sizes = [one.expect.bytes for one in queries if one.entities == (name,) and one.expect.bytes is not None]
+        sizes = [ask.expect.bytes for ask in queries if ask.entities == (name,) and ask.expect.bytes is not None]
         yield Entity(
             name=name,
             declared=entity,
@@ -159,20 +159,20 @@ def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[
     for table, declared in document.tables.items():
         here = [name for name, entity in document.entities.items() if entity.table == table]
         for name, keys in declared.indexes.items():
-            reading = [one for one in patterns if any((read.table, read.index) == (table, name) for read in one.reads)]
+            reading = [use for use in patterns if any((read.table, read.index) == (table, name) for read in use.reads)]
             embeds = [rule for rule, index in finding.items() if index == name and document.rules[rule].into in here]
             yield Index(
                 table=table,
                 name=name,
                 keys=keys,
-                queries=tuple(one.query.name for one in reading),
+                queries=tuple(pattern.query.name for pattern in reading),
                 embeds=tuple(embeds),
                 rules=tuple(
                     rule
-                    for rule, one in document.rules.items()
-                    if one.source in here and name in indexes_fed(document, one)
+                    for rule, form in document.rules.items()
+                    if form.source in here and name in indexes_fed(document, form)
                 ),
-                entities=tuple(one for one in here if not keys.names.isdisjoint(document.entities[one].index_key)),
+                entities=tuple(each for each in here if not keys.names.isdisjoint(document.entities[each].index_key)),
                 needed=_needed(document, table, name, reading, embeds),
             )
 
@@ -181,21 +181,21 @@ def _needed(
     document: Document, table: str, index: str, patterns: Sequence[AccessPattern], embeds: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Return the attributes beside keys that queries and rules read of an index; None if a query returns all."""
-    found: dict[str, None] = {}
-    for one in patterns:
-        asked = one.plan.asked
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        asked = pattern.plan.asked
         if asked.attributes is None:
             return None
         tested = [*asked.where.names, *asked.parameters, *([asked.range] if asked.range else [])]
-        for entity in one.plan.entities:
+        for entity in pattern.plan.entities:
             tested += Pattern.parse(document.entities[entity].match or {}).names
-        variables = {name for entity in one.plan.entities for name in key_variables(document, entity)}
-        found |= dict.fromkeys(root(name) for name in [*asked.attributes, *tested] if name not in variables)
+        variables = {name for entity in pattern.plan.entities for name in key_variables(document, entity)}
+        names |= dict.fromkeys(root(name) for name in [*asked.attributes, *tested] if name not in variables)
     for rule in embeds:
-        found |= dict.fromkeys(attributes_of_child(document.to_document(), rule))
+        names |= dict.fromkeys(attributes_of_child(document.to_document(), rule))
     declared = document.tables[table]
     keys = {name for name, _ in filter(None, (declared.partition, declared.sort))} | declared.indexes[index].names
-    return tuple(name for name in found if name not in keys)
+    return tuple(name for name in names if name not in keys)
 
 
 # --- attributes ---
@@ -224,29 +224,29 @@ def _own(document: Document, name: str, queries: Sequence[Query], derived: Mappi
     """Yield the attributes of an entity that the rule file names and no rule writes."""
     entity = document.entities[name]
     ttl = document.tables[entity.table].ttl
-    asked = [one for query in queries if name in query.entities for one in _asked(query)]
+    asked = [path for query in queries if name in query.entities for path in _asked(query)]
     tested = Pattern.parse(entity.match or {}).names
     expiry = [ttl] if ttl and entity.expires else []
     variables = key_variables(document, name)
-    free = [root(one) for one in (*entity.required, *tested, *expiry, *read_attributes(document, name), *asked)]
-    named = dict.fromkeys([*entity.key, *entity.index_key, *(one for one in free if one not in variables)])
-    return (one for one in named if one not in derived)
+    free = [root(path) for path in (*entity.required, *tested, *expiry, *read_attributes(document, name), *asked)]
+    named = dict.fromkeys([*entity.key, *entity.index_key, *(path for path in free if path not in variables)])
+    return (path for path in named if path not in derived)
 
 
 def _asked(query: Query) -> tuple[str, ...]:
     """Return the names of a query."""
     names = (query.range, query.ordered_by)
-    return (*query.parameters, *query.where.names, *(query.attributes or ()), *(one for one in names if one))
+    return (*query.parameters, *query.where.names, *(query.attributes or ()), *(name for name in names if name))
 
 
 # --- read capacity ---
 
 
-def _chain(program: Program, one: AccessPattern, attributes: Iterable[Attributes]) -> tuple[str, ...]:
+def _chain(program: Program, pattern: AccessPattern, attributes: Iterable[Attributes]) -> tuple[str, ...]:
     """Return the longest chain of rules before the keys that a query reads by are written."""
     keys = {
         (entity, name)
-        for read in one.reads
+        for read in pattern.reads
         for entity in read.entities
         for name in _key_names(program.tables[read.table], read.index)
     }
@@ -261,12 +261,12 @@ def _key_names(schema: Schema, index: str | None) -> tuple[str, ...]:
     return (*schema.key_attributes, *(name for name, _ in (*partition, *sort)))
 
 
-def _read_cost(program: Program, one: AccessPattern, chain: tuple[str, ...]) -> ReadCost:
-    query, expected = one.query, one.query.expect
+def _read_cost(program: Program, pattern: AccessPattern, chain: tuple[str, ...]) -> ReadCost:
+    query, expected = pattern.query, pattern.query.expect
     size = expected.bytes if expected.bytes is not None else ITEM_BYTES
     known = [number for number in (expected.items, query.limit) if number is not None]
-    items = 1 if one.reads[0].get else expected.scanned or min(known, default=None)
-    requests = request_count(one.plan)
+    items = 1 if pattern.reads[0].get else expected.scanned or min(known, default=None)
+    requests = request_count(pattern.plan)
     page = PAGE_BYTES if items is None else min(items * size, PAGE_BYTES)
     units = requests * read_units(page, consistent=query.consistent)
     per_second = None if expected.per_second is None else expected.per_second * units
@@ -280,5 +280,5 @@ def _read_cost(program: Program, one: AccessPattern, chain: tuple[str, ...]) -> 
         units=units,
         per_second=per_second,
         chain=chain,
-        index=any(read.index not in (None, *program.tables[read.table].local) for read in one.reads),
+        index=any(read.index not in (None, *program.tables[read.table].local) for read in pattern.reads),
     )

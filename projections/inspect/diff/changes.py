@@ -86,19 +86,19 @@ def target(document: Document, rule: str) -> Target:
 
 def changes(old: Document, new: Document) -> list[Change]:
     """Return the rules that differ, in the order of the new file, then removed ones."""
-    found = []
+    rule_changes = []
     for name, after in new.rules.items():
         before = old.rules.get(name)
         if before is None:
-            found.append(Change(name, "new", None, after, None, target(new, name)))
+            rule_changes.append(Change(name, "new", None, after, None, target(new, name)))
         elif parts := tuple(_parts(old, new, name, before, after)):
-            found.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
+            rule_changes.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
     for name, before in old.rules.items():
         if name not in new.rules:
             fate = new.retired.get(name)
             status: Status = "removed" if fate is None else "retired"
-            found.append(Change(name, status, before, None, target(old, name), None, fate=fate))
-    return found
+            rule_changes.append(Change(name, status, before, None, target(old, name), None, fate=fate))
+    return rule_changes
 
 
 def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -> Iterator[Part]:
@@ -106,14 +106,14 @@ def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -
     yield from _of_sources(before, after)
     for part in _different(_without_sources(before, after), _without_sources(after, before)):
         yield mode if part.name == "mode" else part
-    for one in dict.fromkeys((*before.sources, before.into)):
-        if one in (*after.sources, after.into):  # another entity is reported as a part already
-            fields = new.entities[one].to_document()
-            for field, value in old.entities[one].to_document().items():
+    for entity in dict.fromkeys((*before.sources, before.into)):
+        if entity in (*after.sources, after.into):  # another entity is reported as a part already
+            fields = new.entities[entity].to_document()
+            for field, value in old.entities[entity].to_document().items():
                 if field == "required":  # only for the planner of queries
                     continue
                 if not _same(value, fields[field]):
-                    yield Part(f"{one}.{field}", value, fields[field], True)
+                    yield Part(f"{entity}.{field}", value, fields[field], True)
     tables = {old.entities[entity].table for entity in (*before.sources, before.into)}
     for table in sorted(tables & new.tables.keys()):
         was, is_now = old.tables[table].to_document(), new.tables[table].to_document()
@@ -122,9 +122,9 @@ def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -
                 yield Part(f"{table}.{field}", was[field], is_now[field], True)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, second: Any) -> bool:
     """Return whether two parts are the same for a fingerprint: 1 is not true."""
-    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return first == second and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 _OF_SOURCES = ("where", "bind", "each")
@@ -134,7 +134,7 @@ def _of_sources(before: Rule, after: Rule) -> Iterator[Part]:
     """Yield the differences in what a rule with several sources states for each: `where.Video`, `bind.Video`."""
     if not (before.other_sources or after.other_sources):
         return
-    was, is_now = ({one.source: one.to_document() for one in rule.variants} for rule in (before, after))
+    was, is_now = ({variant.source: variant.to_document() for variant in rule.variants} for rule in (before, after))
     if was.keys() != is_now.keys():
         yield Part("from", ", ".join(was), ", ".join(is_now))
     for source in (name for name in was if name in is_now):
@@ -157,35 +157,35 @@ _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
 def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Part]:
     """Yield the fields that differ, and for fields with attributes each attribute."""
     for name in dict.fromkeys((*before, *after)):
-        one, other = before.get(name), after.get(name)
-        if _same(one, other):
+        old, new = before.get(name), after.get(name)
+        if _same(old, new):
             continue
-        if not path and name in _BY_ATTRIBUTE and isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from _different(one, other, f"{name}.")
-        elif not path and name == "cases" and one and other and len(one) == len(other):
-            for number, (mine, its) in enumerate(zip(one, other, strict=True)):
-                place = "index." if len(one) == 1 else f"index[{number}]."
+        if not path and name in _BY_ATTRIBUTE and isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _different(old, new, f"{name}.")
+        elif not path and name == "cases" and old and new and len(old) == len(new):
+            for number, (mine, its) in enumerate(zip(old, new, strict=True)):
+                place = "index." if len(old) == 1 else f"index[{number}]."
                 yield from _different({"where": mine["where"]}, {"where": its["where"]}, place)
                 yield from _different(mine["set"], its["set"], place)
         else:
-            yield Part(path + name, one, other)
+            yield Part(path + name, old, new)
 
 
-def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str, str, bool]]:
+def renamed(old: Document, new: Document, all_changes: list[Change]) -> list[tuple[str, str, bool]]:
     """Return removed rules and new ones that may be the same renamed: (old name, new name, certain).
 
     It is certain if only the name differs, possible if kind, source and target are the same.
     """
-    fresh = [change for change in found if change.status == "new"]
+    fresh = [change for change in all_changes if change.status == "new"]
     pairs = []
-    for gone in found:
+    for gone in all_changes:
         if gone.status not in ("removed", "retired") or gone.before is None:
             continue
-        same = [one for one in fresh if one.after == gone.before and not any(_ends(old, new, gone.before))]
-        alike = [one for one in fresh if one.after is not None and _role(one.after) == _role(gone.before)]
-        for one in (same or alike)[:1]:
-            pairs.append((gone.rule, one.rule, bool(same)))
-            fresh.remove(one)
+        same = [change for change in fresh if change.after == gone.before and not any(_ends(old, new, gone.before))]
+        alike = [change for change in fresh if change.after is not None and _role(change.after) == _role(gone.before)]
+        for change in (same or alike)[:1]:
+            pairs.append((gone.rule, change.rule, bool(same)))
+            fresh.remove(change)
     return pairs
 
 
@@ -306,8 +306,8 @@ def reasons(change: Change) -> list[str]:
         return []
     if change.only_disabled:
         return []
-    found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
-    return found or [_NOTHING_WRONG]
+    texts = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
+    return texts or [_NOTHING_WRONG]
 
 
 def _reason(part: Part) -> str | None:

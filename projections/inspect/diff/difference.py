@@ -58,11 +58,11 @@ class Difference:
         return bool(self.rules or self.deployment or self.impossible)
 
     def backfills(self) -> list[str]:
-        return [one.change.rule for one in self.rules if one.backfill]
+        return [rule.change.rule for rule in self.rules if rule.backfill]
 
     def steps(self) -> Iterator[str]:
         """Yield the steps to do, in this order."""
-        gone = [one.change.rule for one in self.rules if one.change.status == "removed"]
+        gone = [rule.change.rule for rule in self.rules if rule.change.status == "removed"]
         if gone:
             names = ", ".join(f"{name}: keep" for name in gone)
             yield f"Keep the values of removed rules with `retired: {{{names}}}`; with `remove` instead, they are removed."
@@ -74,32 +74,32 @@ class Difference:
             yield "Deploy one new index at a time: CloudFormation creates at most one in an update of a table."
         if self.findings:
             yield "Build and deploy: the package contains the rules."
-        removed = [one.change.rule for one in self.rules if one.change.fate == "remove"]
+        removed = [rule.change.rule for rule in self.rules if rule.change.fate == "remove"]
         if filled := [*self.backfills(), *removed]:
-            deletes = any(one.deletions for one in self.rules)
-            more = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
-            changed = [one.change for one in self.rules if one.backfill and one.change.status == "changed"]
+            deletes = any(rule.deletions for rule in self.rules)
+            flag = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
+            changed = [rule.change for rule in self.rules if rule.backfill and rule.change.status == "changed"]
             still = any(change.after is not None and change.after.recorded for change in changed)
             until = " Until it is complete, counters, lists and claimed copies of changed rules are not updated."
-            yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
+            yield f"Run `projections backfill`{flag}: {', '.join(filled)}.{until if still else ''}"
 
 
 def difference(before_document: Mapping[str, Any], after_document: Mapping[str, Any]) -> Difference:
     """Return what changes from one canonical document to another, both as JSON."""
     programs = [Program.from_document(document) for document in (before_document, after_document)]
     old, new = (program.typed for program in programs)
-    found = changes(old, new)
-    pairs = renamed(old, new, found)
+    rule_changes = changes(old, new)
+    pairs = renamed(old, new, rule_changes)
     names = {gone: fresh for gone, fresh, _ in pairs}
     before, after = (Deployment("", program) for program in programs)
     return Difference(
-        rules=tuple(_rule(old, new, change, names.get(change.rule)) for change in found),
+        rules=tuple(_rule(old, new, change, names.get(change.rule)) for change in rule_changes),
         renamed=tuple(pairs),
         owners=tuple(_owners(old, new)),
         deployment=tuple(template_changes(before, after)),
         indexes=tuple(new_indexes(before, after)),
         impossible=(*_prefix(old, new), *impossible(before, after)),
-        unchanged=len(new.rules) - sum(change.status in ("new", "changed") for change in found),
+        unchanged=len(new.rules) - sum(change.status in ("new", "changed") for change in rule_changes),
     )
 
 
@@ -143,13 +143,13 @@ def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
     for entity in dict.fromkeys((*before, *after)):
         mine, its = before.get(entity, {}), after.get(entity, {})
         for attribute in dict.fromkeys((*mine, *its)):
-            one = mine[attribute].rule if attribute in mine else None
-            other = its[attribute].rule if attribute in its else None
-            if one == other:
+            old_rule = mine[attribute].rule if attribute in mine else None
+            new_rule = its[attribute].rule if attribute in its else None
+            if old_rule == new_rule:
                 continue
             shown = "all attributes" if attribute == EVERY else attribute
             made = entity in creators(old) or entity in creators(new)
-            yield OwnerChange(entity, shown, one, other, _note(old, new, one, other, made), made)
+            yield OwnerChange(entity, shown, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
 
 
 def _note(old: Document, new: Document, before: str | None, after: str | None, made: bool) -> str:

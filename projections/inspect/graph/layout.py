@@ -30,7 +30,7 @@ def columns_of(graph: Graph) -> list[list[tuple[str, str]]]:
             near["entity", name].append(("rule", rule.name))
     for _ in range(_SWEEPS):
         for column in (*columns, *columns[::-1]):
-            level = {box: (at + 0.5) / len(one) for one in columns for at, box in enumerate(one)}
+            level = {box: (at + 0.5) / len(boxes) for boxes in columns for at, box in enumerate(boxes)}
             wanted = {box: sum(level[o] for o in near[box]) / len(near[box]) if near[box] else 1.0 for box in column}
             column.sort(key=wanted.__getitem__)
     return [column for column in columns if column]

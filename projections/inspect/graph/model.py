@@ -96,9 +96,9 @@ class Rule:
     @property
     def remark(self) -> str:
         """Its mode and its freshness limit, in parentheses after a space; empty if it is live and has no limit."""
-        said = [self.mode] if self.mode != "live" else []
-        said += [f"within {self.within} s"] if self.within is not None else []
-        return f" ({', '.join(said)})" if said else ""
+        remarks = [self.mode] if self.mode != "live" else []
+        remarks += [f"within {self.within} s"] if self.within is not None else []
+        return f" ({', '.join(remarks)})" if remarks else ""
 
     @property
     def inside(self) -> bool:
@@ -235,7 +235,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _each(rule: CanonicalRule) -> str | None:
-    texts = {one.source: _each_of(one) for one in rule.variants}
+    texts = {variant.source: _each_of(variant) for variant in rule.variants}
     if len({*texts.values()}) == 1:
         return texts[rule.source]
     return "; ".join(f"{source}: {text}" for source, text in texts.items() if text)

@@ -180,11 +180,11 @@ def prose(text: str) -> str:
 def template(text: str) -> str:
     """Return a template as HTML with its variables marked."""
     parts, position = [], 0
-    for found in _VARIABLE.finditer(text):
-        parts.append(escape(text[position : found.start()]))
-        variable = found[0] not in ("{{", "}}")
-        parts.append(f'<span class="var">{escape(found[0])}</span>' if variable else found[0][0])
-        position = found.end()
+    for match in _VARIABLE.finditer(text):
+        parts.append(escape(text[position : match.start()]))
+        variable = match[0] not in ("{{", "}}")
+        parts.append(f'<span class="var">{escape(match[0])}</span>' if variable else match[0][0])
+        position = match.end()
     return "".join(parts) + escape(text[position:])
 
 
@@ -221,8 +221,8 @@ def panels(graph: Graph) -> str:
     return "\n".join(parts)
 
 
-def _section(id_: str, inner: str) -> str:
-    return f'<section class="detail" id="{id_}" aria-labelledby="{id_}-title" hidden>{inner}</section>'
+def _section(id_: str, content: str) -> str:
+    return f'<section class="detail" id="{id_}" aria-labelledby="{id_}-title" hidden>{content}</section>'
 
 
 def _overview(graph: Graph) -> str:
@@ -232,9 +232,9 @@ def _overview(graph: Graph) -> str:
         f"{mark(rule.findings)}</button></li>"
         for rule in graph.rules.values()
     )
-    found = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
+    all_findings = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
     findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
-    more = len(found) - len(graph.findings)
+    more = len(all_findings) - len(graph.findings)
     if more:
         findings += f'<p class="quiet">{more} more {"finding" if more == 1 else "findings"} in the marked rules.</p>'
     return (
@@ -266,10 +266,10 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
     )
     if rule.description:
         yield f'<p class="about">{escape(rule.description)}</p>'
-    said = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
-    said.append(("Within", f"{rule.within} s" if rule.within is not None else ""))
-    if any(text for _, text in said):
-        yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in said if text)
+    facts = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
+    facts.append(("Within", f"{rule.within} s" if rule.within is not None else ""))
+    if any(text for _, text in facts):
+        yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in facts if text)
     onto = "From and onto" if rule.inside else "From"
     for source in rule.sources:
         yield f"<h3>{onto} {_link(source)}</h3>{key_rows(graph.entities[source].key)}"

@@ -127,15 +127,15 @@ class RecordingStore:
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         unique = list(dict.fromkeys(keys))
-        found = self._memory.get_many(unique)
+        images = self._memory.get_many(unique)
         for start in range(0, len(unique), KEYS_PER_REQUEST):
-            some = unique[start : start + KEYS_PER_REQUEST]
+            part = unique[start : start + KEYS_PER_REQUEST]
             self._note(
                 "BatchGetItem",
-                reads=tuple(Read(key, int(key in found)) for key in some),
-                read_units=sum(read_units(_size(found.get(key))) for key in some),
+                reads=tuple(Read(key, int(key in images)) for key in part),
+                read_units=sum(read_units(_size(images.get(key))) for key in part),
             )
-        return found
+        return images
 
     def query(
         self,
@@ -191,14 +191,14 @@ class RecordingStore:
         answers: list[StoreError | None] = [None] * len(writes)
         for places in rounds(writes):
             for start in range(0, len(places), BATCH_STATEMENTS):
-                some = places[start : start + BATCH_STATEMENTS]
+                batch = places[start : start + BATCH_STATEMENTS]
                 actions = []
-                for place in some:
+                for place in batch:
                     before = self._memory.get(writes[place].key)
                     (answer,) = self._memory.write_each([writes[place]])
                     answers[place] = answer
                     actions.append(self._action(writes[place], before, answer))
-                self._note("UpdateItem" if len(some) == 1 else "BatchExecuteStatement", actions=tuple(actions))
+                self._note("UpdateItem" if len(batch) == 1 else "BatchExecuteStatement", actions=tuple(actions))
         return answers
 
     @contextmanager

@@ -103,7 +103,7 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
     waiting: Sequence[Mapping[str, Any]] = [_adopted(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in waiting]
-    known = in_order([one.record for one in decoded if one.record is not None])
+    known = in_order([event.record for event in decoded if event.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
     result = Rehearsal(program, tables, assumed=assumed)
     assert isinstance(tables.store, MemoryStore)
@@ -131,14 +131,14 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
         for start in range(0, len(waiting), batch_size):
             batch = waiting[start : start + batch_size]
             decoded = [Decoded.of(program, record, names) for record in batch]
-            made = plan(program, in_order([one.record for one in decoded if one.record is not None]), guards)
+            made = plan(program, in_order([event.record for event in decoded if event.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
             # the record that an item became bad with may not be among these: then the first one here is reported
             rejected += {
-                (one.rule, one.key): one for one in outcome.repeated if (one.rule, one.key) not in reported
+                (bad.rule, bad.key): bad for bad in outcome.repeated if (bad.rule, bad.key) not in reported
             }.values()
-            reported.update((one.rule, one.key) for one in rejected)
+            reported.update((rejection.rule, rejection.key) for rejection in rejected)
             result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
             rejected.clear()
         waiting = tables.records()
@@ -358,27 +358,27 @@ def _adopt_groups(
 
 def _extremes(rule: AggregateRule, image: Image) -> list[str]:
     """The least and greatest values that an item shows, as members. What `first` and `last` ordered by is not shown."""
-    found = []
+    members = []
     for measure in rule.measures:
         if measure.function in EXTREMES and measure.name in image:
             with suppress(BadInput):  # no value that the rule could have written
-                found.append(f"{measure.slot}|{encode_order(image[measure.name])}")
-    return found
+                members.append(f"{measure.slot}|{encode_order(image[measure.name])}")
+    return members
 
 
 def _counters(rule: AggregateRule, image: Image) -> dict[str, int]:
     """The value counters that an item shows, with a number that they may have. What `distinct` counted is not shown."""
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for measure in rule.measures:
         shown, kind = image.get(measure.name, {}), "S" if measure.text else "N"
         listed = dict.fromkeys(shown.get(f"{kind}S", ()), 1) if measure.function == "values" else {}
         if measure.function == "counts":
-            listed = {value: int(one["N"]) for value, one in shown.get("M", {}).items() if value != REST and "N" in one}
+            listed = {value: int(raw["N"]) for value, raw in shown.get("M", {}).items() if value != REST and "N" in raw}
         for value, number in listed.items():
             with suppress(BadInput, ArithmeticError):  # no value that the rule could have written
                 counted = f"{measure.slot}|{encode_order({kind: value})}"
-                found[counted] = max(number, found.get(counted, 0))
-    return found
+                counters[counted] = max(number, counters.get(counted, 0))
+    return counters
 
 
 def _of_values(measure: Measure, shown: Value) -> dict[str, Value]:
@@ -386,7 +386,7 @@ def _of_values(measure: Measure, shown: Value) -> dict[str, Value]:
     if measure.function == "distinct" and "N" in shown:
         return {"%" + measure.slot: shown}
     if measure.function == "counts" and "M" in shown:
-        numbers = [int(one["N"]) for one in shown["M"].values() if "N" in one]
+        numbers = [int(raw["N"]) for raw in shown["M"].values() if "N" in raw]
         return {"#" + measure.slot: {"N": str(sum(numbers))}}
     return {}
 
