@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from projections.aws.tables import GLOBAL, LOCAL, listed_attributes, projection_text
+from projections.aws.live_tables import GLOBAL, LOCAL, listed_attributes, projection_text
 from projections.deploy import finding as kinds
 from projections.deploy.cloudformation import Document, Resource, judged, value_at
 from projections.deploy.finding import Finding, Severity, found

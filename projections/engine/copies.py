@@ -91,7 +91,7 @@ def copies_of(rule: CopyRule, item: Item | None, problems: dict[str, str] | None
         return {}
 
 
-def cost_of(copy: Image) -> int:
+def units_of(copy: Image) -> int:
     """Return the write units of a copy, whose key and guard take a part of the last one."""
     return item_size(copy) // 1024 + 1
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.budget import Refresh
 from projections.engine.copier import Copier
-from projections.engine.copies import cost_of
+from projections.engine.copies import units_of
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.processor import OUTDATED
@@ -276,7 +276,7 @@ class _Invocation:
         handler, written = self._handler, self._counters.counts["copies"]
 
         def pace(copy: Image) -> None:
-            handler._pacer(cost_of(copy))
+            handler._pacer(units_of(copy))
 
         copier = Copier(handler._program, handler._store, guards, self._counters, pace)
         try:

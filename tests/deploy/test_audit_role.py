@@ -12,7 +12,7 @@ from moto import mock_aws
 from sam_cli import TEMPLATE
 
 from projections.aws.clients import client
-from projections.aws.tables import create_table
+from projections.aws.live_tables import create_table
 from projections.deploy.cloudformation import read_template
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.audit import AuditHandler

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import projections
 from projections.engine.store import ItemKey
 from projections.language.loader import load
-from projections.testing.simulation.application import OPERATIONS
+from projections.testing.simulation.application_writes import OPERATIONS
 from projections.testing.simulation.history import Setup
 
 __all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]

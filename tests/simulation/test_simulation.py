@@ -28,7 +28,6 @@ from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.campaign import Campaign
-from projections.testing.simulation.changes import change
 from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_changes import change

@@ -28,7 +28,7 @@ Run = Callable[..., tuple[int, str, str]]
 LIKE = Flow("Like")
 
 
-def cost_of(workload: Workload) -> float:
+def units_of(workload: Workload) -> float:
     cost = BatchCost(workload.program.typed, workload.targets, workload.children)
     cost.add({workload.flow: workload.number})
     return cost.total.write_units
@@ -43,7 +43,7 @@ def measured(workload: Workload, endpoint: str | None = None) -> float:
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_changes_cost_what_the_engine_spends_on_them(workload: Workload) -> None:
-    assert cost_of(workload) == pytest.approx(measured(workload))
+    assert units_of(workload) == pytest.approx(measured(workload))
 
 
 ON_MINISTACK = [
@@ -68,7 +68,7 @@ ON_MINISTACK = [
 @pytest.mark.parametrize("name", ON_MINISTACK)
 def test_changes_cost_the_units_that_ministack_reports(name: str, ministack_url: str) -> None:
     workload = next(workload for workload in WORKLOADS if workload.name == name)
-    assert cost_of(workload) == pytest.approx(measured(workload, ministack_url))
+    assert units_of(workload) == pytest.approx(measured(workload, ministack_url))
 
 
 @pytest.mark.parametrize(
