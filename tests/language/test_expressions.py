@@ -31,7 +31,7 @@ CASES = Path(__file__).parent / "cases"
 
 
 def _cases() -> Iterator[Any]:
-    for suite in json.loads((CASES / "oracle_expressions.json").read_text()):
+    for suite in json.loads((CASES / "expressions.json").read_text()):
         for case in suite["cases"]:
             yield pytest.param(suite["given"], case, id=case["expression"])
 
@@ -144,7 +144,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("text", "value"), VALUES)
 def test_an_expression_for_any_value_has_the_type_of_the_value(text: str, value: Any) -> None:
-    [suite] = json.loads((CASES / "oracle_expressions.json").read_text())
+    [suite] = json.loads((CASES / "expressions.json").read_text())
     assert Expression.parse(text, "value").compile_value()(partial(lookup, suite["given"])) == value
 
 
