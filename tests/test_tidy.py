@@ -118,12 +118,12 @@ PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
 NAMES = {
-    "cli": (680, 27),
+    "cli": (640, 27),
     "deploy": (240, 16),
     "dev": (50, 8),
-    "engine": (390, 68),
+    "engine": (400, 68),
     "init": (440, 24),
-    "inspect": (770, 43),
+    "inspect": (330, 43),
     "language": (1120, 142),
     "operations": (480, 53),
 }
