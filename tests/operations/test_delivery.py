@@ -371,8 +371,8 @@ def explained(difference: Difference, rejected: Sequence[Rejected]) -> bool:
 
 @pytest.mark.parametrize("reads", [False, True], ids=["its writes", "whatever names it"])
 def test_an_item_that_dynamodb_refuses_is_quarantined_and_all_else_is_applied(reads: bool) -> None:
-    """For each item of the batch: the shard advances, and each difference is reported under a rule that the item affects."""
-    for key in touched():
+    """For an item of the batch: the shard advances, and each difference is reported under a rule that the item affects."""
+    for key in [*touched()][reads::2]:  # of half of the items the writes, of the others whatever names them
         delivery = Delivery()
         delivery.store.fault = poisoned(key, reads=reads)
         outcome = delivery.first()

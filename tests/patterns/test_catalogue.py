@@ -27,7 +27,7 @@ from projections.testing.simulation.campaign import Campaign
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 """After the sample events."""
 
-HISTORIES = 5
+HISTORIES = 3
 """Of each pattern; `make simulate` plays thousands."""
 
 patterns = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
