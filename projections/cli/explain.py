@@ -17,9 +17,10 @@ from projections.cli.verify import difference
 from projections.engine.registry import LIVE
 from projections.errors import UsageError
 from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
-from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemExplanation, Source
+from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation, Source
 from projections.inspect.explain.records import RecordReport, RuleReport, effect_words
 from projections.inspect.explain.words import (
+    contribution_words,
     difference_words,
     encoded_words,
     json_words,
@@ -370,51 +371,35 @@ def _origin(one: Derived) -> Iterator[str]:
         yield one.more
 
 
-def _print_source(out: Console, one: Source) -> None:
-    out.print(markup("  {} [bold]contributions of this item[/]", _mark(one.agrees, bool(one.problems))))
-    entry = one.entry
-    if entry is None and one.contributions:
+def _print_source(out: Console, source: Source) -> None:
+    out.print(markup("  {} [bold]contributions of this item[/]", _mark(source.agrees, bool(source.problems))))
+    entry = source.entry
+    if entry is None and not all(part.copy for part in source.contributions):
         out.print(markup("      [dim]no ledger entry: no record of this item was processed[/]"))
     elif entry is not None:
-        other = ", written under other rules" if one.other_rules else ""
+        other = ", written under other rules" if source.other_rules else ""
         out.print(markup("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
-    if one.expires is not None:
-        goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
+    if source.expires is not None:
+        goes = datetime.fromtimestamp(source.expires, UTC).isoformat(timespec="minutes")
         out.print(markup("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
-    for given in one.contributions:
-        words, wanted = difference_words(given.recorded, given.should)
-        should = "" if given.agrees else markup(", should be [bold]{}[/]", wanted)
-        if given.excuse:
-            should = markup(" [dim]({})[/]", given.excuse)
-        color = "bold" if given.agrees else "bold red"
+    for part in source.contributions:
+        words = contribution_words(part.recorded) if part.drift is None else difference(part.drift)
+        if part.copy and part.drift is not None and part.recorded != part.should:
+            words = ", should be ".join(difference_words(part.recorded, part.should))
+        why = markup(" [dim]({})[/]", part.excuse) if part.excuse else ""
+        style, rule, target = "bold" if part.agrees else "bold red", part.rule, encoded_words(part.target)
         out.print(
-            markup(
-                "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
-                _mark(given.agrees),
-                given.rule,
-                encoded_words(given.target),
-                color,
-                words,
-                should,
-            ),
+            markup("      {} [cyan]{}[/] to {}: [{}]{}[/]{}", _mark(part.agrees), rule, target, style, words, why)
         )
-    for copied in one.copies:
-        _print_copied(out, copied)
-    for rule, version in one.fences:
+    for rule, version in source.fences:
         out.print(markup("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
         out.print(markup("      [yellow]pending publishes: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
         out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
-    for rule, reason in one.problems:
+    for rule, reason in source.problems:
         out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+    for rule, reason in source.unmet:
+        out.print(markup("      [dim]– {}  does not apply: {}[/]", rule, reason))
     out.print()
-
-
-def _print_copied(out: Console, copied: Copied) -> None:
-    state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
-    name = key_words(copied.target)
-    out.print(markup("      {} [cyan]{}[/] its copy {} {}", _mark(copied.agrees), copied.rule, name, state))
-    for drift in copied.drifts if copied.there else ():
-        out.print(markup("          {}  {}", drift.attribute or drift.kind, difference(drift)))

@@ -241,9 +241,6 @@ def _contributions(contributions: Contributions) -> str:
         if not part.agrees:
             words = f'<del>{words}</del> <b class="wrong">should be {wanted}</b>'
         rows.append((part.rule, _link(part.target), words + (f" ({escape(part.excuse)})" if part.excuse else "")))
-    for copied in contributions.copies:
-        state = "is correct" if copied.agrees else "differs" if copied.there else "does not exist"
-        rows.append((copied.rule, _link(encode_key(copied.target)), f"the copy {state}"))
     parts = [_table(("Rule", "To", "Contribution"), rows)] if rows else ["<p>None.</p>"]
     entry = contributions.entry
     if entry is not None:
@@ -252,7 +249,7 @@ def _contributions(contributions: Contributions) -> str:
             owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
             parts.append(_message("warning", f"Pending publishes: {owed}"))
         parts += [_message("error", f"Rule {rule} rejected it: {why}") for rule, why in entry.refused.items()]
-    elif contributions.contributions:
+    elif not all(part.copy for part in contributions.contributions):
         parts.append('<p class="fresh"><b>No ledger entry</b>: no record of this item was processed.</p>')
     parts += [_message("error", f"Rule {rule}: bad input: {why}") for rule, why in contributions.problems]
     return _section("Contributions of this item", "".join(parts))

@@ -157,12 +157,12 @@ def test_the_entry_of_an_item_that_is_gone(social: Program, tables: MemoryTables
 def test_source_has_its_copies_with_their_drift(social: Program, tables: MemoryTables) -> None:
     told = item_explanation(social, tables.store, POST)
     assert told.source is not None
-    (copied,) = told.source.copies
-    assert (copied.rule, copied.target, copied.agrees) == ("postById", META, True)
+    copied = next(one for one in told.source.contributions if one.copy)
+    assert (copied.rule, copied.target, copied.agrees) == ("postById", "main|POST#p1|METADATA", True)
     tables.store.write(Delete(META))
     told = item_explanation(social, tables.store, POST)
     assert told.source is not None
-    assert not told.source.copies[0].there
+    assert next(one for one in told.source.contributions if one.copy).recorded is None
     assert not told.agrees
 
 

@@ -13,15 +13,16 @@ from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.registry import FILLING, LIVE
 from projections.engine.store import Image, ItemKey, Store, Value
+from projections.inspect.explain.matching import verdict
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import LedgerRule, Rule
+from projections.language.rules import ItemRule, LedgerRule, Rule
 from projections.language.values import plain
+from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift, Finding
 from projections.operations.verify.examine import bare, contributions_goal
 from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
-from projections.operations.verify.showing import contributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,10 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """The contribution of the item to one target under one rule: in the ledger, and of its current attributes."""
+    """What the item gives to one target under one rule: as stored, and of its current attributes.
+
+    Of a copy, these are attributes; otherwise the ledger's contribution by name.
+    """
 
     rule: str
     target: str
@@ -107,6 +111,7 @@ class Contribution:
     drift: Drift | None = None
     excuse: str = ""
     """Why the ledger may differ."""
+    copy: bool = False
 
     @property
     def agrees(self) -> bool:
@@ -114,34 +119,23 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """A guarded copy of the item, whether it exists, and its drift."""
-
-    rule: str
-    target: ItemKey
-    there: bool
-    drifts: tuple[Drift, ...]
-
-    @property
-    def agrees(self) -> bool:
-        return not self.drifts
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
-    """The item as a source: its ledger entry and its contributions. `problems` are bad input."""
+    """The item as a source: its ledger entry, its contributions and copies.
+
+    `problems` are bad input by rule, `unmet` why other rules do not apply to it.
+    """
 
     entry: Entry | None
     expires: int | None
     other_rules: bool
     contributions: tuple[Contribution, ...]
-    copies: tuple[Copied, ...]
     fences: tuple[tuple[str, str], ...]
     problems: tuple[tuple[str, str], ...]
+    unmet: tuple[tuple[str, str], ...]
 
     @property
     def agrees(self) -> bool:
-        return all(one.agrees for one in self.contributions) and all(one.agrees for one in self.copies)
+        return all(one.agrees for one in self.contributions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,22 +255,30 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         for target in sorted(olds.keys() | news.keys()):
             drift = next(read.drifts(rule, SOURCE, target=target), None)
             excuse = _excuse(read, rule) if drift is None else ""
-            old, new = (contributed(program.rules.get(rule), side.get(target)) for side in (olds, news))
+            old, new = (showing.contributed(program.rules.get(rule), side.get(target)) for side in (olds, news))
             contributions.append(Contribution(rule, target, old, new, drift, excuse))
     problems = dict(program.contributions(read.item).problems)
-    copies = []
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
-        for key in copies_of(copier, read.item, problems):
-            drifts = tuple(read.drifts(copier.name, COPY, target=encode_key(key)))
-            copies.append(Copied(copier.name, key, read.store.get(key) is not None, drifts))
+        for key, attributes in copies_of(copier, read.item, problems).items():
+            image, target = read.store.get(key), encode_key(key)
+            stored_values = showing.item(image, copier.owned(image)) if image is not None else None
+            drift = next(read.drifts(copier.name, COPY, target=target), None)
+            contributions.append(
+                Contribution(copier.name, target, stored_values, showing.item(attributes), drift, copy=True)
+            )
+    verdicts = [
+        (rule.name, verdict(program, rule, read.item))
+        for rule in program.variants
+        if read.item is not None and rule.source is read.item.entity and not isinstance(rule, ItemRule)
+    ]
     return Source(
         entry=entry,
         expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,
         other_rules=stored is not None and stored.get("rules", {}).get("S") != program.fingerprint,
         contributions=tuple(contributions),
-        copies=tuple(copies),
         fences=fences,
         problems=tuple(problems.items()),
+        unmet=tuple((name, "; ".join(one.reasons)) for name, one in verdicts if not one.applies and not one.bad),
     )
 
 

@@ -157,6 +157,8 @@ def without_hashes(value: Any) -> Any:
         return {name: without_hashes(held) for name, held in value.items()}
     if isinstance(value, list):
         values = [one.get("value") if isinstance(one, dict) else one for one in value]
+        if all(one is None for one in values):  # claims have no value
+            return len(values)
         return values[0] if len(values) == 1 else values
     return value
 
