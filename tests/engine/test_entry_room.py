@@ -14,7 +14,7 @@ from projections.language import contribution
 from projections.language.contribution import Contributions, canonical_text
 from projections.stores.limits import ITEM_BYTES, LEVELS
 from tests.engine.scene import Scene
-from tests.operations.verify_scene import Scope, Scratch, Verification
+from tests.operations.verify_scene import drifts
 
 HEAD = """
 table: {key: [PK, SK]}
@@ -130,12 +130,9 @@ def test_verify_reports_a_contribution_that_was_refused(monkeypatch: pytest.Monk
     w.settle()
     assert [(one.rule, one.key) for one in w.rejected] == [("first", "main|DOC#1|D")]
     assert "refused" in (w.entry("DOC#1|D") or {})
-    with Scratch() as scratch:
-        scope = Scope(w.program, w.registry().read())
-        verification = Verification(scope, w.store, scratch, patience=0, sleep=lambda seconds: None)
-        verification.all()
-        found = [(drift.kind, drift.rule, drift.source) for drift in verification.drifts()]
-    assert found == [("entry missing", "first", "main|DOC#1|D")]
+    assert [(drift.kind, drift.rule, drift.source) for drift in drifts(w)] == [
+        ("entry missing", "first", "main|DOC#1|D")
+    ]
     w.put("DOC#1", "D", at=1, big="x")
     w.settle()
     assert w.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "docs": [{"big": "x"}]}

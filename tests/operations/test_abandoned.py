@@ -16,11 +16,9 @@ from projections.operations.backfill.progress import Progress
 from projections.operations.dry import Cautious
 from projections.operations.status import ACT, LOOK
 from projections.operations.verify.repair import Repair
-from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live
 from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, deadline
+from tests.operations.verify_scene import drifts, verified
 
 SHARDED = LIKES.replace("aggregate: {", "aggregate: {shards: 3, ")
 DAY = 24 * 3600.0
@@ -38,10 +36,7 @@ def damaged(rules: str = LIKES + TAGS) -> Stage:
 
 
 def repair(stage: Stage) -> None:
-    with Scratch() as scratch:
-        scope = Scope(stage.program, stage.read_or_create())
-        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
-        one.all()
+    with verified(stage) as one:
         store = Cautious(stage.store, deletes=True)
         mended = Repair(one.scope, store, one.candidates, threads=1, sleep=lambda seconds: None, clock=stage.clock)
         mended.all()
@@ -49,11 +44,7 @@ def repair(stage: Stage) -> None:
 
 
 def drift(stage: Stage) -> list[str]:
-    with Scratch() as scratch:
-        scope = Scope(stage.program, stage.read_or_create())
-        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
-        one.all()
-        return [f"{found.kind} {found.rule}" for found in one.drifts()]
+    return [f"{found.kind} {found.rule}" for found in drifts(stage)]
 
 
 def killed(stage: Stage, writes: int) -> bool:

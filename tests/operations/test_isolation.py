@@ -14,11 +14,9 @@ from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
 from projections.operations.verify import examine, scope
-from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
-from projections.operations.verify.verification import Verification
 from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, Stage, deadline
+from tests.operations.verify_scene import verified
 
 POISON = {"USER#77": "LIKE#1", "POST#77": "METADATA"}
 
@@ -97,10 +95,8 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
 def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
     stage = stage_with_poison()
     stage.registry().read_or_create()
-    scope = Scope(stage.program, stage.registry().complete(stage.program.rules))
-    with Scratch() as scratch:
-        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None, page=7)
-        one.all()
+    stage.registry().complete(stage.program.rules)
+    with verified(stage) as one:
         found = list(one.drifts())
         assert list(one.busy()) == []
     errors = [drift for drift in found if drift.kind == "error"]
@@ -115,10 +111,7 @@ def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
     stage = stage_with_poison()
     stage.registry().read_or_create()
     stage.registry().complete(stage.program.rules)
-    scope = Scope(stage.program, stage.read_or_create())
-    with Scratch() as scratch:
-        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
-        one.sample(1.0)
+    with verified(stage, begin=lambda one: one.sample(1.0)) as one:
         assert any(drift.kind == "error" for drift in one.drifts())
     seen: list[audit.Audited] = []
     handler = AuditHandler(stage.program, stage.store, sleep=lambda seconds: None, observe=seen.append)

@@ -12,10 +12,9 @@ from projections.errors import ConditionFailed
 from projections.operations.dry import Cautious
 from projections.operations.fenced import Fenced
 from projections.operations.verify.repair import Repair
-from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
 from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, deadline
+from tests.operations.verify_scene import verified
 
 STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['>=', 5]}]},")
 X = ItemKey("ledger", "T|x", ".")
@@ -193,10 +192,7 @@ def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, 
     def repair(one: Verification) -> None:
         Repair(one.scope, Cautious(stage.store, deletes=True), one.candidates, sleep=lambda s: None).all()
 
-    with Scratch() as scratch:
-        scope = Scope(stage.program, stage.read_or_create())
-        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
-        one.all()
+    with verified(stage) as one:
         before(stage, method, after.filled, call)
         try:
             repair(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from typing import Any
 
 import pytest
@@ -109,8 +110,7 @@ def test_before_there_is_a_ledger_the_table_is_compared_with_what_the_rules_woul
     world = world_of(shadow=shadow)
     fill(world)
     by_hand(world)
-    for item in world.store.items("ledger"):
-        world.store.remove(world.store.schema("ledger").key("ledger", item))
+    ledger_lose(world, "")
     assert drifts(world) == []
     wrong_by_hand(world)
     assert brief(drifts(world)) == WRONG
@@ -136,8 +136,7 @@ def test_values_of_match_on_derived_items_are_not_drift() -> None:
     world.store.calls.clear()
     assert drifts(world) == []
     assert world.store.calls["get_many"] == 0  # nothing is examined again
-    for item in world.store.items("ledger"):
-        world.store.remove(world.store.schema("ledger").key("ledger", item))
+    ledger_lose(world, "")
     assert drifts(world) == []
 
 
@@ -167,15 +166,17 @@ def test_deletions_are_withheld_unless_allowed() -> None:
     assert world.item("SEEN#3#1", "X") is None
 
 
+def test_a_full_disk_is_one_message_with_the_size_the_directory_and_the_way_out() -> None:
+    world = filled()
+    with Scratch() as scratch:
+        scratch.run("PRAGMA max_page_count = 30")
+        verification = Verification(Scope(world.program, world.registry().read()), world.store, scratch)
+        with pytest.raises(UsageError, match=rf"0\.1 MB in {tempfile.gettempdir()}\. Set TMPDIR .* --sample 1%"):
+            verification.all()
+    assert not scratch.path.exists()
+
+
 # Samples
-
-
-def sampled(world: World, share: float, seed: int = 1) -> Verification:
-    scope = Scope(world.program, Registry(world.program, world.store).read())
-    scratch = Scratch()
-    one = Verification(scope, world.store, scratch, threads=1, patience=0.0)
-    one.sample(share, random.Random(seed))
-    return one
 
 
 def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> None:
@@ -183,7 +184,10 @@ def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> Non
     edit(world, "POST#1", "METADATA", likeCount=99)
     lost(world, lambda: world.remove("USER#3", "LIKE#1"))
     ledger_lose(world, "G|visits")
-    found = {drift.kind for seed in range(30) for drift in sampled(world, 0.3, seed).drifts()}
+    found: set[str] = set()
+    for seed in range(30):
+        with verified(world, begin=lambda one, seed=seed: one.sample(0.3, random.Random(seed))) as one:
+            found |= {drift.kind for drift in one.drifts()}
     assert {"value", "entry extra", "copy extra"} <= found
     assert "group" not in found
 

@@ -119,14 +119,18 @@ def ledger_lose(world: World, prefix: str, sort: str = "") -> None:
 
 @contextmanager
 def verified(
-    world: World, store: Store | None = None, rules: Collection[str] = (), **settings: Any
+    world: World,
+    store: Store | None = None,
+    rules: Collection[str] = (),
+    begin: Any = Verification.all,
+    **settings: Any,
 ) -> Iterator[Verification]:
-    """A verification of everything, as it ended."""
+    """A verification, as it ended."""
     store = store or world.store
     scope = Scope(world.program, Registry(world.program, store).read(), rules)
     with Scratch() as scratch:
         one = Verification(scope, store, scratch, **{"threads": 1, "patience": 0.0, "page": 7, **settings})
-        one.all()
+        begin(one)
         yield one
 
 

@@ -13,14 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Deadline
 from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
+from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA
 
 PAGE = 1000
@@ -107,6 +108,7 @@ class Scanner:
 
 _CACHE_KB = 16_000
 _ROWS = 2000
+_ROOM = "Set TMPDIR to a directory on a larger disk, or verify a share of the tables only: --sample 1%"
 
 
 class Scratch:
@@ -116,58 +118,66 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="projections-")
+        try:
+            self._directory = tempfile.TemporaryDirectory(prefix="projections-")
+        except OSError as error:
+            raise UsageError(f"no room for a temporary copy of the tables: {error}. {_ROOM}") from error
         self._lock = threading.RLock()
+        self._full = False
         self.path = Path(self._directory.name) / "verify.sqlite"
         self._connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
-        for setting in (
-            "journal_mode=OFF",
-            "synchronous=OFF",
-            "locking_mode=EXCLUSIVE",
-            "temp_store=FILE",
-            f"cache_size=-{_CACHE_KB}",
-        ):
+        settings = "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "temp_store=FILE"
+        for setting in (*settings, f"cache_size=-{_CACHE_KB}"):
             self._connection.execute(f"PRAGMA {setting}")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Delete the database."""
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._directory.cleanup()
 
+    @contextmanager
+    def _statement(self) -> Iterator[None]:
+        """Hold the lock while a statement runs. Raises UsageError if the disk is full, and for each statement after that."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                self._full = self._full or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+                if not self._full:
+                    raise
+                size = f"{self.path.stat().st_size / 1e6:,.1f} MB in {self.path.parent.parent}"
+                raise UsageError(
+                    f"the disk is full: a temporary copy of the tables had reached {size}. {_ROOM}"
+                ) from error
+
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Run a statement. Return the number of changed rows."""
-        with self._lock:
+        with self._statement():
             return self._connection.execute(statement, values).rowcount
 
     def fill(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each of many rows, in one transaction."""
-        with self._lock:
+        with self._statement():
             self._connection.execute("BEGIN")
             self._connection.executemany(statement, rows)
             self._connection.execute("COMMIT")
 
     def one(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Return the first column of the first row, or None."""
-        with self._lock:
+        with self._statement():
             row = self._connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, a few at a time. The caller may write to other tables in between."""
-        with self._lock:
+        with self._statement():
             cursor = self._connection.execute(statement, values)
             some = cursor.fetchmany(_ROWS)
         while some:
             yield from some
-            with self._lock:
+            with self._statement():
                 some = cursor.fetchmany(_ROWS)
 
 
