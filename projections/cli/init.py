@@ -71,7 +71,7 @@ def command(
       projections init shop --from model.json
     """
     from projections.errors import UsageError
-    from projections.init.project import example, write
+    from projections.init.project import project_with_example, write
 
     project = directory.resolve().name
     document: dict[str, Any] = {"directory": str(directory)}
@@ -81,7 +81,7 @@ def command(
         files, found = _modelled(directory, project, source, force, as_json)
         document |= found
     elif table is None:
-        files = example(project)
+        files = project_with_example(project)
     else:
         files, found = _proposed(
             directory, project, table, sample_size, max_reads, force, endpoint_url, region, as_json
@@ -112,8 +112,8 @@ def _proposed(
 
     from projections.aws.clients import client
     from projections.errors import UsageError
-    from projections.init.infer import infer, proven
-    from projections.init.project import PROPOSED, proposed, refuse_existing
+    from projections.init.infer import infer, without_rejected_parts
+    from projections.init.project import PROPOSED, project_of_table, refuse_existing
     from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
@@ -133,8 +133,8 @@ def _proposed(
         )
     reading = Reading()
     sample = read_sample(dynamodb, table, size, rate, time.sleep, reading)
-    proposal = proven(infer(about, sample))
-    files = proposed(project, proposal, {table: stream_arn(about, described)})
+    proposal = without_rejected_parts(infer(about, sample))
+    files = project_of_table(project, proposal, {table: stream_arn(about, described)})
     if not quiet:
         _print_proposal(proposal, reading)
     return files, _document(proposal, reading, expected)
@@ -143,14 +143,14 @@ def _proposed(
 def _modelled(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
-    from projections.init.project import PROPOSED, modelled, refuse_existing
+    from projections.init.project import PROPOSED, project_of_model, refuse_existing
     from projections.init.read import read_model
 
     refuse_existing(directory, PROPOSED, force=force)
     model = read_model(source)
     if not quiet:
         _print_model(model)
-    return modelled(project, model), _model_document(model)
+    return project_of_model(project, model), _model_document(model)
 
 
 def _model_document(model: Model) -> dict[str, Any]:

@@ -82,11 +82,11 @@ def identity(value: Value | None) -> object:
         except ArithmeticError:
             return "N", str(content)
     if kind == "M":
-        return "M", frozenset((name, identity(one)) for name, one in content.items())
+        return "M", frozenset((name, identity(member)) for name, member in content.items())
     return kind, json.dumps(content, sort_keys=True) if isinstance(content, (list, dict)) else content
 
 
-def judged(cases: Sequence[Case], tries: int, *, named: bool = False) -> Verdict:
+def judge(cases: Sequence[Case], tries: int, *, named: bool = False) -> Verdict:
     """Return the verdict on cases that all have a stored value. `tries` is the number of candidates of the table."""
     agreeing = [case for case in cases if case.agrees]
     share = len(agreeing) / len(cases) if cases else 0.0
@@ -128,15 +128,17 @@ def contradiction(
     """Return the counter-evidence. `every` are the cases of all items that the rule would write to; `unseen` is the number
     of items that could not be judged.
     """
-    examples = sorted((_example(case, table) for case in verdict.cases if not case.agrees), key=lambda one: one["key"])
-    both = [case for case in every if case.stored is not None and case.computed is not None]
+    examples = sorted(
+        (_example(case, table) for case in verdict.cases if not case.agrees), key=lambda each: each["key"]
+    )
+    compared = [case for case in every if case.stored is not None and case.computed is not None]
     return Contradiction(
         entity,
         attribute,
         verdict.right,
         len(verdict.cases),
         tuple(examples[:_MOST_EXAMPLES]),
-        changes=sum(not case.agrees for case in both),
+        changes=sum(not case.agrees for case in compared),
         adds=sum(case.stored is None and case.computed is not None for case in every),
         removes=sum(case.stored is not None and case.computed is None for case in every),
         unseen=unseen,
@@ -145,10 +147,10 @@ def contradiction(
 
 def _example(case: Case, table: Table) -> dict[str, str]:
     key = " ".join(str(next(iter(case.row.item[name].values()))) for name in table.key_names)
-    return {"key": key, "stored": _shown(case.stored), "computed": _shown(case.computed)}
+    return {"key": key, "stored": _short_text(case.stored), "computed": _short_text(case.computed)}
 
 
-def _shown(value: Value | None) -> str:
+def _short_text(value: Value | None) -> str:
     """Return a value as a short text."""
     if value is None:
         return "nothing"
@@ -156,7 +158,7 @@ def _shown(value: Value | None) -> str:
     if kind == "S":
         return f'"{content if len(content) <= _LONGEST_SHOWN else content[: _LONGEST_SHOWN - 1] + "…"}"'
     if kind == "M":
-        return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(content.items())) + "}"
+        return "{" + ", ".join(f"{name}: {_short_text(member)}" for name, member in sorted(content.items())) + "}"
     if kind == "BOOL":
         return "true" if content else "false"
     identified = identity(value)

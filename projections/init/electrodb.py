@@ -52,14 +52,14 @@ class Index:
 
     def __init__(self, part: Part, names: Names) -> None:
         self.part, self.names = part, names
-        given, kind, scope = part.get("index"), part.get("type"), part.get("scope")
-        self.name = given.text() if given is not None and given.value != "" else None
+        name, kind, scope = part.get("index"), part.get("type"), part.get("scope")
+        self.name = name.text() if name is not None and name.value != "" else None
         self.kind = kind.text() if kind is not None else "isolated"
         self.scope = scope.text() if scope is not None else ""
         collection = part.get("collection")
         several = collection is not None and isinstance(collection.value, list)
         texts = collection.elements() if collection and several else [collection] if collection else []
-        self.collections = tuple(one.text() for one in texts)
+        self.collections = tuple(text.text() for text in texts)
         self.ends = [End(end, role, self) for role in ("pk", "sk") if (end := part.get(role)) is not None]
         if not self.ends or self.ends[0].role != "pk":
             raise part.wrong("pk is missing")
@@ -71,14 +71,14 @@ class Index:
 
     def key_attributes(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return partition and sort attributes with their types."""
-        parts = [tuple(one.attributes()) for one in self.ends]
+        parts = [tuple(end.attributes()) for end in self.ends]
         return parts[0], parts[1] if len(parts) > 1 else ()
 
     def projection(self) -> str | tuple[str, ...]:
-        given = self.part.get("projection") or self.part.get("project")
-        if given is not None and isinstance(given.value, list):
-            return tuple(self.names.field(one.text()) for one in given.elements())
-        return given.one_of("all", "keys_only") if given is not None else "all"
+        projection = self.part.get("projection") or self.part.get("project")
+        if projection is not None and isinstance(projection.value, list):
+            return tuple(self.names.field(attribute.text()) for attribute in projection.elements())
+        return projection.one_of("all", "keys_only") if projection is not None else "all"
 
     def prefixes(self) -> tuple[str, str, str]:
         """Return the beginnings of partition and sort key, and the end of the sort key."""
@@ -100,26 +100,26 @@ class End:
         composite = part.get("composite")
         if composite is None or not isinstance(composite.value, list):
             raise part.wrong("composite is missing: a list of attributes. Other forms of it cannot be read")
-        self.composite = [one.text() for one in composite.elements()]
-        for one in composite.elements():
-            if one.value not in self.names.attributes:
-                raise one.wrong(f"the schema has no attribute {one.value}")
+        self.composite = [attribute.text() for attribute in composite.elements()]
+        for attribute in composite.elements():
+            if attribute.value not in self.names.attributes:
+                raise attribute.wrong(f"the schema has no attribute {attribute.value}")
         casing = part.get("casing")
         self.casing = _CASINGS[casing.one_of(*_CASINGS)] if casing is not None else "lower"
-        given = part.get("template")
-        self.text = given.text() if given is not None else None
+        template = part.get("template")
+        self.text = template.text() if template is not None else None
         self.field = "" if index.native else part.need("field").text()
 
     @cached_property
     def itself(self) -> bool:
         """Whether the key attribute is an attribute of the schema."""
-        return [self.names.field(one) for one in self.composite] == [self.field]
+        return [self.names.field(name) for name in self.composite] == [self.field]
 
     def attributes(self) -> Iterator[tuple[str, str]]:
         """Yield the key attributes with their types."""
         if self.index.native:
-            for one in self.composite:
-                yield self.names.field(one), "N" if self.names.type(one) == "number" else "S"
+            for name in self.composite:
+                yield self.names.field(name), "N" if self.names.type(name) == "number" else "S"
         else:
             yield self.field, "N" if self._numeric() else "S"
 
@@ -143,11 +143,11 @@ class End:
         """Yield texts, each with the attribute after it."""
         if self.text is not None:
             start = 0
-            for found in _PLACEHOLDER.finditer(self.text):
-                if found[1] not in self.names.attributes:
-                    raise self.part.need("template").wrong(f"the schema has no attribute {found[1]}")
-                yield self.text[start : found.start()], found[1]
-                start = found.end()
+            for placeholder in _PLACEHOLDER.finditer(self.text):
+                if placeholder[1] not in self.names.attributes:
+                    raise self.part.need("template").wrong(f"the schema has no attribute {placeholder[1]}")
+                yield self.text[start : placeholder.start()], placeholder[1]
+                start = placeholder.end()
             yield self.text[start:], None
             return
         pk, sk, end = self.index.prefixes()
@@ -188,7 +188,7 @@ class End:
         if self.casing == "none" or part.value == "number":
             return False
         if isinstance(part.value, list):
-            return any(_cased(one.text(), self.casing) != one.value for one in part.elements())
+            return any(_in_casing(choice.text(), self.casing) != choice.value for choice in part.elements())
         return True
 
     def _padding(self, name: str) -> Part | None:
@@ -210,12 +210,12 @@ class End:
         return f"|{self.casing}" if self._changes_case(name) else ""
 
 
-def _cased(text: str, casing: str) -> str:
+def _in_casing(text: str, casing: str) -> str:
     return text if casing == "none" else text.lower() if casing == "lower" else text.upper()
 
 
 def _literal(text: str, casing: str) -> str:
-    return _cased(text, casing).replace("{", "{{").replace("}", "}}")
+    return _in_casing(text, casing).replace("{", "{{").replace("}", "}}")
 
 
 _TYPES = {"string": "S", "number": "N", "boolean": "BOOL", "list": "L", "map": "M", "set": "SS"}
@@ -227,7 +227,7 @@ def is_schema(value: Any) -> bool:
     return isinstance(value, dict) and {"model", "indexes"} <= value.keys()
 
 
-def read(schemas: Sequence[Part]) -> Model:
+def read_schemas(schemas: Sequence[Part]) -> Model:
     """Return the entities of schemas, by the tables that their keys belong to. Raises UsageError."""
     model = Model("ElectroDB schema", schemas[0].file, [])
     tables: dict[Pairs, _Entities] = {}
@@ -239,7 +239,7 @@ def read(schemas: Sequence[Part]) -> Model:
         taken.append(schema.name)
         tables.setdefault(key, _Entities(key)).add(schema)
     for number, table in enumerate(tables.values(), 1):
-        model.proposals.append(proposal_of(table.described(f"app{number if len(tables) > 1 else ''}"), table.entities))
+        model.proposals.append(proposal_of(table.to_table(f"app{number if len(tables) > 1 else ''}"), table.entities))
     model.unread.append(Unread("(top)", "a schema has neither the table's name nor its TTL: add `ttl` to the table"))
     model.unread.append(
         Unread("(top)", "functions such as `default`, `get`, `set` and `condition` are not in the JSON")
@@ -272,7 +272,7 @@ class _Entities:
         if (entity := schema.entity()) is not None:
             self.entities.append(entity)
 
-    def described(self, name: str) -> Table:
+    def to_table(self, name: str) -> Table:
         return Table(name, self.key, self.indexes, stream="NEW_AND_OLD_IMAGES", projected=self.projected)
 
 
@@ -302,7 +302,7 @@ class _Schema:
         """Return the entity; None if its key cannot be read."""
         primary = self.indexes[0]
         try:
-            key = {one.field: one.template(key=True) for one in primary.ends}
+            key = {end.field: end.template(key=True) for end in primary.ends}
             variables = key_variables(key, "#")
         except WrongPart as error:
             self.model.unread.append(Unread(error.place, f"{self.name} is left out: {error.reason}"))
@@ -317,37 +317,37 @@ class _Schema:
             tuple(self._attributes()),
             0,
             index_key=self._index_key(key),
-            required=tuple(self._required(key)),
+            required=tuple(self._required_attributes(key)),
             kind=(_IDENTIFIER, self.names.entity),
-            notes=tuple(dict.fromkeys(note for one in primary.ends for note in one.notes())),
+            notes=tuple(dict.fromkeys(note for end in primary.ends for note in end.notes())),
         )
 
     def _index_key(self, key: Mapping[str, str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for one in (one for index in self.indexes[1:] for one in index.ends):
-            if one.index.native:
-                found |= {name: "{" + name + "}" for name, _ in one.attributes() if name not in key}
-            elif one.field not in key and one.field not in found:  # the first index composes an attribute of several
+        keys: dict[str, str] = {}
+        for end in (end for index in self.indexes[1:] for end in index.ends):
+            if end.index.native:
+                keys |= {name: "{" + name + "}" for name, _ in end.attributes() if name not in key}
+            elif end.field not in key and end.field not in keys:  # the first index composes an attribute of several
                 try:
-                    found[one.field] = one.template(key=False)
+                    keys[end.field] = end.template(key=False)
                 except WrongPart as error:
-                    reason = f"{self.name} has no index_key for {one.field}: {error.reason}"
+                    reason = f"{self.name} has no index_key for {end.field}: {error.reason}"
                     self.model.unread.append(Unread(error.place, reason))
-        return found
+        return keys
 
-    def _required(self, key: Mapping[str, str]) -> Iterator[str]:
+    def _required_attributes(self, key: Mapping[str, str]) -> Iterator[str]:
         for name, part in self.names.attributes.items():
-            given = part.get("required")
-            if given is not None and given.value is True and self.names.field(name) not in key:
+            required = part.get("required")
+            if required is not None and required.value is True and self.names.field(name) not in key:
                 yield self.names.field(name)
 
     def _attributes(self) -> Iterator[Attribute]:
-        keys = {one.field for index in self.indexes for one in index.ends}
+        keys = {end.field for index in self.indexes for end in index.ends}
         for name, part in self.names.attributes.items():
             if (field_name := self.names.field(name)) in keys:
                 continue
-            given = part.need("type").value
-            kind = "string" if isinstance(given, list) else given
+            type_ = part.need("type").value
+            kind = "string" if isinstance(type_, list) else type_
             if not isinstance(kind, str) or kind not in _TYPES:
                 self.unread(part, f"the type of {name} is not one of {', '.join(_TYPES)}: the attribute is left out")
                 continue

@@ -17,11 +17,11 @@ from projections.init.rows import (
     Position,
     Row,
     attributes_of,
-    escaped,
+    escape_braces,
     form_of,
     jaccard,
     lower_camel,
-    masked,
+    mask,
     normal,
     pascal,
     singular,
@@ -45,15 +45,15 @@ _TIMES = ("time", "date", "month")
 
 def entity_names(shapes: Sequence[Shape], table: Table) -> list[str]:
     """Return a different name for each shape, beginning with the plainest keys."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     order = sorted(range(len(shapes)), key=lambda number: (_plainness(shapes[number]), number))
     for number in order:
-        taken = set(found.values())
+        taken = set(names.values())
         for name in _entity_names(shapes[number], table):
             if name and name not in taken:
-                found[number] = name
+                names[number] = name
                 break
-    return [found[number] for number in range(len(shapes))]
+    return [names[number] for number in range(len(shapes))]
 
 
 def _plainness(shape: Shape) -> int:
@@ -83,15 +83,15 @@ def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
 
 def _thing(shape: Shape, attribute: int) -> str:
     """Return the constant that names the subject of a key attribute: the first of the last run of constants."""
-    found, run = "", False
+    subject, run = "", False
     for position in shape.positions:
         if position[0] != attribute:
             continue
         text = shape.constants.get(position)
         if text and not run:
-            found = text
+            subject = text
         run = bool(text) or (text == "" and run)
-    return found
+    return subject
 
 
 def snake_case(rows: Sequence[Row]) -> bool:
@@ -104,23 +104,23 @@ def snake_case(rows: Sequence[Row]) -> bool:
 
 def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict[Position, str]:
     """Return a name for each variable. An attribute of that name has the same value, as rules require."""
-    found: dict[Position, str] = {}
+    names: dict[Position, str] = {}
     for position in shape.variables:
         texts = [row.parts[position] for row in shape.rows]
-        same = next((other for other in found if _twins(shape, other, position)), None)
+        same = next((earlier for earlier in names if _twins(shape, earlier, position)), None)
         if same is not None and len(set(texts)) >= _LEAST:  # as in USER#42 · PROFILE#42
-            found[position] = found[same]
+            names[position] = names[same]
             continue
         for name in _variable_names(shape, position, entity, table, snake):
             usable = PATH.fullmatch(name) and "." not in name and _consistent(shape.rows, name, texts)
-            twin = next((other for other, known in found.items() if known == name), None)
+            twin = next((earlier for earlier, known in names.items() if known == name), None)
             if usable and (twin is None or _twins(shape, twin, position)):
-                found[position] = name
+                names[position] = name
                 break
-    return found
+    return names
 
 
-def named_after_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
+def names_by_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
     """Return the names, with unconfirmed ones replaced by the name of a variable with the same values: in `LIKE#{likeId}`
     the values may be ids of users.
     """
@@ -129,16 +129,16 @@ def named_after_values(shapes: Sequence[Shape], names: Sequence[dict[Position, s
         if len(own) == 1:
             ((position, name),) = own.items()
             known.setdefault(name, set()).update(row.parts[position] for row in shape.rows)
-    found = []
+    changed_names = []
     for shape, own in zip(shapes, names, strict=True):
         changed = dict(own)
         for position, name in own.items():
             texts = [row.parts[position] for row in shape.rows]
-            other = _same_values(set(texts), known) if len(own) > 1 and name not in known else None
-            if other and other not in own.values() and not any(name in row.item for row in shape.rows):
-                changed[position] = other if _consistent(shape.rows, other, texts) else name
-        found.append(changed)
-    return found
+            same_name = _same_values(set(texts), known) if len(own) > 1 and name not in known else None
+            if same_name and same_name not in own.values() and not any(name in row.item for row in shape.rows):
+                changed[position] = same_name if _consistent(shape.rows, same_name, texts) else name
+        changed_names.append(changed)
+    return changed_names
 
 
 def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
@@ -148,9 +148,9 @@ def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
     return best if best is not None and shares[best] >= _SHARED and not small_numbers(texts) else None
 
 
-def _twins(shape: Shape, one: Position, other: Position) -> bool:
+def _twins(shape: Shape, first: Position, second: Position) -> bool:
     """Return whether two variables of different key attributes are always equal, as in two keys USER#42."""
-    return one[0] != other[0] and all(row.parts[one] == row.parts[other] for row in shape.rows)
+    return first[0] != second[0] and all(row.parts[first] == row.parts[second] for row in shape.rows)
 
 
 def _consistent(rows: Sequence[Row], name: str, texts: Sequence[str]) -> bool:
@@ -168,28 +168,28 @@ def _variable_names(shape: Shape, position: Position, entity: str, table: Table,
         (name for name in _echoes(shape.rows, texts) if not _INDEX_KEY.fullmatch(normal(name))),
         key=lambda name: (name in last_choice, normal(name) == "id", len(name), name),
     )
-    whole = [other for other in shape.positions if other[0] == attribute] == [position]
+    whole = [at for at in shape.positions if at[0] == attribute] == [position]
     if whole and normal(key_name) not in _NO_NAME:
         yield key_name
-    default = _joined([*words(singular(marker)), "id"], snake) if marker and form not in _TIMES else ""
+    default = _join_words([*words(singular(marker)), "id"], snake) if marker and form not in _TIMES else ""
     if default:
         stem = normal(singular(marker))
         yield from (name for name in echoes if stem in normal(name))
         yield default
     yield from echoes
     if default:
-        yield _joined(["other", *words(default)], snake)
+        yield _join_words(["other", *words(default)], snake)
     elif form in _TIMES:
         yield form
     elif whole:
         yield key_name
     elif attribute == 0:
         yield from ("tenant", "tenantId")
-    stem = _joined([*words(marker or entity), "part"], snake) or "part"
+    stem = _join_words([*words(marker or entity), "part"], snake) or "part"
     yield from (f"{stem}{number}" for number in count(1))
 
 
-def _joined(parts: Sequence[str], snake: bool) -> str:
+def _join_words(parts: Sequence[str], snake: bool) -> str:
     return "_".join(parts) if snake else lower_camel(" ".join(parts))
 
 
@@ -206,12 +206,12 @@ def _echoes(rows: Sequence[Row], texts: Sequence[str]) -> set[str]:
     names = {
         name for row, text in list(zip(rows, texts, strict=True))[:10] for name in row.item if row.text(name) == text
     }
-    found = set()
+    echoing = set()
     for name in names:
         present = [row.text(name) == text for row, text in zip(rows, texts, strict=True) if name in row.item]
         if len(present) >= _PRESENT * len(rows) and all(present) and sum(present) >= _SAME * len(present):
-            found.add(name)
-    return found
+            echoing.add(name)
+    return echoing
 
 
 _HOMOGENEOUS = 0.3
@@ -224,9 +224,9 @@ def understand(
     """Return the entities of these rows, and the rows that belong to no entity."""
     unknown: list[Unknown] = []
     shapes = []
-    found = shapes_of(rows, type_attribute)
-    for shape in found:
-        why = _not_understood(shape, alone=len(found) == 1)
+    all_shapes = shapes_of(rows, type_attribute)
+    for shape in all_shapes:
+        why = _not_understood(shape, alone=len(all_shapes) == 1)
         if why:
             unknown.append(_unknown(shape, table, why))
         else:
@@ -236,7 +236,7 @@ def understand(
     names = [variable_names(shape, name, table, snake) for shape, name in zip(shapes, entities, strict=True)]
     groups = [
         _group(shape, name, table, separator, variables, type_attribute)
-        for shape, name, variables in zip(shapes, entities, named_after_values(shapes, names), strict=True)
+        for shape, name, variables in zip(shapes, entities, names_by_values(shapes, names), strict=True)
     ]
     sound = []
     for group, shape in zip(groups, shapes, strict=True):
@@ -247,7 +247,7 @@ def understand(
             unknown.append(_unknown(shape, table, f"no unambiguous template fits them: {error}"))
         else:
             sound.append((group, shape))
-    return _distinguished(sound, unknown, table, separator)
+    return _distinguish_groups(sound, unknown, table, separator)
 
 
 def _not_understood(shape: Shape, alone: bool) -> str:
@@ -265,8 +265,8 @@ def _not_understood(shape: Shape, alone: bool) -> str:
 
 def _unknown(shape: Shape, table: Table, why: str) -> Unknown:
     example = shape.rows[0].item
-    shown = {name: masked(str(example[name][kind])) if kind != "B" else "(binary)" for name, kind in table.key}
-    return Unknown(shown, len(shape.rows), why)
+    masked_key = {name: mask(str(example[name][kind])) if kind != "B" else "(binary)" for name, kind in table.key}
+    return Unknown(masked_key, len(shape.rows), why)
 
 
 def _group(
@@ -319,14 +319,14 @@ def _template(shape: Shape, attribute: int, names: Mapping[Position, str], separ
             anything = any(separator in row.parts[position] for row in shape.rows)
             text += "{" + names[position] + "*" * anything + "}"
         else:
-            text += escaped(constant)
-        text += escaped(glue[position[1]])
+            text += escape_braces(constant)
+        text += escape_braces(glue[position[1]])
     return text
 
 
 def _attributes(rows: Sequence[Row], table: Table) -> Iterator[Attribute]:
     counts = Counter(name for row in rows for name in row.attributes)
-    for name, seen in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_MOST_ATTRIBUTES]:
+    for name, seen in sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:_MOST_ATTRIBUTES]:
         values = [row.item[name] for row in rows if name in row.item]
         type_ = Counter(next(iter(value)) for value in values).most_common(1)[0][0]
         texts = [value["S"] for value in values if "S" in value][:200] if type_ == "S" else []
@@ -336,23 +336,23 @@ def _attributes(rows: Sequence[Row], table: Table) -> Iterator[Attribute]:
 # Entities with overlapping keys
 
 
-def _distinguished(
+def _distinguish_groups(
     sound: Sequence[tuple[Group, Shape]], unknown: list[Unknown], table: Table, separator: str
 ) -> tuple[list[Group], list[Unknown]]:
     """Add a `match` to groups with overlapping keys. Without a type attribute, the smaller one becomes unknown."""
     groups = [group for group, _ in sound]
     shapes = {group.entity.name: shape for group, shape in sound}
     dropped: set[str] = set()
-    for one, other in combinations(groups, 2):
-        if {one.entity.name, other.entity.name} & dropped or not overlapping(one.entity, other.entity, separator):
+    for first, second in combinations(groups, 2):
+        if {first.entity.name, second.entity.name} & dropped or not overlapping(first.entity, second.entity, separator):
             continue
-        if one.entity.kind and other.entity.kind and one.entity.kind != other.entity.kind:
-            for group in (one, other):
+        if first.entity.kind and second.entity.kind and first.entity.kind != second.entity.kind:
+            for group in (first, second):
                 group.entity = replace(group.entity, match=group.entity.kind)
             continue
-        less = min((other, one), key=lambda group: len(group.rows))
-        more = one if less is other else other
+        less = min((second, first), key=lambda group: len(group.rows))
+        larger = first if less is second else second
         dropped.add(less.entity.name)
-        why = f"their keys could also be keys of {more.entity.name}, and no attribute distinguishes them"
+        why = f"their keys could also be keys of {larger.entity.name}, and no attribute distinguishes them"
         unknown.append(_unknown(shapes[less.entity.name], table, why))
     return [group for group in groups if group.entity.name not in dropped], unknown

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from projections.init.contradictions import Case, Verdict, contradiction, judged
+from projections.init.contradictions import Case, Verdict, contradiction, judge
 from projections.init.proposal import Entity, Rule, Table
-from projections.init.rows import Group, Row, cut, escaped, is_marker, lower_camel, pascal
+from projections.init.rows import Group, Row, cut, escape_braces, is_marker, lower_camel, pascal
 from projections.language.syntax import PATH
 from projections.language.templates import Template
 from projections.language.values import Resolver, Value
@@ -33,34 +33,36 @@ class _Candidate:
 
 def index_keys(entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> dict[str, str]:
     """Return templates for index keys that (nearly) all items of an entity have, `{name}` where none gives all of them."""
-    found: dict[str, str] = {}
+    index_key: dict[str, str] = {}
     for partition, sort in table.indexes.values():
         templates: dict[str, str] = {}
         for name, kind in (*partition, *sort):
             with_it = [row for row in rows if kind in row.item.get(name, {})]
             if name not in table.key_names and with_it and len(with_it) >= _INDEXED * len(rows):
                 made = _template(entity, name, kind, with_it, separator)
-                all_right = made is not None and all(_rendered(made, row) == row.text(name) for row in with_it)
+                all_right = made is not None and all(_render(made, row) == row.text(name) for row in with_it)
                 templates[name] = made if made is not None and all_right else "{" + name + "}"
         if all("{" in templates.get(name, "") for name, _ in partition):
-            found |= templates  # a partition with all items does not lead to the children of a parent
-    return found
+            index_key |= templates  # a partition with all items does not lead to the children of a parent
+    return index_key
 
 
 def index_rules(groups: Sequence[Group], table: Table, separator: str) -> Iterator[Rule]:
     """Yield a rule for the keys of each index that items of an entity have, if all items agree with it, or most."""
-    found = [
+    tested = [
         (group, index, candidates)
         for group in groups
         for index in table.indexes
         if (candidates := list(_candidates(group, index, table, separator)))
     ]
-    tries = sum(len(candidates) for *_, candidates in found)
-    for group, index, candidates in found:
-        verdicts = [(judged(one.cases, tries), one) for one in candidates]
-        usable = [one for one in verdicts if one[0].accepted or (one[0].all_right and one[0].by_chance <= _BY_CHANCE)]
+    tries = sum(len(candidates) for *_, candidates in tested)
+    for group, index, candidates in tested:
+        verdicts = [(judge(candidate.cases, tries), candidate) for candidate in candidates]
+        usable = [
+            each for each in verdicts if each[0].accepted or (each[0].all_right and each[0].by_chance <= _BY_CHANCE)
+        ]
         if usable:
-            verdict, candidate = max(usable, key=lambda one: one[0].share)
+            verdict, candidate = max(usable, key=lambda each: each[0].share)
             own = {name: text for name, text in group.entity.index_key.items() if name not in candidate.body["index"]}
             group.entity = replace(group.entity, index_key=own)  # only one of application and rule writes a key
             yield _rule(group, index, candidate, verdict, table)
@@ -75,14 +77,14 @@ def _rule(group: Group, index: str, candidate: _Candidate, verdict: Verdict, tab
     rule = Rule(f"{lower_camel(entity)}In{pascal(index) or 'Index'}", candidate.body, evidence)
     if verdict.all_right:
         return rule
-    found = contradiction(verdict, candidate.cases, entity, written, table)
-    return replace(rule, doubt=found.doubt, contradiction=found)
+    counter_evidence = contradiction(verdict, candidate.cases, entity, written, table)
+    return replace(rule, doubt=counter_evidence.doubt, contradiction=counter_evidence)
 
 
 def _candidates(group: Group, index: str, table: Table, separator: str) -> Iterator[_Candidate]:
     partition, sort = table.indexes[index]
-    keys = [one for one in (*partition, *sort) if one[0] not in table.key_names]
-    ordinary = {one.name for one in group.entity.attributes}
+    keys = [key for key in (*partition, *sort) if key[0] not in table.key_names]
+    ordinary = {attribute.name for attribute in group.entity.attributes}
     unusable = any(name in ordinary or not PATH.fullmatch(name) or "." in name for name, _ in keys)
     with_it = [row for row in group.rows if all(kind in row.item.get(name, {}) for name, kind in keys)]
     own = group.entity.index_key
@@ -90,11 +92,11 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
     if not keys or unusable or known or len(with_it) < _LEAST:
         return
     templates = {name: _template(group.entity, name, kind, with_it, separator) for name, kind in keys}
-    written = {name: one for name, one in templates.items() if one is not None}
+    written = {name: text for name, text in templates.items() if text is not None}
     if len(written) < len(templates) or not any("{" in text for text in written.values()):
         return
-    stored = [_stored(row, [name for name, _ in keys]) for row in group.rows]
-    computed = [_computed(row, written, dict(keys)) for row in group.rows]
+    stored = [_stored_keys(row, [name for name, _ in keys]) for row in group.rows]
+    computed = [_compute_keys(row, written, dict(keys)) for row in group.rows]
     entity = group.entity.name
     yield _Candidate({"from": entity, "index": written}, _cases(group.rows, stored, computed), "")
     for attribute, values in _conditions(group, with_it):
@@ -105,16 +107,16 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
 
 
 def _cases(rows: Sequence[Row], stored: Sequence[Value | None], computed: Sequence[Value | None]) -> list[Case]:
-    return [Case(*one) for one in zip(rows, stored, computed, strict=True)]
+    return [Case(*fields) for fields in zip(rows, stored, computed, strict=True)]
 
 
-def _stored(row: Row, names: Sequence[str]) -> Value | None:
-    found = {name: row.item[name] for name in names if name in row.item}
-    return {"M": found} if found else None
+def _stored_keys(row: Row, names: Sequence[str]) -> Value | None:
+    attributes = {name: row.item[name] for name in names if name in row.item}
+    return {"M": attributes} if attributes else None
 
 
-def _computed(row: Row, templates: Mapping[str, str], kinds: Mapping[str, str]) -> Value | None:
-    texts = {name: _rendered(text, row) for name, text in templates.items()}
+def _compute_keys(row: Row, templates: Mapping[str, str], kinds: Mapping[str, str]) -> Value | None:
+    texts = {name: _render(text, row) for name, text in templates.items()}
     if None in texts.values():
         return None
     return {"M": {name: {kinds[name]: text} for name, text in texts.items()}}
@@ -142,14 +144,14 @@ def _conditions(group: Group, with_it: Sequence[Row]) -> Iterator[tuple[str, set
 
 def _scalar(row: Row, name: str) -> str | bool | None:
     value = row.item.get(name, {})
-    found = value.get("S", value.get("BOOL"))
-    return found if isinstance(found, str | bool) else None
+    content = value.get("S", value.get("BOOL"))
+    return content if isinstance(content, str | bool) else None
 
 
 # Templates
 
 
-def _rendered(template: str, row: Row) -> str | None:
+def _render(template: str, row: Row) -> str | None:
     """Return the key that a rule with this template gives an item, None if a part is missing."""
     return _renderer(template)(lambda name: None if (text := row.text(name)) is None else {"S": text})
 
@@ -164,7 +166,7 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
     if kind == "B":
         return None
     names = [*entity.variables]
-    names += [one.name for one in entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
+    names += [each.name for each in entity.attributes if each.type in ("S", "N") and PATH.fullmatch(each.name)]
     if kind == "N":
         source = _source(names, rows, [row.text(name) for row in rows])
         return "{" + source + "}" if source else None
@@ -180,7 +182,7 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
         ((text, same),) = Counter(texts).most_common(1)
         constant = same >= _MOSTLY * len(texts) and (is_marker(text) or not text)
         if constant and (not source or number == 0):
-            template += escaped(text) + sign
+            template += escape_braces(text) + sign
         elif source:
             template += "{" + source + "}" + sign
         else:

@@ -31,10 +31,10 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     set_kinds(rows, kind)
     groups, unknown = understand(rows, table, separator, kind)
     groups.sort(key=lambda group: (len(group.entity.variables), -len(group.rows)))
-    found = links(groups, sample.complete)
-    copies = copy_rules(found, table)
+    found_links = links(groups, sample.complete)
+    copies = copy_rules(found_links, table)
     copied = {frozenset((link.relation.child, link.relation.parent)) for link, _ in copies}
-    others = [one for one in found if frozenset((one.relation.child, one.relation.parent)) not in copied]
+    others = [link for link in found_links if frozenset((link.relation.child, link.relation.parent)) not in copied]
     taken = {
         (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
     }  # an attribute of a target has one writer
@@ -46,8 +46,8 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
         table,
         separator,
         [group.entity for group in groups],
-        [one.relation for one in found],
-        _distinctly_named(rules),
+        [link.relation for link in found_links],
+        _with_distinct_names(rules),
         unknown,
         len(sample.items),
         sample.complete,
@@ -64,7 +64,7 @@ def _is_guard(name: str, value: Value) -> bool:
     return name.startswith("~") and isinstance(held, Mapping) and {"d", "at", "s"} <= held.keys()
 
 
-def _distinctly_named(every: Iterable[Rule]) -> list[Rule]:
+def _with_distinct_names(every: Iterable[Rule]) -> list[Rule]:
     """Return the rules with different names: one whose name is taken gets the names of its attributes, too."""
     rules: dict[str, Rule] = {}
     for rule in sorted(every, key=lambda rule: bool(rule.doubt)):
@@ -80,7 +80,7 @@ def _distinctly_named(every: Iterable[Rule]) -> list[Rule]:
 _FALLBACK = "Item"
 
 
-def proven(proposal: Proposal) -> Proposal:
+def without_rejected_parts(proposal: Proposal) -> Proposal:
     """Return the proposal without rejected parts. It has at least one entity, which may be any item.
 
     Rules that `projections check` finds wrong become comments with the reason. Possible rules that would be errors if they
@@ -97,7 +97,7 @@ def proven(proposal: Proposal) -> Proposal:
     kept = []
     for rule in proposal.rules:
         tried = replace(proposal, rules=[*active, replace(rule, doubt="")])
-        finding = next((one for one in reviewed(rule_file(tried)).findings if _rejects(one, rule)), None)
+        finding = next((each for each in reviewed(rule_file(tried)).findings if _rejects(each, rule)), None)
         if finding is not None and rule.state == "possible":
             continue
         if finding is not None:
@@ -123,24 +123,24 @@ def _without(proposal: Proposal, findings: Sequence[Finding]) -> Proposal:
     """Return the proposal without the first rejected entity, or the same proposal if there is none."""
     for finding in findings:
         place = finding.path.split(".")
-        entity = next((one for one in proposal.entities if place[:2] == ["entities", one.name]), None)
+        entity = next((each for each in proposal.entities if place[:2] == ["entities", each.name]), None)
         if entity is None or finding.severity != "error":
             continue
         if "index_key" in place and entity.index_key:
             note = f"Index keys were left out: {finding.reason}."
             changed = replace(entity, index_key={}, notes=(*entity.notes, note))
-            return replace(proposal, entities=[changed if one is entity else one for one in proposal.entities])
-        return _left_out(proposal, entity, finding)
+            return replace(proposal, entities=[changed if each is entity else each for each in proposal.entities])
+        return _leave_out(proposal, entity, finding)
     return proposal
 
 
-def _left_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
-    entities = [one for one in proposal.entities if one is not entity]
+def _leave_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
+    entities = [each for each in proposal.entities if each is not entity]
     key = {name: text.replace("{", "<").replace("}", ">") for name, text in entity.key.items()}
     unknown = Unknown(key, entity.items, f"as {entity.name}: {finding.reason}")
-    names = {one.name for one in entities}
+    names = {each.name for each in entities}
     rules = [rule for rule in proposal.rules if {rule.body["from"], rule.into} <= names]
-    relations = [one for one in proposal.relations if one.child in names and one.parent in names]
+    relations = [relation for relation in proposal.relations if relation.child in names and relation.parent in names]
     return replace(
         proposal,
         entities=entities or [_any_item(proposal)],

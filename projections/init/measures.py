@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
 
-from projections.init.contradictions import Case, identity, judged
+from projections.init.contradictions import Case, identity, judge
 from projections.init.proposal import Attribute, Sample, Table
 from projections.init.relations import Candidate, Link
 from projections.init.rows import normal, plural, singular, words
@@ -33,9 +33,9 @@ class Family:
             for row in self.parents
         ]
         """For each parent, whether all its children are in the sample."""
-        numbers = [one.name for one in link.child.entity.attributes if _is_number(one)]
+        numbers = [attribute.name for attribute in link.child.entity.attributes if _is_number(attribute)]
         self.published = {
-            measure: [measured(measure, children) for children in self.children]
+            measure: [measure_value(measure, children) for children in self.children]
             for measure in ("", *numbers[:_MOST_NUMBERS])
         }
         """The value of each measure for each parent: "" is the count, others are the names of summed attributes."""
@@ -56,14 +56,14 @@ class Family:
             every = self._cases(attribute.name, measure)
             cases = [case for case in every if case.stored is not None]
             named = not measure and is_counter(attribute, self.link)
-            verdict = judged(cases, tries, named=named)
+            verdict = judge(cases, tries, named=named)
             unseen = with_it - len(cases)
             certain = verdict.right == len(cases) and (named or (verdict.right > 0 and self._varies(cases)))
             if not (certain or verdict.accepted) or (measure and not self._needs_all(measure)):
                 continue
             form = f"sum({path_text(measure)})" if measure else "count"
-            said = f"{form} of the {relation.child} items" if measure else f"the number of {relation.child} items"
-            evidence = f"{attribute.name} is {said} in {verdict.right} of {len(cases)} {relation.parent} items"
+            what = f"{form} of the {relation.child} items" if measure else f"the number of {relation.child} items"
+            evidence = f"{attribute.name} is {what} in {verdict.right} of {len(cases)} {relation.parent} items"
             if certain and unseen:
                 evidence += f"; {unseen} more could not be compared"
             if not cases:
@@ -92,7 +92,9 @@ class Family:
         several = [children for children in self.children if len(children) > 1]
         differing = 0
         for children in several:
-            whole, first, last = (identity(measured(measure, some)) for some in (children, children[:1], children[-1:]))
+            whole, first, last = (
+                identity(measure_value(measure, subset)) for subset in (children, children[:1], children[-1:])
+            )
             differing += not first == last == whole
         return differing >= max(2, _DIFFERING * len(several))
 
@@ -100,16 +102,16 @@ class Family:
 def measure_candidates(links: Sequence[Link], table: Table, sample: Sample) -> Iterator[Candidate]:
     """Yield the attributes of parents that may be aggregates of their children."""
     families = [Family(link, table, sample) for link in links]
-    tries = sum(len(one.measures(each)) for one in families for each in one.link.parent.entity.attributes)
-    for family in sorted(families, key=lambda one: (bool(one.link.relation.bind), -one.link.relation.seen)):
+    tries = sum(len(family.measures(each)) for family in families for each in family.link.parent.entity.attributes)
+    for family in sorted(families, key=lambda family: (bool(family.link.relation.bind), -family.link.relation.seen)):
         # Parents may have several children if the child's key has further variables.
         if set(family.link.child.entity.variables) - set(family.link.relation.binding.values()):
             attributes = family.link.parent.entity.attributes
-            for attribute in sorted(attributes, key=lambda one: not is_counter(one, family.link)):
+            for attribute in sorted(attributes, key=lambda attribute: not is_counter(attribute, family.link)):
                 yield from family.candidates(attribute, tries)
 
 
-def measured(name: str, items: Sequence[Image]) -> Value:
+def measure_value(name: str, items: Sequence[Image]) -> Value:
     """Return the number of items, or the sum of an attribute as a rule publishes it. Other types do not count."""
     if not name:
         return {"N": str(len(items))}

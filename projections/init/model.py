@@ -48,10 +48,10 @@ class Part:
 
     def need(self, name: str, instead: str = "") -> Part:
         """Return a member. Raises WrongPart if it is absent; `instead` says what to do then."""
-        found = self.get(name)
-        if found is None:
+        member = self.get(name)
+        if member is None:
             raise self.wrong(f"{name} is missing{': ' + instead if instead else ''}")
-        return found
+        return member
 
     def members(self) -> Iterator[tuple[str, Part]]:
         """Yield the members of a mapping. Raises WrongPart if it is none."""
@@ -66,8 +66,8 @@ class Part:
 
     def all(self, name: str) -> list[Part]:
         """Return the elements of a member; none if it is absent."""
-        found = self.get(name)
-        return [] if found is None else found.elements()
+        member = self.get(name)
+        return [] if member is None else member.elements()
 
     def text(self) -> str:
         """Return a text that is not empty. Raises WrongPart."""
@@ -87,7 +87,7 @@ class Part:
         return self.value
 
 
-def parsed(text: str, file: str) -> Part:
+def parse_json(text: str, file: str) -> Part:
     """Return the document in a JSON text. Raises UsageError with the place of the mistake."""
     try:
         return Part(file, json.loads(text))
@@ -105,8 +105,8 @@ KEY_TYPES = ("S", "N", "B")
 def table_of(name: str, described: Part, ttl: str | None, stream: str | None) -> Table:
     """Return the table that `KeySchema`, `AttributeDefinitions` and the two lists of indexes describe. Raises UsageError."""
     types = {
-        one.need("AttributeName").text(): one.need("AttributeType").one_of(*KEY_TYPES)
-        for one in described.need("AttributeDefinitions").elements()
+        definition.need("AttributeName").text(): definition.need("AttributeType").one_of(*KEY_TYPES)
+        for definition in described.need("AttributeDefinitions").elements()
     }
     partition, sort = _key(described.need("KeySchema"), types)
     indexes, projected, local = {}, {}, set()
@@ -114,9 +114,9 @@ def table_of(name: str, described: Part, ttl: str | None, stream: str | None) ->
         for index in described.all(kind):
             called = index.need("IndexName").text()
             indexes[called] = _key(index.need("KeySchema"), types)
-            shown = projection(index)
-            if shown != "all":
-                projected[called] = shown
+            projected_attributes = projection(index)
+            if projected_attributes != "all":
+                projected[called] = projected_attributes
             if kind == "LocalSecondaryIndexes":
                 local.add(called)
     return Table(name, (*partition, *sort), indexes, ttl, stream, projected=projected, local=frozenset(local))
@@ -124,25 +124,25 @@ def table_of(name: str, described: Part, ttl: str | None, stream: str | None) ->
 
 def projection(index: Part) -> str | tuple[str, ...]:
     """Return what `Projection` of an index says: `all`, `keys_only`, or the attributes that it lists."""
-    given = index.get("Projection")
-    if given is None:
+    part = index.get("Projection")
+    if part is None:
         return "all"
-    kind = given.need("ProjectionType").one_of("ALL", "KEYS_ONLY", "INCLUDE")
+    kind = part.need("ProjectionType").one_of("ALL", "KEYS_ONLY", "INCLUDE")
     if kind == "INCLUDE":
-        return tuple(one.text() for one in given.need("NonKeyAttributes").elements())
+        return tuple(attribute.text() for attribute in part.need("NonKeyAttributes").elements())
     return kind.lower()
 
 
 def _key(schema: Part, types: Mapping[str, str]) -> tuple[Pairs, Pairs]:
-    found: dict[str, list[tuple[str, str]]] = {"HASH": [], "RANGE": []}
-    for one in schema.elements():
-        name = one.need("AttributeName").text()
+    keys: dict[str, list[tuple[str, str]]] = {"HASH": [], "RANGE": []}
+    for element in schema.elements():
+        name = element.need("AttributeName").text()
         if name not in types:
-            raise one.wrong(f"AttributeDefinitions has no type for {name}: add it there")
-        found[one.need("KeyType").one_of("HASH", "RANGE")].append((name, types[name]))
-    if not found["HASH"]:
+            raise element.wrong(f"AttributeDefinitions has no type for {name}: add it there")
+        keys[element.need("KeyType").one_of("HASH", "RANGE")].append((name, types[name]))
+    if not keys["HASH"]:
         raise schema.wrong("no attribute has the KeyType HASH: a key has a partition key")
-    return tuple(found["HASH"]), tuple(found["RANGE"])
+    return tuple(keys["HASH"]), tuple(keys["RANGE"])
 
 
 _LONGEST_NAME = 64
@@ -172,17 +172,17 @@ class Model:
 
 def proposal_of(table: Table, entities: Sequence[Entity], separator: str = "#") -> Proposal:
     """Return a proposal of declared entities, without a sample."""
-    return Proposal(table, separator, distinguished(entities, separator), [], [], [], 0, True)
+    return Proposal(table, separator, distinguish_entities(entities, separator), [], [], [], 0, True)
 
 
-def distinguished(entities: Sequence[Entity], separator: str) -> list[Entity]:
+def distinguish_entities(entities: Sequence[Entity], separator: str) -> list[Entity]:
     """Return the entities of a table; those whose keys overlap match their type attribute, if both have one."""
-    found = {entity.name: entity for entity in entities}
-    for one, other in combinations(entities, 2):
-        if one.kind and other.kind and one.kind != other.kind and overlapping(one, other, separator):
-            for entity in (one, other):
-                found[entity.name] = replace(found[entity.name], match=entity.kind)
-    return list(found.values())
+    by_name = {entity.name: entity for entity in entities}
+    for first, second in combinations(entities, 2):
+        if first.kind and second.kind and first.kind != second.kind and overlapping(first, second, separator):
+            for entity in (first, second):
+                by_name[entity.name] = replace(by_name[entity.name], match=entity.kind)
+    return list(by_name.values())
 
 
 def key_variables(key: Mapping[str, str], separator: str) -> tuple[str, ...]:
@@ -191,21 +191,21 @@ def key_variables(key: Mapping[str, str], separator: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def entity_name(given: str, taken: Iterable[str]) -> str:
+def entity_name(text: str, taken: Iterable[str]) -> str:
     """Return a name of an entity that rule files accept and that is not taken."""
-    name = given if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", given) else pascal(given) or "Item"
+    name = text if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text) else pascal(text) or "Item"
     name = name if name[0].isalpha() else f"Item{name}"
     return _free(name[:_LONGEST_NAME], set(taken))
 
 
-def table_names(given: Sequence[str]) -> list[str]:
+def table_names(texts: Sequence[str]) -> list[str]:
     """Return a name for each of several tables that rule files accept."""
-    found: list[str] = []
-    for text in given:
+    names: list[str] = []
+    for text in texts:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
         name = name if name[:1].isalpha() else f"table-{name}".rstrip("-")
-        found.append(_free(name[:_LONGEST_NAME], set(found)))
-    return found
+        names.append(_free(name[:_LONGEST_NAME], set(names)))
+    return names
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -52,7 +52,7 @@ File = str | bytes
 """The content of a file."""
 
 
-def example(project: str) -> dict[str, File]:
+def project_with_example(project: str) -> dict[str, File]:
     """Return path → text of each file of a project with the example."""
     rules = _read("example/rules.yaml")
     files = _common(
@@ -65,12 +65,12 @@ def example(project: str) -> dict[str, File]:
     return {**files, **{f"events/{name}": _read(f"example/{name}") for name in ("items.json", "later-changes.json")}}
 
 
-def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, File]:
+def project_of_table(project: str, proposal: Proposal, existing: Existing) -> dict[str, File]:
     """Return path → text of each file of a project for an existing table."""
     return _with_tests(_common(project, rule_file(proposal), f"the table {proposal.table.name}", existing))
 
 
-def modelled(project: str, model: Model) -> dict[str, File]:
+def project_of_model(project: str, model: Model) -> dict[str, File]:
     """Return path → text of each file of a project for the tables of a data model."""
     what = f"the table{'s' * (len(model.tables) > 1)} {', '.join(model.tables)}"
     existing: Existing | None = dict.fromkeys(model.tables) if model.existing else None
@@ -91,11 +91,11 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
         RULES: _MODELINE + rules,
         SCHEMA: json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         "template.yaml": sam_template(deployment),
-        "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
-        "Makefile": _filled(_read("files/Makefile"), values),
+        "samconfig.toml": _fill(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
+        "Makefile": _fill(_read("files/Makefile"), values),
         "pyproject.toml": _read("files/pyproject.toml"),
         **_requirement(),
-        "README.md": _filled(_read("files/README.md"), values),
+        "README.md": _fill(_read("files/README.md"), values),
         ".gitignore": _read("files/gitignore"),
     }
 
@@ -125,11 +125,11 @@ def _requirement() -> dict[str, File]:
 def _overrides(existing: Existing | None, deployment: Deployment) -> str:
     if existing is None:
         return ""
-    given = " ".join(
+    parameters = " ".join(
         f"ExistingTableName{needs.suffix}={name} ExistingStreamArn{needs.suffix}={arn or 'arn:…'}"
         for needs, (name, arn) in zip(deployment.tables, existing.items(), strict=True)
     )
-    line = f'parameter_overrides = "{given}"\n'
+    line = f'parameter_overrides = "{parameters}"\n'
     if None not in existing.values():
         return line
     return f"# Enable the stream of each table with new and old images, and insert its ARN (LatestStreamArn):\n# {line}"
@@ -139,8 +139,8 @@ def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"<([a-z]+)>", lambda found: values.get(found[1], found[0]), text)
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"<([a-z]+)>", lambda placeholder: values.get(placeholder[1], placeholder[0]), text)
 
 
 def _stack(project: str) -> str:
@@ -156,9 +156,9 @@ def refuse_existing(directory: Path, names: Collection[str], *, force: bool = Fa
             raise UsageError(f"{place}: a file has the name of a directory that is needed. Name another directory")
     there = sorted(name for name in names if (directory / name).exists() or (directory / name).is_symlink())
     if there and not force:
-        more = f" and {len(there) - 5} more" if len(there) > 5 else ""
+        others = f" and {len(there) - 5} more" if len(there) > 5 else ""
         raise UsageError(
-            f"{directory}: {', '.join(there[:5])}{more} exist{'s' * (len(there) == 1)} already, so nothing was written. "
+            f"{directory}: {', '.join(there[:5])}{others} exist{'s' * (len(there) == 1)} already, so nothing was written. "
             "Name another directory, or pass --force to overwrite"
         )
 

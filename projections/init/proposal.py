@@ -90,13 +90,13 @@ class Entity:
     notes: tuple[str, ...] = ()
 
 
-def overlapping(one: Entity, other: Entity, separator: str) -> bool:
+def overlapping(first: Entity, second: Entity, separator: str) -> bool:
     """Return whether an item may have a key of both entities."""
     try:
         return all(
-            overlap(KeyPattern.parse(one.key[name], separator), KeyPattern.parse(other.key[name], separator))
+            overlap(KeyPattern.parse(first.key[name], separator), KeyPattern.parse(second.key[name], separator))
             is not None
-            for name in one.key
+            for name in first.key
         )
     except LanguageError:
         return False  # the loader reports the template
@@ -141,9 +141,9 @@ class Contradiction:
     @property
     def differences(self) -> list[str]:
         """A phrase for each example, with its key, and one for the number of others."""
-        more = self.judged - self.right - len(self.examples)
-        phrases = [f"{one['key']}: stored {one['stored']}, computed {one['computed']}" for one in self.examples]
-        return [*phrases, *([f"{more} more"] if more else [])]
+        others = self.judged - self.right - len(self.examples)
+        phrases = [f"{each['key']}: stored {each['stored']}, computed {each['computed']}" for each in self.examples]
+        return [*phrases, *([f"{others} more"] if others else [])]
 
     @property
     def effect(self) -> str:

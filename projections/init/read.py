@@ -18,14 +18,14 @@ from projections.deploy.cloudformation import (
 )
 from projections.errors import RulesError, UsageError
 from projections.init import electrodb, workbench
-from projections.init.infer import proven
+from projections.init.infer import without_rejected_parts
 from projections.init.model import (
     Model,
     Part,
     Unread,
     WrongPart,
     entity_name,
-    parsed,
+    parse_json,
     proposal_of,
     table_names,
     table_of,
@@ -41,19 +41,19 @@ FORMATS = "a NoSQL Workbench data model, a CloudFormation or SAM template, or El
 def read_model(path: Path) -> Model:
     """Return the model in a file, without what rule files reject. Raises UsageError or RulesError."""
     file = str(path)
-    return _accepted(_read(text_of(file), file))
+    return _accept_names(_model_of(text_of(file), file))
 
 
-def _read(text: str, file: str) -> Model:
+def _model_of(text: str, file: str) -> Model:
     if not text.lstrip().startswith(("{", "[")):
         try:
             return _template(template_of(text, file))
         except RulesError as error:
             raise UsageError(f"{error}. Pass {FORMATS}") from None
-    document = parsed(text, file)
+    document = parse_json(text, file)
     if isinstance(document.value, dict):
         if workbench.is_workbench(document.value):
-            return workbench.read(document)
+            return workbench.read_workbench(document)
         if isinstance(document.value.get("Resources"), dict):
             return _template(template_of(text, file))
     parts = [document]
@@ -62,25 +62,26 @@ def _read(text: str, file: str) -> Model:
     elif isinstance(document.value, dict) and not electrodb.is_schema(document.value):
         parts = [part for _, part in document.members()]
     if parts and all(electrodb.is_schema(part.value) for part in parts):
-        return electrodb.read(parts)
+        return electrodb.read_schemas(parts)
     raise UsageError(f"{file}: unknown format. Pass {FORMATS}")
 
 
-def _accepted(model: Model) -> Model:
+def _accept_names(model: Model) -> Model:
     """Return the model with names and entities that rule files accept; what they reject is listed as unread."""
-    model.tables = [one.table.name for one in model.proposals]
+    model.tables = [proposal.table.name for proposal in model.proposals]
     if len(model.proposals) > 1:
         names = table_names(model.tables)
         model.proposals = [
-            replace(one, table=replace(one.table, name=name)) for one, name in zip(model.proposals, names, strict=True)
+            replace(each, table=replace(each.table, name=name))
+            for each, name in zip(model.proposals, names, strict=True)
         ]
     accepted = []
-    taken = [entity.name for one in model.proposals for entity in one.entities]
+    taken = [entity.name for proposal in model.proposals for entity in proposal.entities]
     for proposal in model.proposals:
         declared = {entity.name for entity in proposal.entities if not entity.items}
-        found = proven(proposal)
+        proven_proposal = without_rejected_parts(proposal)
         kept = []
-        for unknown in found.unknown:
+        for unknown in proven_proposal.unknown:
             name, _, reason = unknown.why.removeprefix("as ").partition(": ")
             if name in declared:
                 model.unread.append(Unread(f"entity {name}", f"it is left out: {reason}"))
@@ -88,12 +89,12 @@ def _accepted(model: Model) -> Model:
                 kept.append(unknown)
         known = {entity.name for entity in proposal.entities}
         entities = []
-        for entity in found.entities:
+        for entity in proven_proposal.entities:
             if len(model.proposals) > 1 and entity.name not in known:  # stands for any item of the table
                 entity = replace(entity, name=entity_name(f"{pascal(proposal.table.name)}Item", taken))
                 taken.append(entity.name)
             entities.append(entity)
-        accepted.append(replace(found, unknown=kept, entities=entities))
+        accepted.append(replace(proven_proposal, unknown=kept, entities=entities))
     model.proposals = accepted
     return model
 
@@ -109,8 +110,8 @@ def _head(model: Model) -> Iterator[str]:
     )
     if model.unread:
         yield "Not read:"
-    for one in model.unread:
-        yield f"- {one.place}: {one.reason}."
+    for unread in model.unread:
+        yield f"- {unread.place}: {unread.reason}."
 
 
 # CloudFormation and SAM
@@ -137,7 +138,7 @@ def _template(document: Document) -> Model:
             continue
         model.proposals.append(proposal_of(table, []))
     if not model.proposals:
-        why = "; ".join(f"{one.place}: {one.reason}" for one in model.unread)
+        why = "; ".join(f"{unread.place}: {unread.reason}" for unread in model.unread)
         why = why or f"it has no resource of type {' or '.join(TABLE)}"
         raise UsageError(f"{document.file}: no table could be read from this template: {why}")
     return model
@@ -151,8 +152,8 @@ def _table(resource: Resource, part: Part, model: Model) -> Table:
     stream = part.get("StreamSpecification")
     view = stream.need("StreamViewType").text() if stream is not None else None
     for name in ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        if (one := part.get(name)) is not None and not judged(one.value):
-            raise one.wrong("depends on values that are not in the template: give the parameters defaults")
+        if (keys := part.get(name)) is not None and not judged(keys.value):
+            raise keys.wrong("depends on values that are not in the template: give the parameters defaults")
     if attribute is not None and not judged(attribute):
         model.unread.append(Unread(part.need("TimeToLiveSpecification").place, f"{attribute} is not in the template"))
         attribute = None

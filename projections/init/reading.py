@@ -33,7 +33,7 @@ class Reading:
 
 def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
     """Return the table and DescribeTable's answer. Raises UsageError if there is no table, or it may not be read."""
-    with_it = _asked(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
+    with_it = _request(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
     stream, ttl = with_it.get("StreamSpecification") or {}, time_to_live(dynamodb, name) or {}
     table = table_of(
         name,
@@ -76,19 +76,19 @@ def read_sample(
     while waiting and len(reading.items) < size:
         share = math.ceil((size - len(reading.items)) / len(waiting))
         for segment in list(waiting):
-            rest = size - len(reading.items)
-            if rest <= 0:
+            missing = size - len(reading.items)
+            if missing <= 0:
                 break
             request: dict[str, Any] = {
                 "TableName": name,
                 "Segment": segment,
                 "TotalSegments": segments,
-                "Limit": min(share, rest),
+                "Limit": min(share, missing),
                 "ReturnConsumedCapacity": "TOTAL",
             }
             if (start := waiting[segment]) is not None:
                 request["ExclusiveStartKey"] = start
-            page = _asked(dynamodb, name, "read it", lambda request=request: dynamodb.scan(**request))  # type: ignore[misc]
+            page = _request(dynamodb, name, "read it", lambda request=request: dynamodb.scan(**request))  # type: ignore[misc]
             units = (page.get("ConsumedCapacity") or {}).get("CapacityUnits", 0.0)
             reading.units += units
             reading.requests += 1
@@ -103,10 +103,10 @@ def read_sample(
             f"table {name} is empty, so no rules can be inferred. Write some items of each kind first, or omit --table: "
             "`projections init DIRECTORY` creates a project with an example"
         )
-    return Sample(reading.items, complete=not waiting, cut=_cut(waiting.values()))
+    return Sample(reading.items, complete=not waiting, cut=_cut_partitions(waiting.values()))
 
 
-def _cut(starts: Iterable[Mapping[str, Any] | None]) -> frozenset[str]:
+def _cut_partitions(starts: Iterable[Mapping[str, Any] | None]) -> frozenset[str]:
     """Return the key values of the last items of segments that were not read to the end: more items may have their
     partition key. A scan returns all items of a partition key together. (The values of sort keys do no harm in this set.)
     """
@@ -118,13 +118,13 @@ def _jsonable(value: Any) -> Any:
         case bytes() | bytearray():
             return b64encode(value).decode()
         case dict():
-            return {name: _jsonable(one) for name, one in value.items()}
+            return {name: _jsonable(member) for name, member in value.items()}
         case list():
-            return [_jsonable(one) for one in value]
+            return [_jsonable(element) for element in value]
     return value
 
 
-def _asked(dynamodb: Any, name: str, what: str, ask: Callable[[], Any]) -> Any:
+def _request(dynamodb: Any, name: str, what: str, ask: Callable[[], Any]) -> Any:
     """Return the answer of a request. Raises UsageError with the problem and its solution."""
     from botocore.exceptions import BotoCoreError, ClientError
 

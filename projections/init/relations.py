@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from projections.init.contradictions import Case, Verdict, contradiction, identity, judged
+from projections.init.contradictions import Case, Verdict, contradiction, identity, judge
 from projections.init.proposal import Relation, Rule, Table
-from projections.init.rows import Group, Row, grouped, lower_camel, normal, pascal, plural, small_numbers, words
+from projections.init.rows import Group, Row, group_by, lower_camel, normal, pascal, plural, small_numbers, words
 from projections.language.syntax import PATH
 
 _LEAST_SEEN = 3
@@ -30,15 +30,15 @@ class Link:
     @property
     def children(self) -> list[list[Row]]:
         """The children's rows of each of the parent's rows."""
-        found: dict[int, list[Row]] = {id(row): [] for row in self.parent.rows}
+        children: dict[int, list[Row]] = {id(row): [] for row in self.parent.rows}
         for child, parent in self.pairs:
-            found[id(parent)].append(child)
-        return list(found.values())
+            children[id(parent)].append(child)
+        return list(children.values())
 
 
 def links(groups: Sequence[Group], complete: bool) -> list[Link]:
     """Return the relations that the sample confirms. In a complete sample, most children have their parent."""
-    found = []
+    confirmed = []
     for child, parent in product(groups, groups):
         if child is parent or not parent.entity.variables:
             continue
@@ -49,8 +49,8 @@ def links(groups: Sequence[Group], complete: bool) -> list[Link]:
             # Several variables may agree with some parent by chance, which is improbable for a key of one variable.
             share = _SHARE if complete else 0 if len(binding) == 1 else _SHARE / 2
             if of and seen >= min(_LEAST_SEEN if complete else least, of) and seen >= share * of:
-                found.append(link)
-    return found
+                confirmed.append(link)
+    return confirmed
 
 
 def _link(child: Group, parent: Group, binding: Mapping[str, str]) -> Link:
@@ -80,29 +80,31 @@ def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
 def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iterator[str]:
     """Yield the same name first, then similar names, or names like the parent's, with values of the parent's key."""
     own = child.entity.variables
-    attributes = [one.name for one in child.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
+    attributes = [
+        each.name for each in child.entity.attributes if each.type in ("S", "N") and PATH.fullmatch(each.name)
+    ]
     if variable in own or (variable in attributes and variable.lower() != "id"):
         yield variable
     elif normal(variable) in ("id", "pk", "key"):
         variable = parent.entity.name + "Id"
     for name in dict.fromkeys([*own, *attributes]):
-        if name != variable and _is_called(name, variable, parent, values):
+        if name != variable and _may_reference(name, variable, parent, values):
             texts = {text for row in child.rows if (text := row.text(name)) is not None}
             if len(texts & values) >= min(2, len(texts)) and texts & values:
                 yield name
 
 
-def _is_called(name: str, variable: str, parent: Group, values: set[str]) -> bool:
+def _may_reference(name: str, variable: str, parent: Group, values: set[str]) -> bool:
     """Return whether a name may reference the parent. If its key has several variables, the names must match."""
-    mine = words(name)
-    if not mine:
+    parts = words(name)
+    if not parts:
         return False
     if normal(name).endswith((normal(variable), normal(parent.entity.name))):
         return True
-    return len(parent.entity.variables) == 1 and mine[-1] in ("id", "by", "ref", "key") and not small_numbers(values)
+    return len(parent.entity.variables) == 1 and parts[-1] in ("id", "by", "ref", "key") and not small_numbers(values)
 
 
-def named_by(relation: Relation) -> str:
+def name_suffix(relation: Relation) -> str:
     """Return a suffix that distinguishes relations between the same entities: `ByAuthorId`."""
     return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
 
@@ -158,14 +160,14 @@ def derived_rules(
     """
     counts = Counter((link.relation.child, link.relation.parent) for link in links)
     best: dict[tuple[str, str], Candidate] = {}
-    for one in sorted(candidates, key=lambda one: -2 if one.certain else -one.verdict.share):
-        if (one.entity, one.attribute) not in taken:
-            best.setdefault((one.entity, one.attribute), one)
-    together = grouped(best.values(), lambda one: (id(one.link), one.kind, one.certain or one.attribute))
+    for candidate in sorted(candidates, key=lambda candidate: -2 if candidate.certain else -candidate.verdict.share):
+        if (candidate.entity, candidate.attribute) not in taken:
+            best.setdefault((candidate.entity, candidate.attribute), candidate)
+    together = group_by(best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute))
     for same in together.values():
         first, relation = same[0], same[0].link.relation
-        values = {one.attribute: one.form for one in same}
-        by = named_by(relation) if counts[relation.child, relation.parent] > 1 else ""
+        values = {candidate.attribute: candidate.form for candidate in same}
+        by = name_suffix(relation) if counts[relation.child, relation.parent] > 1 else ""
         if first.kind == "aggregate":
             name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
             body = rule_body(first.link, "aggregate", {"into": relation.parent, "set": values})
@@ -173,51 +175,53 @@ def derived_rules(
             name = f"{lower_camel(relation.parent)}In{relation.child}{by}"
             match = {attribute: "{" + variable + "}" for variable, attribute in relation.binding.items()}
             body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": values}}
-        rule = Rule(name, body, "; ".join(one.evidence for one in same))
+        rule = Rule(name, body, "; ".join(candidate.evidence for candidate in same))
         if not first.certain:
-            found = contradiction(first.verdict, first.every, first.entity, first.attribute, table, unseen=first.unseen)
-            rule = replace(rule, doubt=found.doubt, contradiction=found)
+            evidence = contradiction(
+                first.verdict, first.every, first.entity, first.attribute, table, unseen=first.unseen
+            )
+            rule = replace(rule, doubt=evidence.doubt, contradiction=evidence)
         yield rule
 
 
 def embed_candidates(links: Sequence[Link], table: Table, complete: bool) -> Iterator[Candidate]:
     """Yield the attributes of children that may repeat an attribute of their parent."""
     ordered = sorted(links, key=lambda link: -link.relation.seen)
-    pairs = [(link, mine, theirs) for link in ordered for mine, theirs in _named_alike(link, table)]
-    for link, mine, theirs in pairs:
-        every = [Case(child, child.item.get(mine), parent.item.get(theirs)) for child, parent in link.pairs]
+    pairs = [(link, own, theirs) for link in ordered for own, theirs in _similar_attributes(link, table)]
+    for link, own, theirs in pairs:
+        every = [Case(child, child.item.get(own), parent.item.get(theirs)) for child, parent in link.pairs]
         cases = [case for case in every if None not in (case.stored, case.computed)]
-        alone, verdict = judged(cases, 1), judged(cases, len(pairs))
+        alone, verdict = judge(cases, 1), judge(cases, len(pairs))
         certain = alone.all_right and alone.by_chance <= _BY_CHANCE
         if certain or verdict.accepted:
-            with_it = sum(mine in row.item for row in link.child.rows)
-            orphans = 0 if complete else with_it - sum(mine in row.item for row, _ in link.pairs)
+            with_it = sum(own in row.item for row in link.child.rows)
+            orphans = 0 if complete else with_it - sum(own in row.item for row, _ in link.pairs)
             of = f"{verdict.right} of {len(cases)} {link.relation.child} items"
-            evidence = f"{mine} is the {theirs} of its {link.relation.parent} in {of}"
-            yield Candidate("embed", link, mine, theirs, evidence, certain, verdict, every, orphans)
+            evidence = f"{own} is the {theirs} of its {link.relation.parent} in {of}"
+            yield Candidate("embed", link, own, theirs, evidence, certain, verdict, every, orphans)
 
 
-def _named_alike(link: Link, table: Table) -> Iterator[tuple[str, str]]:
+def _similar_attributes(link: Link, table: Table) -> Iterator[tuple[str, str]]:
     """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition."""
     never = _structural(link.child, table) | set(link.relation.binding.values())
     keys = set(link.parent.entity.variables) | _structural(link.parent, table)
-    for mine in link.child.entity.attributes:
-        if mine.name in never or mine.type not in ("S", "N", "BOOL"):
+    for own in link.child.entity.attributes:
+        if own.name in never or own.type not in ("S", "N", "BOOL"):
             continue
         for theirs in link.parent.entity.attributes:
-            if theirs.name not in keys and theirs.type == mine.type and _repeats(mine.name, theirs.name):
-                yield mine.name, theirs.name
+            if theirs.name not in keys and theirs.type == own.type and _repeats(own.name, theirs.name):
+                yield own.name, theirs.name
 
 
-def _repeats(mine: str, theirs: str) -> bool:
+def _repeats(own: str, theirs: str) -> bool:
     """Return whether a name may repeat another one: `name` as `name`, `userName` or `author_name`."""
-    return normal(mine).endswith(normal(theirs)) and normal(theirs) != ""
+    return normal(own).endswith(normal(theirs)) and normal(theirs) != ""
 
 
 def _structural(group: Group, table: Table) -> set[str]:
     """Return the attributes that identify an item or its kind."""
     own = {group.entity.kind[0]} if group.entity.kind else set()
-    unusable = {one.name for one in group.entity.attributes if not PATH.fullmatch(one.name) or "." in one.name}
+    unusable = {each.name for each in group.entity.attributes if not PATH.fullmatch(each.name) or "." in each.name}
     return own | unusable | set(table.key_names) | set(table.index_names)
 
 
@@ -226,15 +230,15 @@ def _structural(group: Group, table: Table) -> set[str]:
 
 def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
     """Return a rule for each pair of entities whose items have the same attributes under different keys."""
-    found: list[tuple[Link, Rule]] = []
+    rules: list[tuple[Link, Rule]] = []
     targets: set[str] = set()
     for link in sorted(links, key=lambda link: -link.relation.seen):
         # The source is the child here: its values form the key of the target.
         source, target = link.child, link.parent
         if target.entity.name in targets or not _one_to_one(link):
             continue
-        shared, of, differing = _shared(link, table)
-        own = [one for one in target.entity.attributes if one.name not in _structural(target, table)]
+        shared, of, differing = _shared_attributes(link, table)
+        own = [attribute for attribute in target.entity.attributes if attribute.name not in _structural(target, table)]
         smaller = len(target.entity.attributes) <= len(source.entity.attributes)
         if not smaller or len(shared) < 2 or len(shared) < _COPIED * len(own):
             continue
@@ -251,8 +255,8 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
             f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
         )
         name = f"{lower_camel(source.entity.name)}As{target.entity.name}"
-        found.append((link, Rule(name, body, evidence, why)))
-    return found
+        rules.append((link, Rule(name, body, evidence, why)))
+    return rules
 
 
 def _one_to_one(link: Link) -> bool:
@@ -261,16 +265,16 @@ def _one_to_one(link: Link) -> bool:
     return len(parents) >= _LEAST and len(set(parents)) == len(parents) and share
 
 
-def _shared(link: Link, table: Table) -> tuple[list[str], int, dict[str, int]]:
+def _shared_attributes(link: Link, table: Table) -> tuple[list[str], int, dict[str, int]]:
     """Return the names of shared attributes, the number of pairs, and in how many pairs an attribute differs."""
     never = _structural(link.parent, table) | _structural(link.child, table)
-    names = {one.name for one in link.child.entity.attributes} & {one.name for one in link.parent.entity.attributes}
-    found = []
+    names = {each.name for each in link.child.entity.attributes} & {each.name for each in link.parent.entity.attributes}
+    repeated = []
     differing: dict[str, int] = {}
     for name in sorted(names - never):
-        both = [(a.item[name], b.item[name]) for a, b in link.pairs if name in a.item and name in b.item]
-        equal = sum(identity(one) == identity(other) for one, other in both)
-        if len(both) >= _LEAST and equal >= _AGREE * len(both):
-            found.append(name)
-            differing |= {name: len(both) - equal} if equal < len(both) else {}
-    return found, len(link.pairs), differing
+        values = [(a.item[name], b.item[name]) for a, b in link.pairs if name in a.item and name in b.item]
+        equal = sum(identity(source_value) == identity(target_value) for source_value, target_value in values)
+        if len(values) >= _LEAST and equal >= _AGREE * len(values):
+            repeated.append(name)
+            differing |= {name: len(values) - equal} if equal < len(values) else {}
+    return repeated, len(link.pairs), differing

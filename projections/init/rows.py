@@ -62,8 +62,8 @@ def form_of(texts: Iterable[str]) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a name in any style: `lastCommentAt`, `last_comment_at`, `LAST-COMMENT-AT`."""
-    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", text)
-    return [word.lower() for word in found]
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", text)
+    return [word.lower() for word in parts]
 
 
 def normal(text: str) -> str:
@@ -108,15 +108,15 @@ def plural(word: str) -> str:
     return word + "s"
 
 
-def escaped(text: str) -> str:
+def escape_braces(text: str) -> str:
     """Return a text as templates have it."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """Return a text with its letters replaced by x or X, and its digits by 9."""
-    shown = "".join("x" if c.islower() else "X" if c.isupper() else c if c.isascii() else "x" for c in text[:80])
-    return re.sub(r"\d", "9", shown) + ("…" if len(text) > 80 else "")
+    letters = "".join("x" if c.islower() else "X" if c.isupper() else c if c.isascii() else "x" for c in text[:80])
+    return re.sub(r"\d", "9", letters) + ("…" if len(text) > 80 else "")
 
 
 SEPARATORS = "#|/:"
@@ -183,7 +183,7 @@ def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
     keys = [name for name, _ in table.key]
     usable = [item for item in items if all(kind in item.get(name, {}) for name, kind in table.key)]
     no_attributes = {*keys, *table.index_names}
-    found = []
+    rows = []
     for item in usable:
         parts: dict[Position, str] = {}
         glue: list[tuple[str, ...] | None] = []
@@ -195,14 +195,14 @@ def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
                 texts = [key_text(kind, item[name][kind])]
                 glue.append(None)
             parts |= {(attribute, number): text for number, text in enumerate(texts)}
-        found.append(Row(item, parts, tuple(glue), frozenset(item) - no_attributes))
-    return found
+        rows.append(Row(item, parts, tuple(glue), frozenset(item) - no_attributes))
+    return rows
 
 
 def cut(text: str, separator: str) -> tuple[list[str], tuple[str, ...]]:
     """Return the parts of a key and the separators between them. A time is always one part."""
     if separator in text:
-        whole = TIME.sub(lambda found: found[0].replace(separator, "\0"), text)
+        whole = TIME.sub(lambda match: match[0].replace(separator, "\0"), text)
         parts = [part.replace("\0", separator) for part in whole.split(separator)]
         if len(parts) > 1:
             return parts, (separator,) * (len(parts) - 1)
@@ -227,9 +227,9 @@ def common_separator(items: Sequence[Image], table: Table) -> str:
     return best if score(best) else "#"
 
 
-def jaccard(one: Set[str], other: Set[str]) -> float:
+def jaccard(first: Set[str], second: Set[str]) -> float:
     """Return the share of common elements of two sets, 0 to 1; 1 for two empty ones."""
-    return len(one & other) / len(one | other) if one or other else 1.0
+    return len(first & second) / len(first | second) if first or second else 1.0
 
 
 def attributes_of(rows: Iterable[Row]) -> frozenset[str]:
@@ -242,12 +242,12 @@ def kinds_of(rows: Iterable[Row]) -> Counter[str]:
     return Counter(row.kind for row in rows if row.kind is not None)
 
 
-def grouped(values: Iterable[T], key: Callable[[T], object]) -> Mapping[object, list[T]]:
+def group_by(values: Iterable[T], key: Callable[[T], object]) -> Mapping[object, list[T]]:
     """Return the values by their keys."""
-    found: dict[object, list[T]] = {}
+    groups: dict[object, list[T]] = {}
     for value in values:
-        found.setdefault(key(value), []).append(value)
-    return found
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 # The type attribute of a table, whose value is the kind of an item
@@ -287,13 +287,13 @@ def _discriminates(rows: Sequence[Row], name: str) -> bool:
     values = Counter(_value(row, name) for row in with_it)
     if len(with_it) < _PRESENT * len(rows) or not 2 <= len(values) <= min(_MOST, max(2, len(with_it) // 2)):
         return False
-    shapes = grouped(with_it, _shape)
+    shapes = group_by(with_it, _shape)
     pure = sum(Counter(_value(row, name) for row in same).most_common(1)[0][1] for same in shapes.values())
     if len(shapes) > 1 and pure >= _PURE * len(with_it):
         return True
-    by_value = grouped(with_it, lambda row: _value(row, name)).values()
+    by_value = group_by(with_it, lambda row: _value(row, name)).values()
     sets = [attributes_of(same) for same in by_value]
-    likeness = [jaccard(one - {name}, other - {name}) for one, other in combinations(sets, 2)]
+    likeness = [jaccard(first - {name}, second - {name}) for first, second in combinations(sets, 2)]
     return bool(likeness) and sum(likeness) / len(likeness) <= _LIKE
 
 

@@ -23,7 +23,7 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
     for proposal in proposals:
         for entity in proposal.entities:
             lines += [*_entity(entity, proposal, several), ""]
-    lines += _unknown([one for proposal in proposals for one in proposal.unknown])
+    lines += _unknown([unknown for proposal in proposals for unknown in proposal.unknown])
     rules = [rule for proposal in proposals for rule in proposal.rules]
     active = [rule for rule in rules if not rule.doubt]
     table = proposals[0].table.name
@@ -132,9 +132,9 @@ def _index(table: Table, index: str) -> str:
         if sort:
             parts["sort"] = _pairs(sort)
     if index in table.projected:
-        keys = {*table.key_names, *(one for one, _ in (*partition, *sort))}  # a rule file does not list them
+        keys = {*table.key_names, *(key for key, _ in (*partition, *sort))}  # a rule file does not list them
         listed = table.projected[index]
-        projected = [one for one in listed if one not in keys] if isinstance(listed, tuple) else []
+        projected = [attribute for attribute in listed if attribute not in keys] if isinstance(listed, tuple) else []
         parts["projection"] = flow(projected) if projected else "keys_only"
     if index in table.local:
         parts["local"] = "true"
@@ -145,7 +145,7 @@ def _index(table: Table, index: str) -> str:
 
 def _pairs(pairs: Pairs) -> str:
     if all(kind == "S" for _, kind in pairs):
-        return flow([one for one, _ in pairs])
+        return flow([attribute for attribute, _ in pairs])
     return flow(dict(pairs))
 
 
@@ -186,9 +186,9 @@ def _entity(entity: Entity, proposal: Proposal, several: bool) -> Iterator[str]:
 def _attributes(attributes: Sequence[Attribute]) -> str:
     if not attributes:
         return "No attributes besides the key."
-    shown = [f"{one.name} {_kind(one)}{_share(one)}" for one in attributes[:24]]
-    more = f" and {len(attributes) - 24} more" if len(attributes) > 24 else ""
-    return "Attributes: " + ", ".join(shown) + more + "."
+    names = [f"{attribute.name} {_kind(attribute)}{_share(attribute)}" for attribute in attributes[:24]]
+    others = f" and {len(attributes) - 24} more" if len(attributes) > 24 else ""
+    return "Attributes: " + ", ".join(names) + others + "."
 
 
 def _kind(attribute: Attribute) -> str:
@@ -207,9 +207,9 @@ def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
         "entity.",
         "  ",
     )
-    for one in unknown:
-        key = ", ".join(f"{attribute} {text(shown)}" for attribute, shown in one.key.items())
-        yield from _comment(f"- {_items(one.items)} such as {key}: {one.why}.", "  ")
+    for unknown_items in unknown:
+        key = ", ".join(f"{attribute} {text(value)}" for attribute, value in unknown_items.key.items())
+        yield from _comment(f"- {_items(unknown_items.items)} such as {key}: {unknown_items.why}.", "  ")
     yield ""
 
 
@@ -229,12 +229,12 @@ def _member(part: str, value: object) -> Iterator[str]:
         yield line
         return
     yield f"    {name(part)}:"
-    for key, one in value.items():
-        yield f"      {name(key)}: {flow(one)}"
+    for key, content in value.items():
+        yield f"      {name(key)}: {flow(content)}"
 
 
 def _with_mode(body: Mapping[str, object]) -> dict[str, object]:
-    return {"from": body["from"], "mode": "shadow", **{key: one for key, one in body.items() if key != "from"}}
+    return {"from": body["from"], "mode": "shadow", **{key: value for key, value in body.items() if key != "from"}}
 
 
 def _sentence(words: str) -> str:

@@ -15,7 +15,7 @@ from projections.init.rows import (
     Row,
     attributes_of,
     form_of,
-    grouped,
+    group_by,
     is_marker,
     is_shouting,
     jaccard,
@@ -51,11 +51,11 @@ class Shape:
 
 def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
     """Return the shapes of all rows, the most frequent first."""
-    found: list[Shape] = []
-    for alike in grouped(rows, lambda row: row.signature).values():
+    shapes: list[Shape] = []
+    for alike in group_by(rows, lambda row: row.signature).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
-        found += _split(alike, positions, {}, type_attribute)
-    merged = _same_skeleton(found)
+        shapes += _split(alike, positions, {}, type_attribute)
+    merged = _same_skeleton(shapes)
     return sorted((part for shape in merged for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
 
 
@@ -65,10 +65,10 @@ def _split(
     if not positions:
         yield Shape(constants, rows)
         return
-    first, *rest = positions
-    for constant, some in _decide(rows, first, constants, type_attribute):
+    first, *later = positions
+    for constant, part in _decide(rows, first, constants, type_attribute):
         known = constants if constant is None else {**constants, first: constant}
-        yield from _split(some, rest, known, type_attribute)
+        yield from _split(part, later, known, type_attribute)
 
 
 def _decide(
@@ -78,7 +78,7 @@ def _decide(
     if rows[0].glue[at[0]] is None:
         yield None, rows
         return
-    by_text = {str(text): same for text, same in grouped(rows, lambda row: row.parts[at]).items()}
+    by_text = {str(text): same for text, same in group_by(rows, lambda row: row.parts[at]).items()}
     if list(by_text) == [""]:
         yield "", rows
         return
@@ -86,21 +86,21 @@ def _decide(
         ((text, _),) = by_text.items()
         yield (text if _is_only_constant(text, rows, at, constants) else None), rows
         return
-    if _echoed(rows, at, type_attribute):
+    if _has_echo(rows, at, type_attribute):
         yield None, rows
         return
-    candidates = {text: some for text, some in by_text.items() if is_marker(text)}
+    candidates = {text: same for text, same in by_text.items() if is_marker(text)}
     if len(candidates) > _MOST_CONSTANTS:
         candidates = {}
-    varying = [row for text, some in by_text.items() if text not in candidates for row in some]
+    varying = [row for text, same in by_text.items() if text not in candidates for row in same]
     for alike in _alike(candidates, at):
         for text in list(alike):
-            some = candidates[text]
+            same = candidates[text]
             alone = len(alike) == 1 or _are_names(alike, candidates, at)
-            if alone and _is_constant(text, some, at, constants, varying):
-                yield text, some
+            if alone and _is_constant(text, same, at, constants, varying):
+                yield text, same
             else:
-                varying += some
+                varying += same
     if varying:
         yield None, varying
 
@@ -133,7 +133,7 @@ def _is_constant(
     return not varying or not _like(rows, varying, at)
 
 
-def _echoed(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bool:
+def _has_echo(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bool:
     """Return whether an attribute equals this part, such as `status` for OPEN: then it is a value, not a kind."""
     names = {
         name
@@ -157,12 +157,12 @@ def _alike(candidates: Mapping[str, list[Row]], at: Position) -> list[list[str]]
     return groups
 
 
-def _like(some: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
-    kinds, other_kinds = kinds_of(some).keys(), kinds_of(others).keys()
+def _like(rows: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
+    kinds, other_kinds = kinds_of(rows).keys(), kinds_of(others).keys()
     if kinds and other_kinds:
         return jaccard(kinds, other_kinds) >= _ALIKE_AROUND
-    around, other_around = ({_around(row, at) for row in rows} for rows in (some, others))
-    attributes = jaccard(attributes_of(some), attributes_of(others))
+    around, other_around = ({_around(row, at) for row in each} for each in (rows, others))
+    attributes = jaccard(attributes_of(rows), attributes_of(others))
     return jaccard(around, other_around) >= _ALIKE_AROUND and attributes >= _ALIKE_ATTRIBUTES
 
 
@@ -187,7 +187,7 @@ def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Po
 
 def _same_skeleton(shapes: Sequence[Shape]) -> Iterator[Shape]:
     """Merge shapes with equal constants."""
-    keyed = grouped(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
+    keyed = group_by(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
     for same in keyed.values():
         yield Shape(same[0].constants, [row for shape in same for row in shape.rows])
 
@@ -205,6 +205,6 @@ def _by_kind(shape: Shape) -> Iterator[Shape]:
         return
     for kind in several:
         yield Shape(shape.constants, [row for row in shape.rows if row.kind == kind])
-    rest = [row for row in shape.rows if row.kind not in several]
-    if rest:
-        yield Shape(shape.constants, rest)
+    others = [row for row in shape.rows if row.kind not in several]
+    if others:
+        yield Shape(shape.constants, others)

@@ -21,13 +21,13 @@ from projections.init.model import (
     Model,
     Part,
     Unread,
-    distinguished,
+    distinguish_entities,
     entity_name,
     key_variables,
     projection,
 )
 from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Sample, Table
-from projections.init.rows import SEPARATORS, common_separator, escaped, is_shouting, lower_camel, rows_of
+from projections.init.rows import SEPARATORS, common_separator, escape_braces, is_shouting, lower_camel, rows_of
 from projections.language.keys import key_text
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern
@@ -63,10 +63,10 @@ class FacetTable:
     @cached_property
     def items(self) -> list[Image]:
         """All sample items, one for each key."""
-        found: dict[str, Image] = {}
+        by_key: dict[str, Image] = {}
         for item in chain(self.others, *(facet.items for facet in self.facets)):
-            found.setdefault(self._key_of(item), item)
-        return list(found.values())
+            by_key.setdefault(self._key_of(item), item)
+        return list(by_key.values())
 
     @cached_property
     def separator(self) -> str:
@@ -89,30 +89,32 @@ class FacetTable:
             entity = self._entity(entity_name(facet.name, names), key, facet)
             names.append(entity.name)
             declared[entity.name] = (facet, entity)
-        entities = distinguished(self._with_kinds(declared), self.separator)
-        patterns = [{name: KeyPattern.parse(t, self.separator) for name, t in one.key.items()} for one in entities]
-        rest = [
+        entities = distinguish_entities(self._with_kinds(declared), self.separator)
+        patterns = [
+            {name: KeyPattern.parse(t, self.separator) for name, t in entity.key.items()} for entity in entities
+        ]
+        others = [
             item for item in self.items if not any(_fits(item, pattern, self.table) is not None for pattern in patterns)
         ]
-        inferred = infer(self.table, Sample(rest, complete=True), self.separator)
+        inferred = infer(self.table, Sample(others, complete=True), self.separator)
         renamed: dict[str, str] = {}
         for entity in inferred.entities:
             renamed[entity.name] = entity_name(entity.name, [*names, *renamed.values()])
-        inferred = _renamed(inferred, renamed)
+        inferred = _rename_entities(inferred, renamed)
         return replace(
             inferred,
             entities=[*entities, *inferred.entities],
             sampled=len(self.items),
-            recognised=len(self.items) - len(rest) + inferred.recognised,
+            recognised=len(self.items) - len(others) + inferred.recognised,
         )
 
     def _declared_key(self, facet: Facet) -> dict[str, str] | None:
         """Return the key templates in the aliases of a facet; None if they are only names."""
-        found = {name: _template(alias) for name, alias in facet.aliases.items()}
-        constants = [name for name, text in found.items() if not text]
-        key = {name: text or escaped(facet.aliases[name]) for name, text in found.items()}
+        templates = {name: _template(alias) for name, alias in facet.aliases.items()}
+        constants = [name for name, text in templates.items() if not text]
+        key = {name: text or escape_braces(facet.aliases[name]) for name, text in templates.items()}
         seen = [all(item[name].get("S") == facet.aliases[name] for name in constants) for item in facet.items]
-        if len(constants) == len(found):
+        if len(constants) == len(templates):
             return key if seen and all(seen) else None
         reason = ""
         if not seen and any(not is_shouting(facet.aliases[name]) for name in constants):
@@ -124,8 +126,8 @@ class FacetTable:
         else:
             unlike = next((item for item in facet.items if _fits(item, patterns, self.table) is None), None)
             if unlike is not None:
-                shown = ", ".join(f"{name} = {unlike[name][kind]}" for name, kind in self.table.key)
-                reason = f"the aliases do not fit the sample item with {shown}"
+                stored = ", ".join(f"{name} = {unlike[name][kind]}" for name, kind in self.table.key)
+                reason = f"the aliases do not fit the sample item with {stored}"
         if reason:
             self.unread.append(Unread(facet.place, f"{facet.name}: {reason}"))
         return None if reason else key
@@ -133,10 +135,10 @@ class FacetTable:
     def _entity(self, name: str, key: Mapping[str, str], facet: Facet) -> Entity:
         variables = key_variables(key, self.separator)
         if not facet.items:
-            known = [one for one in facet.attributes if one not in {*self.table.key_names, *self.table.index_names}]
-            attributes = tuple(Attribute(one, self.types.get(one, "S"), "text", 1, 1) for one in known)
+            known = [name for name in facet.attributes if name not in {*self.table.key_names, *self.table.index_names}]
+            attributes = tuple(Attribute(name, self.types.get(name, "S"), "text", 1, 1) for name in known)
             return Entity(name, key, variables, attributes, 0)
-        patterns = {one: KeyPattern.parse(text, self.separator) for one, text in key.items()}
+        patterns = {name: KeyPattern.parse(text, self.separator) for name, text in key.items()}
         rows = rows_of(facet.items, self.table, self.separator)
         for row in rows:
             row.variables = _fits(row.item, patterns, self.table) or {}
@@ -146,39 +148,39 @@ class FacetTable:
         """Return the entities, those with equal constants in all sample items of one facet with it as their kind."""
         constants = {name: _constants(facet.items) for name, (facet, _) in declared.items()}
         kinds: dict[str, tuple[str, str]] = {}
-        for one, other in combinations(declared, 2):
-            for attribute, text in constants[one].items():
-                if constants[other].get(attribute, text) != text and attribute not in self.table.key_names:
-                    kinds.setdefault(one, (attribute, text))
-                    kinds.setdefault(other, (attribute, constants[other][attribute]))
+        for first, second in combinations(declared, 2):
+            for attribute, text in constants[first].items():
+                if constants[second].get(attribute, text) != text and attribute not in self.table.key_names:
+                    kinds.setdefault(first, (attribute, text))
+                    kinds.setdefault(second, (attribute, constants[second][attribute]))
         return [replace(entity, kind=kinds.get(name, entity.kind)) for name, (_, entity) in declared.items()]
 
 
 def _template(alias: str) -> str:
     """Return an alias such as `USER#<userId>` with its placeholders as variables; empty if there is none."""
     text, start = "", 0
-    for found in _PLACEHOLDER.finditer(alias):
-        name = (found[1] or found[2]).strip()
+    for placeholder in _PLACEHOLDER.finditer(alias):
+        name = (placeholder[1] or placeholder[2]).strip()
         star = "*" if name.endswith("*") else ""
         name = name.removesuffix("*")
         name = name if name.isidentifier() else lower_camel(name)
         if not name:
             return ""
-        text += escaped(alias[start : found.start()]) + "{" + name + star + "}"
-        start = found.end()
-    return text + escaped(alias[start:]) if start else ""
+        text += escape_braces(alias[start : placeholder.start()]) + "{" + name + star + "}"
+        start = placeholder.end()
+    return text + escape_braces(alias[start:]) if start else ""
 
 
 def _fits(item: Image, patterns: Mapping[str, KeyPattern], table: Table) -> dict[str, str] | None:
     """Return the variables of an item's key; None if it does not fit the patterns."""
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for name, kind in table.key:
         text = str(item[name][kind])
         variables = patterns[name].match(key_text(kind, text))
-        if variables is None or any(found.get(one, value) != value for one, value in variables.items()):
+        if variables is None or any(known.get(name, value) != value for name, value in variables.items()):
             return None
-        found |= variables
-    return found
+        known |= variables
+    return known
 
 
 def _constants(items: Sequence[Image]) -> dict[str, str]:
@@ -189,20 +191,20 @@ def _constants(items: Sequence[Image]) -> dict[str, str]:
     return {name: text for name, text in first.items() if all(item.get(name) == {"S": text} for item in items)}
 
 
-def _renamed(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
+def _rename_entities(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
     rules = []
     for rule in proposal.rules:
-        inner = rule.body[rule.kind]
+        action = rule.body[rule.kind]
         body = {
             **rule.body,
             "from": names[rule.body["from"]],
-            rule.kind: {**inner, "into": names[inner["into"]]},
+            rule.kind: {**action, "into": names[action["into"]]},
         }
         rules.append(replace(rule, body=body))
     return replace(
         proposal,
-        entities=[replace(one, name=names[one.name]) for one in proposal.entities],
-        relations=[replace(one, child=names[one.child], parent=names[one.parent]) for one in proposal.relations],
+        entities=[replace(entity, name=names[entity.name]) for entity in proposal.entities],
+        relations=[replace(each, child=names[each.child], parent=names[each.parent]) for each in proposal.relations],
         rules=rules,
     )
 
@@ -215,7 +217,7 @@ def is_workbench(document: Mapping[str, Any]) -> bool:
     return "DataModel" in document
 
 
-def read(document: Part) -> Model:
+def read_workbench(document: Part) -> Model:
     """Return the tables of a model, with entities from facets and sample items. Raises UsageError."""
     metadata = document.get("ModelMetadata")
     service = metadata.get("AWSService") if metadata is not None else None
@@ -255,9 +257,9 @@ def _table(part: Part) -> Table:
                 indexes[called] = (partition, indexes[called][1])
             if not all(indexes[called][: 1 + (called in local)]):
                 raise index.wrong("KeyAttributes lacks a key attribute")
-            shown = projection(index)
-            if shown != "all":
-                projected[called] = shown
+            listed = projection(index)
+            if listed != "all":
+                projected[called] = listed
     return Table(
         part.need("TableName").text(),
         (*partition, *sort),
@@ -272,10 +274,10 @@ def _key(part: Part) -> tuple[Pairs, Pairs]:
     keys = part.need("KeyAttributes")
 
     def pairs(name: str) -> Pairs:
-        one = keys.get(name)
-        if one is None:
+        definition = keys.get(name)
+        if definition is None:
             return ()
-        return ((one.need("AttributeName").text(), one.need("AttributeType").one_of(*KEY_TYPES)),)
+        return ((definition.need("AttributeName").text(), definition.need("AttributeType").one_of(*KEY_TYPES)),)
 
     return pairs("PartitionKey"), pairs("SortKey")
 
@@ -286,33 +288,34 @@ def _facets(part: Part, table: Table, model: Model) -> FacetTable:
     if capacity is not None and (mode := part.get("BillingMode")) is not None and mode.value == "PROVISIONED":
         model.unread.append(Unread(capacity.place, "capacity is not part of a rule file: the template is on-demand"))
     types = {
-        one.need("AttributeName").text(): str(one.need("AttributeType").value) for one in part.all("NonKeyAttributes")
+        each.need("AttributeName").text(): str(each.need("AttributeType").value)
+        for each in part.all("NonKeyAttributes")
     }
-    facets = [_facet(one, table, model) for one in part.all("TableFacets")]
+    facets = [_facet(facet, table, model) for facet in part.all("TableFacets")]
     return FacetTable(table, types, facets, list(_items(part, table, model)), model.unread)
 
 
 def _facet(part: Part, table: Table, model: Model) -> Facet:
     alias, aliases = part.need("KeyAttributeAlias"), {}
     for (name, _), called in zip(table.key, ("PartitionKeyAlias", "SortKeyAlias"), strict=False):
-        given = alias.get(called)
-        aliases[name] = given.text() if given is not None and given.value else name
-    attributes = [one.text() for one in part.all("NonKeyAttributes")]
+        alias_part = alias.get(called)
+        aliases[name] = alias_part.text() if alias_part is not None and alias_part.value else name
+    attributes = [attribute.text() for attribute in part.all("NonKeyAttributes")]
     items = list(_items(part, table, model))
     return Facet(part.need("FacetName").text(), alias.place, aliases, attributes, items)
 
 
 def _items(part: Part, table: Table, model: Model) -> Iterator[Image]:
     """Yield the valid sample items of a table or facet."""
-    for one in part.all("TableData"):
-        if not isinstance(one.value, dict) or not all(map(_is_value, one.value.values())):
-            model.unread.append(Unread(one.place, "a sample item with values that are not DynamoDB's JSON"))
+    for data in part.all("TableData"):
+        if not isinstance(data.value, dict) or not all(map(_is_value, data.value.values())):
+            model.unread.append(Unread(data.place, "a sample item with values that are not DynamoDB's JSON"))
             continue
-        lacking = [name for name, kind in table.key if kind not in one.value.get(name, {})]
+        lacking = [name for name, kind in table.key if kind not in data.value.get(name, {})]
         if lacking:
-            model.unread.append(Unread(one.place, f"a sample item without the key attribute {', '.join(lacking)}"))
+            model.unread.append(Unread(data.place, f"a sample item without the key attribute {', '.join(lacking)}"))
         else:
-            yield one.value
+            yield data.value
 
 
 _LISTS = ("SS", "NS", "BS", "L")
@@ -327,6 +330,6 @@ def _is_value(value: Any) -> bool:
         return isinstance(content, dict) and all(map(_is_value, content.values()))
     if kind in _LISTS:
         return isinstance(content, list) and all(
-            _is_value(one) if kind == "L" else isinstance(one, str) for one in content
+            _is_value(element) if kind == "L" else isinstance(element, str) for element in content
         )
     return isinstance(content, bool) if kind in ("BOOL", "NULL") else kind in KEY_TYPES and isinstance(content, str)

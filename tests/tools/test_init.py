@@ -24,7 +24,7 @@ from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
-from projections.init.project import PROPOSED, example, write
+from projections.init.project import PROPOSED, project_with_example, write
 from projections.init.proposal import Table
 from projections.init.reading import Reading, describe, estimated_units, read_sample
 from projections.language.keys import Schema
@@ -65,7 +65,7 @@ def test_the_name_of_a_file_is_never_run(
 ) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
-    write(tmp_path, example("shop"))
+    write(tmp_path, project_with_example("shop"))
     (tmp_path / "rules.yaml").rename(tmp_path / name)
     (tmp_path / "template.yaml").rename(tmp_path / f"t{name}")
     names = {"RULES": name, "TEMPLATE": f"t{name}", "ARTIFACTS_DIR": str(tmp_path / f"built {name}")}
@@ -407,7 +407,7 @@ def test_a_project_requires_what_made_it(
     if origin:
         (information / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
-    assert example("shop")["requirements.txt"] == f"{requirement}\n"
+    assert project_with_example("shop")["requirements.txt"] == f"{requirement}\n"
 
 
 def test_a_project_of_a_version_from_this_machine_contains_its_wheel(
@@ -418,7 +418,7 @@ def test_a_project_of_a_version_from_this_machine_contains_its_wheel(
     (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
     (information / "direct_url.json").write_text(json.dumps({"url": "file:///gone", "dir_info": {"editable": True}}))
     monkeypatch.syspath_prepend(tmp_path)
-    files = example("shop")
+    files = project_with_example("shop")
     assert str(files["requirements.txt"]).splitlines()[1:] == [
         "./vendor/dynamodb_projections-7.8-py3-none-any.whl[test]"
     ]
@@ -427,4 +427,4 @@ def test_a_project_of_a_version_from_this_machine_contains_its_wheel(
     with zipfile.ZipFile(io.BytesIO(content)) as wheel:
         names = set(wheel.namelist())
     assert {"projections/deploy/build.mk", "projections/deploy/handlers/stream.py", "projections/py.typed"} < names
-    assert content == example("shop")["vendor/dynamodb_projections-7.8-py3-none-any.whl"]
+    assert content == project_with_example("shop")["vendor/dynamodb_projections-7.8-py3-none-any.whl"]

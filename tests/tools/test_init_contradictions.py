@@ -15,7 +15,7 @@ from init_tables import INDEXED, Item, item
 from pattern_tables import PATTERNS, Grown
 
 from projections.init import contradictions
-from projections.init.infer import infer, proven
+from projections.init.infer import infer, without_rejected_parts
 from projections.init.proposal import Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
@@ -26,7 +26,7 @@ Key = tuple[str, ...]
 
 
 def proposal(items: Sequence[Item], table: Table = INDEXED, *, complete: bool = True, **sample: Any) -> Proposal:
-    return proven(infer(table, Sample(items, complete, **sample)))
+    return without_rejected_parts(infer(table, Sample(items, complete, **sample)))
 
 
 def of_state(found: Proposal, state: str) -> list[Rule]:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
-from projections.init.infer import infer, proven
-from projections.init.measures import measured
-from projections.init.project import proposed
+from projections.init.infer import infer, without_rejected_parts
+from projections.init.measures import measure_value
+from projections.init.project import project_of_table
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
@@ -40,7 +40,7 @@ TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
 @cache
 def proposal(name: str, *, every: int = 1) -> Proposal:
     table, items = TABLES[name]()
-    return proven(infer(table, Sample(items[::every], complete=every == 1)))
+    return without_rejected_parts(infer(table, Sample(items[::every], complete=every == 1)))
 
 
 def keys(of: Proposal) -> dict[str, tuple[str, ...]]:
@@ -126,7 +126,7 @@ def test_a_type_attribute_is_no_condition_where_keys_suffice() -> None:
 
 def test_a_type_of_product_is_no_kind_of_item() -> None:
     items = [item(id=f"p{n}", type=("book", "game", "film")[n % 3], title="x", price=n) for n in range(30)]
-    found = proven(infer(Table("products", (("id", "S"),)), Sample(items, True)))
+    found = without_rejected_parts(infer(Table("products", (("id", "S"),)), Sample(items, True)))
     assert keys(found) == {"Product": ("{id}",)}
 
 
@@ -140,7 +140,7 @@ def test_a_table_of_one_kind_of_item_is_named_after_itself() -> None:
 def test_the_id_of_the_partition_key_is_recognised_after_another_prefix(prefix: str) -> None:
     items = [item(PK=f"USER#u{n}", SK=f"{prefix}u{n}", orders=n % 4 + 1) for n in range(8)]
     items += [item(PK=f"USER#u{n}", SK=f"ORDER#{n}x{m}", total=m) for n in range(8) for m in range(n % 4 + 1)]
-    found = proven(infer(INDEXED, Sample(items, True)))
+    found = without_rejected_parts(infer(INDEXED, Sample(items, True)))
     assert ("USER#{userId}", f"{prefix}{{userId}}") in keys(found).values()
     assert [one.body["aggregate"]["set"] for one in found.rules] == [{"orders": "count"}]
 
@@ -151,15 +151,17 @@ def test_status_in_a_key_is_a_variable_because_an_attribute_equals_it() -> None:
         item(PK="SHOP#1", SK=f"{states[n % 3]}#{n:04d}", status=states[n % 3], orderId=f"{n:04d}") for n in range(30)
     ]
     items += [item(PK=f"SHOP#{n}", SK="INFO", name="x") for n in range(3)]
-    assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(proven(infer(INDEXED, Sample(items, True)))).values()
+    assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(
+        without_rejected_parts(infer(INDEXED, Sample(items, True)))
+    ).values()
 
 
 def test_variable_is_not_named_like_an_attribute_with_other_values() -> None:
     """Rules take a key variable and an attribute of one name that differ for bad input."""
     items = [item(PK=f"USER#{n}", SK="PROFILE", userId=f"USER#{n}", name=f"{n}") for n in range(6)]
-    (found,) = proven(infer(INDEXED, Sample(items, True))).entities
+    (found,) = without_rejected_parts(infer(INDEXED, Sample(items, True))).entities
     assert found.key["PK"] != "USER#{userId}"
-    assert Program.from_document(loads(rule_file(proven(infer(INDEXED, Sample(items))))).canonical())
+    assert Program.from_document(loads(rule_file(without_rejected_parts(infer(INDEXED, Sample(items))))).canonical())
 
 
 def test_table_without_structure_gives_one_entity_for_any_item() -> None:
@@ -174,7 +176,7 @@ def test_table_without_structure_gives_one_entity_for_any_item() -> None:
 def test_unknown_items_are_listed_in_a_comment_with_masked_keys() -> None:
     table, items = INDEXED, init_tables.social()
     strange = [item(PK=f"{n}9f-Q", SK=f"{n}z", secret=1) for n in range(4)]
-    found = proven(infer(table, Sample([*items, *strange], True)))
+    found = without_rejected_parts(infer(table, Sample([*items, *strange], True)))
     assert keys(found) == SOCIAL
     assert [one.items for one in found.unknown] == [4]
     assert '# - 4 items such as PK "99x-X", SK "9x"' in rule_file(found)
@@ -205,7 +207,7 @@ def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
     posts = [one for one in items if "likeCount" in one]
     for one in posts[:5]:
         one["likeCount"] = {"N": "77"}
-    evidence = rule(proven(infer(INDEXED, Sample(items, True))), "likesOfPost").evidence
+    evidence = rule(without_rejected_parts(infer(INDEXED, Sample(items, True))), "likesOfPost").evidence
     assert f"in {len(posts) - 5} of {len(posts)} Post items" in evidence
 
 
@@ -234,12 +236,12 @@ def test_nearly_constant_attributes_are_not_embedded() -> None:
     chance = random.Random(7)
     for one in items:
         one["active"] = {"S": "yes" if chance.random() < 0.95 else "no"}
-    assert "active" not in str([one.body for one in proven(infer(INDEXED, Sample(items, True))).rules])
+    assert "active" not in str([one.body for one in without_rejected_parts(infer(INDEXED, Sample(items, True))).rules])
 
 
 def test_embed_without_an_index_for_the_children_is_a_comment() -> None:
     table = Table("app", (("PK", "S"), ("SK", "S")))
-    found = rule(proven(infer(table, Sample(init_tables.social(), True))), "userInComment")
+    found = rule(without_rejected_parts(infer(table, Sample(init_tables.social(), True))), "userInComment")
     assert "the rule cannot find the Comment items of a User" in found.doubt
     assert "GSI1" in found.doubt
 
@@ -267,7 +269,7 @@ def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
     ],
 )
 def test_measures_of_a_sample_are_those_of_rules(name: str, values: list[Any], expected: str) -> None:
-    assert measured(name, [{"n": value} if value else {} for value in values]) == {"N": expected}
+    assert measure_value(name, [{"n": value} if value else {} for value in values]) == {"N": expected}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -300,7 +302,7 @@ def test_no_value_of_the_table_is_in_the_project(name: str) -> None:
     """Of all texts in items, and the parts of them, only those are in a file that keys are made of, or name a kind."""
     table, items = TABLES[name]()
     found = proposal(name)
-    files = proposed("new", found, {table.name: None})
+    files = project_of_table("new", found, {table.name: None})
     words = {word for one in found.entities for text in one.key.values() for word in text.split(found.separator)}
     kinds = {one.kind[1] for one in found.entities if one.kind}
     secret = {text for text in texts_of(items, found.separator) if len(text) > 4} - words - kinds
@@ -315,7 +317,9 @@ def test_order_of_items_does_not_change_the_proposal() -> None:
     table, items = TABLES["social"]()
     again = list(items)
     random.Random(8).shuffle(again)
-    assert rule_file(proven(infer(table, Sample(items, True)))) == rule_file(proven(infer(table, Sample(again, True))))
+    assert rule_file(without_rejected_parts(infer(table, Sample(items, True)))) == rule_file(
+        without_rejected_parts(infer(table, Sample(again, True)))
+    )
 
 
 NAMES = (
@@ -370,7 +374,7 @@ def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
 @settings(max_examples=15)
 @given(anything())
 def test_any_table_gives_a_proposal_that_check_accepts(given: tuple[Table, Sample]) -> None:
-    accepted(proven(infer(*given)))
+    accepted(without_rejected_parts(infer(*given)))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -379,7 +383,7 @@ def test_names_of_attributes_may_contain_any_character(name: str, end: str) -> N
     table, items = TABLES[name]()
     keys = {*table.key_names, *(attribute for parts in table.indexes.values() for one in parts for attribute, _ in one)}
     named = [{key if key in keys else key + end: value for key, value in one.items()} for one in items]
-    accepted(proven(infer(table, Sample(named, complete=True))))
+    accepted(without_rejected_parts(infer(table, Sample(named, complete=True))))
 
 
 def test_no_variable_is_named_after_a_key_of_an_index() -> None:
@@ -400,7 +404,7 @@ def test_names_with_a_dash_are_quoted_in_expressions() -> None:
 
 
 def accepted(found: Proposal) -> None:
-    files = proposed("new", found, {"any": None})
+    files = project_of_table("new", found, {"any": None})
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
 
 
@@ -411,7 +415,7 @@ def test_guards_are_no_attributes_and_their_rules_are_named() -> None:
         for one in init_tables.social()
     ]
     items[0]["~own"] = {"S": "an attribute of the application"}
-    found = proven(infer(INDEXED, Sample(items, complete=True)))
+    found = without_rejected_parts(infer(INDEXED, Sample(items, complete=True)))
     names = {one.name for each in found.entities for one in each.attributes}
     assert {name for name in names if name.startswith("~")} == {"~own"}
     text = " ".join(rule_file(found).replace("#", "").split())
