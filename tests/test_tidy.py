@@ -122,7 +122,6 @@ NAMES = {
     "deploy": (240, 16),
     "dev": (50, 8),
     "engine": (400, 68),
-    "init": (440, 24),
     "inspect": (330, 43),
     "language": (1120, 142),
     "operations": (480, 53),

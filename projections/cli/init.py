@@ -12,10 +12,10 @@ from projections.cli.options import as_json, endpoint_options
 from projections.terminal import console, count, json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.init.model import Model
+    from projections.init.data_model import Model
     from projections.init.project import File
     from projections.init.proposal import Proposal
-    from projections.init.reading import Reading
+    from projections.init.table_sample import Reading
 
 
 @click.command("init")
@@ -114,7 +114,7 @@ def _proposed(
     from projections.errors import UsageError
     from projections.init.infer import infer, without_rejected_parts
     from projections.init.project import PROPOSED, project_of_table, refuse_existing
-    from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
+    from projections.init.table_sample import Reading, describe, estimated_units, read_sample, stream_arn
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
@@ -143,8 +143,8 @@ def _proposed(
 def _modelled(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
+    from projections.init.model_reading import read_model
     from projections.init.project import PROPOSED, project_of_model, refuse_existing
-    from projections.init.read import read_model
 
     refuse_existing(directory, PROPOSED, force=force)
     model = read_model(source)

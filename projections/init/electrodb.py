@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from projections.init.model import Model, Part, Unread, WrongPart, entity_name, key_variables, proposal_of
+from projections.init.data_model import Model, Part, Unread, WrongPart, entity_name, key_variables, proposal_of
 from projections.init.proposal import Attribute, Entity, Pairs, Table
 from projections.init.rows import lower_camel
 from projections.language.syntax import LanguageError

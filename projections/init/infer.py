@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from projections.init.entities import understand
-from projections.init.indexes import index_rules
-from projections.init.measures import measure_candidates
+from projections.init.inferred_aggregates import measure_candidates
+from projections.init.inferred_entities import understand
+from projections.init.inferred_indexes import index_rules
+from projections.init.inferred_relations import copy_rules, derived_rules, embed_candidates, links
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unknown
-from projections.init.relations import copy_rules, derived_rules, embed_candidates, links
 from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
 from projections.init.rule_file import rule_file
 from projections.language.findings.kinds import Finding

@@ -12,9 +12,9 @@ from projections.deploy.needs import Deployment
 from projections.deploy.package import wheel
 from projections.deploy.template import sam_template
 from projections.errors import UsageError
-from projections.init.model import Model
+from projections.init.data_model import Model
+from projections.init.model_reading import model_file
 from projections.init.proposal import Proposal
-from projections.init.read import model_file
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
 from projections.language.program import Program

@@ -14,9 +14,7 @@ from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
 
-from projections.init.entities import group_of
-from projections.init.infer import infer
-from projections.init.model import (
+from projections.init.data_model import (
     KEY_TYPES,
     Model,
     Part,
@@ -26,6 +24,8 @@ from projections.init.model import (
     key_variables,
     projection,
 )
+from projections.init.infer import infer
+from projections.init.inferred_entities import group_of
 from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Sample, Table
 from projections.init.rows import SEPARATORS, common_separator, escape_braces, is_shouting, lower_camel, rows_of
 from projections.language.keys import key_text

@@ -26,7 +26,7 @@ from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.init.project import PROPOSED, project_with_example, write
 from projections.init.proposal import Table
-from projections.init.reading import Reading, describe, estimated_units, read_sample
+from projections.init.table_sample import Reading, describe, estimated_units, read_sample
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
 from projections.init.infer import infer, without_rejected_parts
-from projections.init.measures import measure_value
+from projections.init.inferred_aggregates import measure_value
 from projections.init.project import project_of_table
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file

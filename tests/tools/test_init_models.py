@@ -11,9 +11,9 @@ import pytest
 
 from projections.deploy.cloudformation import template_of
 from projections.errors import UsageError
-from projections.init.model import Model
+from projections.init.data_model import Model
+from projections.init.model_reading import FORMATS, model_file, read_model
 from projections.init.project import PROPOSED
-from projections.init.read import FORMATS, model_file, read_model
 from projections.language.document import Rules
 from projections.language.loader import loads
 from projections.language.program import Program

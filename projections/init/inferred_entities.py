@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count
 
-from projections.init.indexes import index_keys
+from projections.init.inferred_indexes import index_keys
+from projections.init.key_shapes import Shape, shapes_of
 from projections.init.proposal import Attribute, Entity, Table, Unknown, overlapping
 from projections.init.rows import (
     GENERIC,
@@ -28,7 +29,6 @@ from projections.init.rows import (
     small_numbers,
     words,
 )
-from projections.init.shapes import Shape, shapes_of
 from projections.language.syntax import PATH, LanguageError
 from projections.language.templates import KeyPattern
 

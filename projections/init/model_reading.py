@@ -18,8 +18,7 @@ from projections.deploy.cloudformation import (
 )
 from projections.errors import RulesError, UsageError
 from projections.init import electrodb, workbench
-from projections.init.infer import without_rejected_parts
-from projections.init.model import (
+from projections.init.data_model import (
     Model,
     Part,
     Unread,
@@ -30,6 +29,7 @@ from projections.init.model import (
     table_names,
     table_of,
 )
+from projections.init.infer import without_rejected_parts
 from projections.init.proposal import Table
 from projections.init.rows import pascal
 from projections.init.rule_file import rule_file

@@ -10,7 +10,7 @@ from typing import Any
 
 from projections.aws.live_tables import time_to_live
 from projections.errors import UsageError
-from projections.init.model import Part, table_of
+from projections.init.data_model import Part, table_of
 from projections.init.proposal import Sample, Table
 
 _SEGMENTS = 16

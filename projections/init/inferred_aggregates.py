@@ -7,8 +7,8 @@ from decimal import Decimal
 from functools import reduce
 
 from projections.init.contradictions import Case, identity, judge
+from projections.init.inferred_relations import Candidate, Link
 from projections.init.proposal import Attribute, Sample, Table
-from projections.init.relations import Candidate, Link
 from projections.init.rows import normal, plural, singular, words
 from projections.language.one_form import path_text
 from projections.language.syntax import PATH, an
