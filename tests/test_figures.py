@@ -126,7 +126,7 @@ def test_what_is_charged_is_what_a_rehearsal_says(units: Measured) -> None:
         ("unlikes of 10 posts", [removed(record) for record in many]),
     ):
         processor.process(records, remaining=lambda: 900.0)
-        spent, wanted = Spent.of(store.taken()), units["ours (100)", case].spent
+        spent, wanted = Spent.of(store.take_requests()), units["ours (100)", case].spent
         assert (spent.write_units, spent.read_units, spent.call_count) == (
             wanted.write_units,
             wanted.read_units,

@@ -118,11 +118,11 @@ PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
 NAMES = {
-    "cli": (640, 27),
+    "cli": (472, 16),
     "deploy": (240, 16),
     "dev": (50, 8),
     "engine": (400, 68),
-    "inspect": (330, 43),
+    "inspect": (205, 30),
     "language": (1120, 142),
     "operations": (480, 53),
 }

@@ -214,7 +214,7 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
     phases = backfill.report(run)
     total: Counter[str] = sum(phases.values(), Counter())
     withheld = sum(number for name, number in total.items() if name.startswith("withheld|"))
-    states = {name: one.state for name, one in backfill.registry.read_or_create().rules.items()}
+    states = {name: state.state for name, state in backfill.registry.read_or_create().rules.items()}
     code = 0 if run.done and not (total["rejected"] or withheld) else 1
     if as_json:
         document = {
@@ -249,7 +249,7 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
 def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: Runner, *, as_json: bool) -> int:
     """Print what a backfill would do. Return the exit code."""
     total: Counter[str] = sum(phases.values(), Counter())
-    states = {name: one.state for name, one in backfill.registry.preview().rules.items()}
+    states = {name: state.state for name, state in backfill.registry.preview().rules.items()}
     code = 1 if runner.failed or total["rejected"] else 0
     if as_json:
         document = {
@@ -284,8 +284,8 @@ def _common(states: Mapping[str, str], phases: Mapping[str, Counter[str]], runne
         "phases": {phase: _document(counts) for phase, counts in phases.items()},
         "failed": runner.failed,
         **{
-            name: [{"rule": one.rule, "key": one.key, "reason": one.reason} for one in found]
-            for name, found in (("rejected", runner.rejected), ("dismissed", runner.dismissed))
+            name: [{"rule": each.rule, "key": each.key, "reason": each.reason} for each in rejections]
+            for name, rejections in (("rejected", runner.rejected), ("dismissed", runner.dismissed))
         },
     }
 
@@ -296,25 +296,25 @@ def _application_values(backfill: Backfill) -> dict[str, Any]:
     if adoption is None:
         return {}
     return {
-        rule: {"changed": number, "examples": [asdict(one) for one in adoption.examples[rule]]}
+        rule: {"changed": number, "examples": [asdict(example) for example in adoption.examples[rule]]}
         for rule, number in sorted(adoption.changed.items())
     }
 
 
 def _print_application_values(backfill: Backfill) -> None:
-    for rule, found in _application_values(backfill).items():
-        print_line(f"{rule}: {count(found['changed'], 'value')} of the application would change")
-        for one in found["examples"]:
-            old, new = (json_words(one[side], absent="removed") for side in ("old", "new"))
-            print_line(f"{'':<8} {one['key']}  {one['attribute']}: {old} → {new}")
-        if found["changed"] > len(found["examples"]):
-            print_line(f"{'':<8} and {found['changed'] - len(found['examples']):,} more")
+    for rule, values in _application_values(backfill).items():
+        print_line(f"{rule}: {count(values['changed'], 'value')} of the application would change")
+        for example in values["examples"]:
+            old, new = (json_words(example[side], absent="removed") for side in ("old", "new"))
+            print_line(f"{'':<8} {example['key']}  {example['attribute']}: {old} → {new}")
+        if values["changed"] > len(values["examples"]):
+            print_line(f"{'':<8} and {values['changed'] - len(values['examples']):,} more")
 
 
 def _print_rejected(runner: Runner) -> None:
-    for word, found in (("rejected", runner.rejected), ("dismissed", runner.dismissed)):
-        for one in found:
-            print_line(f"{word}: {one.key}: {one.rule or 'all rules'}: {one.reason}", err=True)
+    for word, rejections in (("rejected", runner.rejected), ("dismissed", runner.dismissed)):
+        for rejection in rejections:
+            print_line(f"{word}: {rejection.key}: {rejection.rule or 'all rules'}: {rejection.reason}", err=True)
 
 
 def _print_failed(runner: Runner) -> None:
@@ -337,16 +337,16 @@ def _print(states: Mapping[str, str], phases: Mapping[str, Counter[str]], *, dry
             ]
             print_line(f"{'':<8} {rule:<{width}}  {', '.join(done)}")
     for state in sorted(set(states.values())):
-        print_line(f"{state:<8} {', '.join(sorted(name for name, one in states.items() if one == state))}")
+        print_line(f"{state:<8} {', '.join(sorted(name for name in states if states[name] == state))}")
 
 
 def _by_rule(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    by_rule: dict[str, dict[str, int]] = {}
     for name, number in sorted(counts.items()):
         what, bar, rule = name.partition("|")
         if bar and number:
-            found.setdefault(rule, {})[what] = number
-    return found
+            by_rule.setdefault(rule, {})[what] = number
+    return by_rule
 
 
 def _document(counts: Mapping[str, int]) -> dict[str, Any]:

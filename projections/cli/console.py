@@ -106,25 +106,25 @@ class LiveSource:
         return f"table{'s' if len(names) > 1 else ''} {', '.join(names)} at {self._live.client.meta.endpoint_url}"
 
     @contextmanager
-    def _counted(self) -> Iterator[list[Reads]]:
+    def _count_reads(self) -> Iterator[list[Reads]]:
         """Yield a list that has the reads of the block after it."""
         from projections.console.console_data import Reads
 
         with self._reading:
             requests, units = self._meter.calls.total(), self._meter.read_units
-            found: list[Reads] = []
-            yield found
-            found.append(Reads(self._meter.calls.total() - requests, self._meter.read_units - units))
+            counted_reads: list[Reads] = []
+            yield counted_reads
+            counted_reads.append(Reads(self._meter.calls.total() - requests, self._meter.read_units - units))
 
     # Status
 
     def status(self) -> dict[str, Any]:
         with self._reading:
             if self._status is None or monotonic() - self._status[0] > _LEDGER_SECONDS:
-                self._status = monotonic(), self._gathered()
+                self._status = monotonic(), self._gather_status()
             return self._status[1]
 
-    def _gathered(self) -> dict[str, Any]:
+    def _gather_status(self) -> dict[str, Any]:
         from projections.cli.status import ledger_status, limits, plain_finding, rule_ages, service_findings
         from projections.operations import status
         from projections.operations.backfill.progress import PHASES, Progress
@@ -133,22 +133,22 @@ class LiveSource:
         recorded = ledger_status(self._there, self._chosen, self._live, now)
         if self._services is None or monotonic() - self._services[0] > _SERVICES_SECONDS:
             ages = rule_ages(self._there, self._live, now)
-            found = service_findings(self._there, self._live, self._function, self._sources, now, ages, peek=False)
-            self._services, self._ages = (monotonic(), _clock(now), found), ages
+            fresh = service_findings(self._there, self._live, self._function, self._sources, now, ages, peek=False)
+            self._services, self._ages = (monotonic(), _clock(now), fresh), ages
         findings = [*recorded.findings, *self._services[2]]
         if self._chosen.note:
             findings.insert(0, status.Finding("rule file", status.LOOK, self._chosen.note))
         run = None
-        if any(one.subject == "backfill" and one.level != status.FINE for one in findings):
+        if any(finding.subject == "backfill" and finding.level != status.FINE for finding in findings):
             run = Progress(self._live.store).run()
         of_rules: dict[str, Finding] = {}
-        for one in _ordered(findings):
-            of_rules.setdefault(one.subject.removeprefix("rule "), one)
+        for finding in _most_urgent_first(findings):
+            of_rules.setdefault(finding.subject.removeprefix("rule "), finding)
         within = limits(self.program)
         return {
             "at": _clock(now),
             "servicesAt": self._services[1],
-            "attention": any(one.level in (status.LOOK, status.ACT) for one in findings),
+            "attention": any(finding.level in (status.LOOK, status.ACT) for finding in findings),
             "epoch": recorded.epoch,
             "rules": {
                 name: _rule(
@@ -156,7 +156,7 @@ class LiveSource:
                 )
                 for name in self.program.rules
             },
-            "findings": [plain_finding(one) for one in _ordered(findings)],
+            "findings": [plain_finding(finding) for finding in _most_urgent_first(findings)],
             "backfill": {"phase": run.phase, "phases": PHASES[:-1]} if run is not None and not run.done else None,
             "reads": {"requests": self._meter.calls.total(), "units": self._meter.read_units},
         }
@@ -172,7 +172,7 @@ class LiveSource:
             raise UsageError(
                 "this is the hash of a key: `projections explain --item` reads all tables to find its item"
             )
-        with self._counted() as reads:
+        with self._count_reads() as reads:
             program = self._live.program
             report = item_explanation(program, self._live.store, read_key(program, key))
         return ExplainedItem(report, reads[0], self._ages)
@@ -198,11 +198,11 @@ def _rule(
     }
 
 
-def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+def _most_urgent_first(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings that need attention first, those that are not known last."""
     from projections.operations.status import ACT, FINE, LOOK, UNKNOWN
 
-    return sorted(findings, key=lambda one: (ACT, LOOK, FINE, UNKNOWN).index(one.level))
+    return sorted(findings, key=lambda finding: (ACT, LOOK, FINE, UNKNOWN).index(finding.level))
 
 
 def _clock(time: datetime) -> str:

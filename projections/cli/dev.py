@@ -89,15 +89,15 @@ class Printer:
             if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
         for written in delivery.written:
-            self._out.print(markup("          [green]→[/] {}", _written(written)))
+            self._out.print(markup("          [green]→[/] {}", _write_words(written)))
         if more := delivery.writes - len(delivery.written):
             self._out.print(markup("          [green]→[/] and {:,} more writes", more))
         if not alone and (spent := _units(delivery)):
             self._out.print(markup("          [dim]{}[/]", spent))
-        for one in delivery.rejected:
-            by = markup(" by [cyan]{}[/]", one.rule) if one.rule else ""
-            key = encoded_words(one.key) if one.key else "a record"
-            self._out.print(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"))
+        for rejection in delivery.rejected:
+            by = markup(" by [cyan]{}[/]", rejection.rule) if rejection.rule else ""
+            key = encoded_words(rejection.key) if rejection.key else "a record"
+            self._out.print(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {rejection.reason}"))
         if delivery.failed is not None:
             self._out.print(markup("          [red]failed[/]  {}; will be retried", delivery.failed))
 
@@ -125,11 +125,11 @@ class Printer:
             line += markup("  [dim]{}[/]", spent)
         self._out.print(line)
 
-    def findings(self, found: Sequence[Finding]) -> None:
+    def findings(self, findings: Sequence[Finding]) -> None:
         """Print errors and warnings of a rule file."""
-        for one in found:
-            colour = {"error": "red", "warning": "yellow"}.get(one.severity)
-            for line in str(one).split("\n") if colour else ():
+        for finding in findings:
+            colour = {"error": "red", "warning": "yellow"}.get(finding.severity)
+            for line in str(finding).split("\n") if colour else ():
                 self._out.print(markup("[{}]{}[/]", colour, line))
 
     def changed(self, difference: Difference, name: str) -> None:
@@ -143,7 +143,7 @@ def _units(delivery: Delivery) -> str:
     return units(delivery.write_units, "write unit") if delivery.write_units else ""
 
 
-def _written(written: Written) -> Styled:
+def _write_words(written: Written) -> Styled:
     key = markup("[bold]{}[/]", key_words(written.key))
     by = markup("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
     if written.deleted:

@@ -78,15 +78,15 @@ def command(
     if table is not None and source is not None:
         raise UsageError("--table and --from cannot be combined. Pass one of them")
     if source is not None:
-        files, found = _modelled(directory, project, source, force, as_json)
-        document |= found
+        files, report = _from_model(directory, project, source, force, as_json)
+        document |= report
     elif table is None:
         files = project_with_example(project)
     else:
-        files, found = _proposed(
+        files, report = _propose(
             directory, project, table, sample_size, max_reads, force, endpoint_url, region, as_json
         )
-        document |= found
+        document |= report
     write(directory, files, force=force)
     document["files"] = sorted(files)
     if as_json:
@@ -95,7 +95,7 @@ def command(
         _print_end(directory, files)
 
 
-def _proposed(
+def _propose(
     directory: Path,
     project: str,
     table: str,
@@ -140,7 +140,7 @@ def _proposed(
     return files, _document(proposal, reading, expected)
 
 
-def _modelled(
+def _from_model(
     directory: Path, project: str, source: Path, force: bool, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
     from projections.init.model_reading import read_model
@@ -160,8 +160,8 @@ def _model_document(model: Model) -> dict[str, Any]:
         "from": model.file,
         "format": model.form,
         "tables": model.tables,
-        "entities": [asdict(entity) for one in model.proposals for entity in one.entities],
-        "unread": [asdict(one) for one in model.unread],
+        "entities": [asdict(entity) for proposal in model.proposals for entity in proposal.entities],
+        "unread": [asdict(unread) for unread in model.unread],
     }
 
 
@@ -219,10 +219,10 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     }
     for rule in sorted(proposal.rules, key=lambda rule: rule.state == "uncertain"):
         out.print(markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
-        if (found := rule.contradiction) is not None:
-            for phrase in found.differences:
+        if (contradiction := rule.contradiction) is not None:
+            for phrase in contradiction.differences:
                 out.print(markup("    [dim]-[/] {}", phrase))
-            out.print(markup("    {}.", found.effect))
+            out.print(markup("    {}.", contradiction.effect))
             if rule.refused:
                 out.print(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     if proposal.rules:

@@ -59,8 +59,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f"projections.cli.{cmd_name}").command
-        return found
+        command: click.Command = importlib.import_module(f"projections.cli.{cmd_name}").command
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

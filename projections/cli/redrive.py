@@ -106,7 +106,7 @@ def command(
             return _show(live, quarantine, as_json)
         return _dismiss(live, quarantine, dismiss, because, dry_run, given.region, as_json)
     reader = Reader(live.program.tables, live.names, label=os.environ.get("STREAM_LABEL", ""))
-    found = _message_sources(files, there, sources, reader)
+    queues = _message_sources(files, there, sources, reader)
     reporter = _Reporter(quiet=as_json, listing=dry_run)
     redrive = Redrive(
         live.program,
@@ -119,7 +119,7 @@ def command(
     try:
         with reporter.bar:
             outcome = redrive_all(
-                found, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, report=reporter.answered
+                queues, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, report=reporter.progress
             )
     except KeyboardInterrupt:
         print_line("Stopped. Nothing is lost: run the same command to continue.", err=True)
@@ -142,19 +142,19 @@ def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, re
     if not (files or quarantine or dead_letters or bucket):
         quarantine = there.quarantine(None)
         dead_letters, bucket = there.name(None, "TaskDeadLettersUrl"), there.name(None, "DiscardedBucketName")
-    found: list[MessageSource] = []
+    message_sources: list[MessageSource] = []
     for name, url in (("quarantine", quarantine), ("dead letters", dead_letters)):
         if url:
-            found.append(QueueSource(name, there.queue(url), reader))
+            message_sources.append(QueueSource(name, there.queue(url), reader))
     if bucket:
-        found.append(BucketSource("bucket", there.bucket(bucket), DISCARDED, reader))
+        message_sources.append(BucketSource("bucket", there.bucket(bucket), DISCARDED, reader))
     for file in files:  # read before anything is written: an invalid file is wrong usage
-        found.append(FileSource(file, [reader.value(value, place) for place, value in documents(file)]))
-    if not found:
+        message_sources.append(FileSource(file, [reader.value(value, place) for place, value in documents(file)]))
+    if not message_sources:
         raise UsageError(
             "nothing to redrive: pass --quarantine URL, --dead-letters URL, --bucket NAME, --stack or files"
         )
-    return found
+    return message_sources
 
 
 class _Nowhere:
@@ -173,14 +173,14 @@ def _sender(there: Deployed, url: str | None, dry: bool) -> Any:
 
 
 def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bool, dry_run: bool) -> int:
-    left = [(name, _left(answer)) for name, one in outcome.sources.items() for answer in one.left]
+    left = [(name, _left_document(answer)) for name, source in outcome.sources.items() for answer in source.left]
     if as_json:
         report: dict[str, Any] = {
             "dryRun": dry_run,
             "items": redrive.items,
             "pushes": redrive.pushes,
-            "sources": {name: {"redriven": one.done, "left": len(one.left)} for name, one in outcome.sources.items()},
-            "left": [{"source": name, **one} for name, one in left],
+            "sources": {name: {"redriven": of.done, "left": len(of.left)} for name, of in outcome.sources.items()},
+            "left": [{"source": name, **message} for name, message in left],
             "stopped": outcome.stopped,
         }
         if dry_run:
@@ -190,11 +190,11 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
     done, remain = ("would be redriven", "would be left") if dry_run else ("redriven", "left")
     if dry_run:
         print_first(
-            f"would be refreshed: {one['key']}" + (f" ({one['reason']})" if one["reason"] else "")
-            for one in reporter.items
+            f"would be refreshed: {item['key']}" + (f" ({item['reason']})" if item["reason"] else "")
+            for item in reporter.items
         )
     print_first(
-        (f"{'would be left' if dry_run else 'left'}: {one['place']}: {_about(one)}" for _, one in left), err=True
+        (f"{'would be left' if dry_run else 'left'}: {each['place']}: {_about(each)}" for _, each in left), err=True
     )
     for name, source in outcome.sources.items():
         print_line(f"{name}: {source.done:,} {done}, {len(source.left):,} {remain}")
@@ -205,13 +205,13 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
     return 1 if outcome.remains else 0
 
 
-def _left(answer: Answer) -> dict[str, Any]:
+def _left_document(answer: Answer) -> dict[str, Any]:
     reasons = [{"about": about, "reasons": reasons} for about, reasons in answer.left.items()]
     return {"place": answer.message.place, "reason": answer.message.reason or None, "now": reasons}
 
 
 def _about(left: dict[str, Any]) -> str:
-    return "; ".join(f"{one['about']}{': ' if one['about'] else ''}{', '.join(one['reasons'])}" for one in left["now"])
+    return "; ".join(f"{now['about']}{': ' if now['about'] else ''}{', '.join(now['reasons'])}" for now in left["now"])
 
 
 class _Reporter:
@@ -223,7 +223,7 @@ class _Reporter:
         self._listing = listing
         self._done = self._left = 0
 
-    def answered(self, source: MessageSource, answers: Sequence[Answer]) -> None:
+    def progress(self, source: MessageSource, answers: Sequence[Answer]) -> None:
         from projections.language.keys import encode_key
 
         self._left += sum(bool(answer.left) for answer in answers)
@@ -239,27 +239,27 @@ def _show(live: Live, queue: Queue, as_json: bool) -> int:
 
     messages, records = list(quarantined(queue)), dismissed(live.store)
     if as_json:
-        recorded = {one.message.id for one in records}
-        listed = [{**_plain(one), "dismissalRecorded": one.id in recorded} for one in messages]
-        print_text(json_text({"messages": listed, "dismissed": [_record(one) for one in records]}))
+        recorded = {record.message.id for record in records}
+        listed = [{**_plain(message), "dismissalRecorded": message.id in recorded} for message in messages]
+        print_text(json_text({"messages": listed, "dismissed": [_record(record) for record in records]}))
         return 1 if messages else 0
     print_line(f"quarantine: {count(len(messages), 'message')}")
     print_first(map(_line, messages))
-    left = {one.id for one in messages}
+    left = {message.id for message in messages}
     print_line(f"dismissed in the last 90 days: {count(len(records), 'message')}")
     lines = []
-    for one in records:
-        unfinished = " (still in the queue: dismiss it again)" if one.message.id in left else ""
-        decision = one.decision
+    for record in records:
+        unfinished = " (still in the queue: dismiss it again)" if record.message.id in left else ""
+        decision = record.decision
         lines.append(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
-        lines.append(f"    {_complaint(one.message)}")
+        lines.append(f"    {_complaint(record.message)}")
     print_first(lines)
     return 1 if messages else 0
 
 
 def _check_dismissal(program: Program, which: str, because: str | None) -> None:
     """Raise UsageError if the key of --dismiss is malformed, or --because is empty."""
-    _wanted(program, which)
+    _dismissal_filter(program, which)
     if because is not None and not because.strip():
         raise UsageError("--because is empty. Write why these messages are dismissed: it is recorded")
 
@@ -272,7 +272,7 @@ def _dismiss(
     from projections.operations.dismissal import dismiss as dismissed
 
     now = datetime.now(UTC)
-    wanted = _wanted(live.program, which)
+    wanted = _dismissal_filter(live.program, which)
     dry = dry_run or because is None
     decision = None if dry else Decision(str(because).strip(), _caller(region), now)
     done: list[Quarantined] = []
@@ -283,7 +283,7 @@ def _dismiss(
             f"The rules are {', '.join(sorted(live.program.rules))}, and no message names another"
         )
     if as_json:
-        report = {"dryRun": dry, "dismissed": [_plain(one) for one in done], "others": others}
+        report = {"dryRun": dry, "dismissed": [_plain(message) for message in done], "others": others}
         report |= {} if decision is None else {"because": decision.because, "by": decision.by}
         print_text(json_text(report))
     else:
@@ -297,7 +297,7 @@ def _dismiss(
     return 1 if others or (dry and number) else 0
 
 
-def _wanted(program: Program, which: str) -> Wanted:
+def _dismissal_filter(program: Program, which: str) -> Wanted:
     from projections.inspect.explain.item import read_key
     from projections.operations.dismissal import Wanted, age
 
@@ -335,23 +335,23 @@ def _complaint(message: Quarantined) -> str:
     return f"{text} (triggered by {', '.join(message.triggered_by)}{f' and {more:,} more' if more > 0 else ''})"
 
 
-def _line(one: Quarantined) -> str:
-    return f"  {f'{one.time:%Y-%m-%d %H:%M}' if one.time else 'no time'} {_complaint(one)}"
+def _line(message: Quarantined) -> str:
+    return f"  {f'{message.time:%Y-%m-%d %H:%M}' if message.time else 'no time'} {_complaint(message)}"
 
 
-def _plain(one: Quarantined) -> dict[str, Any]:
+def _plain(message: Quarantined) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "rule": one.rule,
-        "key": one.key,
-        "target": one.target,
-        "fault": one.fault,
-        "reason": one.reason,
-        "triggeredBy": list(one.triggered_by),
-        "time": one.time.isoformat() if one.time else None,
+        "id": message.id,
+        "rule": message.rule,
+        "key": message.key,
+        "target": message.target,
+        "fault": message.fault,
+        "reason": message.reason,
+        "triggeredBy": list(message.triggered_by),
+        "time": message.time.isoformat() if message.time else None,
     }
 
 
-def _record(one: Dismissed) -> dict[str, Any]:
-    decision = one.decision
-    return {**_plain(one.message), "because": decision.because, "by": decision.by, "at": decision.at.isoformat()}
+def _record(dismissal: Dismissed) -> dict[str, Any]:
+    decision = dismissal.decision
+    return {**_plain(dismissal.message), "because": decision.because, "by": decision.by, "at": decision.at.isoformat()}

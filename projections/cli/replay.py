@@ -28,7 +28,7 @@ from projections.engine.ledger_items import Entry
 from projections.engine.registry import SHADOW
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
-from projections.inspect.explain.words import encoded_words, happened, key_words, value_text
+from projections.inspect.explain.words import change_words, encoded_words, key_words, value_text
 from projections.language.keys import decode_key
 from projections.language.values import plain_item
 from projections.terminal import console, count, json_text, markup, print_grid, print_text
@@ -384,7 +384,7 @@ def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) ->
         again = ", delivered again" if sequence in seen else ""
         seen.add(sequence)
         what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
-        rows.append([*what, (key_words(record.key), "bold"), (f"{happened(record, prefix)}{again}", "")])
+        rows.append([*what, (key_words(record.key), "bold"), (f"{change_words(record, prefix)}{again}", "")])
     out.print(markup("[bold]{}[/]", count(len(reports), "event")))
     print_grid(out, rows)
 

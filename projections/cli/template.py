@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--set",
-    "given",
+    "settings",
     metavar="NAME[=VALUE]",
     multiple=True,
     help="With --format cdk: the value of a parameter. Without VALUE, the parameter remains; its value must not be empty.",
@@ -67,7 +67,7 @@ def command(
     gradual: bool,
     leading_keys: bool,
     form: str,
-    given: tuple[str, ...],
+    settings: tuple[str, ...],
     output: str | None,
     package: str | None,
     force: bool,
@@ -93,7 +93,7 @@ def command(
     """
     if gradual and form != "sam":
         raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format")
-    if given and form != "cdk":
+    if settings and form != "cdk":
         raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
     if package is not None and form not in ("cloudformation", "cdk"):
         raise UsageError(
@@ -106,8 +106,8 @@ def command(
         from projections.deploy.needs import Deployment
 
         program = program_of(rules)
-        deployment = Deployment(_shown(find_rules(rules)), program, existing, gradual, leading_keys)
-        text = _text(form, deployment, given)
+        deployment = Deployment(_path_text(find_rules(rules)), program, existing, gradual, leading_keys)
+        text = _text(form, deployment, settings)
     if output is None:
         print_text(text)
     elif not write_generated(output, text, force=force):
@@ -134,28 +134,28 @@ def _check_suffix(output: str | None, form: str) -> None:
     suffix, own = Path(output or "").suffix.lower(), _SUFFIXES.get(form, _JSON)
     if suffix in own or suffix not in (*_JSON, ".ts"):
         return
-    fitting = [one for one, suffixes in _SUFFIXES.items() if suffix in suffixes] or ["cloudformation"]
+    fitting = [name for name, suffixes in _SUFFIXES.items() if suffix in suffixes] or ["cloudformation"]
     raise UsageError(
         f"{output}: the format {form} is not for {suffix} files. "
         f"Pass --format {fitting[0]}, or write to a file with the suffix {own[0]}"
     )
 
 
-def _text(form: str, deployment: Deployment, given: tuple[str, ...]) -> str:
+def _text(form: str, deployment: Deployment, settings: tuple[str, ...]) -> str:
     if form == "sam":
         from projections.deploy.template import sam_template
 
         return sam_template(deployment)
-    return _plain(deployment, given, form == "cdk")
+    return _plain(deployment, settings, form == "cdk")
 
 
-def _plain(deployment: Deployment, given: tuple[str, ...], valued: bool) -> str:
+def _plain(deployment: Deployment, settings: tuple[str, ...], valued: bool) -> str:
     from projections.deploy.checksum import signed
     from projections.deploy.plain import cloudformation_template, with_values
 
     template = cloudformation_template(deployment)
     if valued:
-        split = (text.partition("=") for text in given)
+        split = (text.partition("=") for text in settings)
         template = with_values(template, {name: value if equals else None for name, equals, value in split})
     return signed(json_text(template) + "\n")
 
@@ -167,7 +167,7 @@ def _typescript() -> str:
     return with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
 
 
-def _shown(path: Path) -> str:
+def _path_text(path: Path) -> str:
     """Return the rule file as a template's header names it: for a bundled file, the same in every working directory."""
     if path.resolve().is_relative_to(SHIPPED.resolve()):
         return path.resolve().relative_to(SHIPPED.parents[1].resolve()).as_posix()

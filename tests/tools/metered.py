@@ -60,7 +60,7 @@ class Metered:
         Registry(self._program, self.tables.store).read_or_create()
         try_statements(self._store)
         if self._recorder is not None:
-            self._recorder.taken()
+            self._recorder.take_requests()
         return self
 
     def __exit__(
@@ -99,5 +99,5 @@ class Metered:
         assert outcome.failed is None, outcome.failed_reason
         if self._recorder is None:
             return self._meter.write_units, self._meter.read_units, dict(self._meter.calls)
-        spent = Spent.of(self._recorder.taken())
+        spent = Spent.of(self._recorder.take_requests())
         return spent.write_units - spent.in_vain, spent.read_units, dict(spent.calls)

@@ -22,7 +22,7 @@ from projections.errors import StoreError
 from projections.inspect.explain.events import BatchReport, Explanation, RequestReport, explain
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.records import effect_words, effects_of, record_report
-from projections.inspect.rehearsal.rehearse import Decoded, _adopted, rehearse, set_stage
+from projections.inspect.rehearsal.rehearse import Decoded, _with_adopted_guards, rehearse, set_stage
 from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -109,7 +109,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
     spy, names = tables.store, [*program.tables]
     assert isinstance(spy, Spy)
     guards = Guards(program, Registry(program, spy).read_or_create().identity)
-    records = [_adopted(program, guards, r, {name: name for name in names}) for r in records]
+    records = [_with_adopted_guards(program, guards, r, {name: name for name in names}) for r in records]
     known = [decode(r, {name: name for name in names}, program.tables) for r in records]
     set_stage(program, tables, guards, known, plan(program, known, guards))
     processor = Processor(

@@ -222,7 +222,7 @@ def test_everything_agrees_once_a_history_has_come_to_rest(path: Path) -> None:
                 assert not bad, (seed, key, bad)
                 source = told.source
                 assert source is None or all(one.agrees for one in source.contributions), (seed, key, source)
-                requests = recorder.taken()
+                requests = recorder.take_requests()
                 assert not any(request.actions for request in requests)
                 queries = sum(request.operation == "Query" for request in requests)
                 lists = [rule for rule in (one.rule for one in told.derived) if isinstance(rule, ListEmbedRule)]

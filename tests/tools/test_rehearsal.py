@@ -105,7 +105,7 @@ def test_units_of_single_writes_are_what_dynamodb_reports(
             meter.write_units = 0.0
             real.write(write)
             recorder.write(write)
-            (request_,) = recorder.taken()
+            (request_,) = recorder.take_requests()
             if not swaps_halves_of_a_key(request_.actions[0]):
                 assert meter.write_units == request_.write_units, (number, write)
     finally:
@@ -129,7 +129,7 @@ def test_a_dry_run_counts_the_same_units_of_single_writes() -> None:
     recorder, dry = RecordingStore(MemoryStore({"main": SCHEMA})), DryStore(MemoryStore({"main": SCHEMA}))
     for number, write in enumerate(random_writes(Random(7))):
         recorder.write(write)
-        (request,) = recorder.taken()
+        (request,) = recorder.take_requests()
         dry.done.clear()
         dry.write(write)
         if request.actions[0].before is not None or isinstance(write, Update):  # deleting nothing is not counted
@@ -159,7 +159,7 @@ def test_units_of_reads_are_what_dynamodb_local_reports(dynamodb_local_url: str)
             store.query("main", [{"S": "g"}], index="GSI1", limit=50)
     finally:
         delete_table(dynamodb, "capacity")
-    spent = Spent.of(recorder.taken())
+    spent = Spent.of(recorder.take_requests())
     assert (spent.read_units, spent.calls) == (meter.read_units, dict(meter.calls))
 
 
@@ -182,11 +182,11 @@ def test_updates_of_a_batch_are_twenty_five_a_call() -> None:
     keys = [ItemKey("main", "p", f"s{number}") for number in range(51)]
     for key in keys:
         recorder.write(Update(key, {"x": {"N": "1"}}))
-    recorder.taken()
+    recorder.take_requests()
     exists = AllOf((Exists(("PK",)), Missing(("y",))))
     answers = recorder.write_each([Update(key, {"y": {"N": "1"}}, condition=exists) for key in [*keys, keys[0]]])
     assert [answer is None for answer in answers] == [True] * 51 + [False]
-    operations = [(request.operation, len(request.actions)) for request in recorder.taken()]
+    operations = [(request.operation, len(request.actions)) for request in recorder.take_requests()]
     assert operations == [
         ("BatchExecuteStatement", 25),
         ("BatchExecuteStatement", 25),

@@ -53,8 +53,8 @@ class Names:
 def _identifier(text: str) -> str:
     """Return the text with underscores for characters that an identifier cannot have. Python compares names by NFKC."""
     letters = [letter if f"x{letter}".isidentifier() else "_" for letter in unicodedata.normalize("NFKC", text)]
-    found = unicodedata.normalize("NFKC", re.sub("_+", "_", "".join(letters)).strip("_"))
-    return found if found.isidentifier() else f"x{found}"
+    name = unicodedata.normalize("NFKC", re.sub("_+", "_", "".join(letters)).strip("_"))
+    return name if name.isidentifier() else f"x{name}"
 
 
 def snake(text: str) -> str:
@@ -101,7 +101,7 @@ def _escape(letter: str) -> str:
 def docstring(indent: int, *paragraphs: str) -> list[str]:
     """Return the lines of a docstring, wrapped. The texts may be anything."""
     margin = " " * indent
-    shown = [_shown(paragraph) for paragraph in paragraphs if paragraph]
+    shown = [_docstring_line(paragraph) for paragraph in paragraphs if paragraph]
     if len(shown) == 1 and len(margin) + len(shown[0]) + 6 <= WIDTH:
         return [f'{margin}"""{shown[0]}"""']
     lines: list[str] = []
@@ -114,7 +114,7 @@ def docstring(indent: int, *paragraphs: str) -> list[str]:
     return [*lines, f'{margin}"""']
 
 
-def _shown(text: str) -> str:
+def _docstring_line(text: str) -> str:
     """Return one line for a docstring, in which no quote or backslash of the text ends it."""
     line = " ".join(printable(" ".join(text.split())).replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split())
     return line[:-1] + '\\"' if line.endswith('"') else line
@@ -187,7 +187,7 @@ def lines(expression: Code, indent: int, before: str = "", after: str = "") -> l
             body = [*lines(element, inner), *(" " * inner + clause for clause in clauses)]
             return [f"{margin}{before}[", *body, f"{margin}]{after}"]
         case Every():
-            return _joined(expression, indent, before, after)
+            return _condition_lines(expression, indent, before, after)
 
 
 _CALL = re.compile(r"(\w+\()(.*)(\))")
@@ -196,18 +196,18 @@ _QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.)*\1""")
 
 def _call(source: str) -> Code:
     """Return a call that is one as a whole as a `Call`."""
-    found = _CALL.fullmatch(source)
-    if found is None:
+    match = _CALL.fullmatch(source)
+    if match is None:
         return source
     depth = 0
-    for letter in _QUOTED.sub("", found[2]):
+    for letter in _QUOTED.sub("", match[2]):
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if depth < 0:
             return source
-    return Call(found[1], [found[2]], found[3])
+    return Call(match[1], [match[2]], match[3])
 
 
-def _joined(every: Every, indent: int, before: str, after: str) -> list[str]:
+def _condition_lines(every: Every, indent: int, before: str, after: str) -> list[str]:
     """Return the lines of conditions that are too long for one line."""
     margin = " " * indent
     first, *rest = every.conditions
@@ -221,7 +221,7 @@ def _joined(every: Every, indent: int, before: str, after: str) -> list[str]:
     if len(together) <= WIDTH:
         body = [together]
     else:
-        body = [*lines(first, indent + 4), *(line for one in rest for line in lines(one, indent + 4, word))]
+        body = [*lines(first, indent + 4), *(line for condition in rest for line in lines(condition, indent + 4, word))]
     return [f"{margin}{before}(", *body, f"{margin}){after}"]
 
 
@@ -248,11 +248,11 @@ class Variable:
 def piped(value: Variable, pipes: Sequence[Pipe]) -> Variable:
     """Return a value through pipes."""
     for pipe in pipes:
-        value = _applied(value, pipe)
+        value = _apply_pipe(value, pipe)
     return value
 
 
-def _applied(value: Variable, pipe: Pipe) -> Variable:
+def _apply_pipe(value: Variable, pipe: Pipe) -> Variable:
     arguments = pipe.arguments
     match pipe.name:
         case "lower" | "upper":
@@ -264,11 +264,11 @@ def _applied(value: Variable, pipe: Pipe) -> Variable:
         case "pad" | "invert" | "bucket":
             return Variable(f"_{pipe.name}({value.source}, {int(arguments[0])})")
         case "date":
-            return Variable(f"_date({', '.join([_declared(value, pipe).source, *_format(pipe)])})")
+            return Variable(f"_date({', '.join([_time_of(value, pipe).source, *_format(pipe)])})")
     raise AssertionError(pipe.name)
 
 
-def _declared(value: Variable, pipe: Pipe) -> Variable:
+def _time_of(value: Variable, pipe: Pipe) -> Variable:
     """Return a value as `date` takes it: as a time, if the pipe declares its format."""
     _, _, declared = date_arguments(pipe)
     if not declared:
@@ -278,7 +278,7 @@ def _declared(value: Variable, pipe: Pipe) -> Variable:
     if declared in ("seconds", "milliseconds"):
         factor = "1_000_000" if declared == "seconds" else "1000"
         return Variable(f"_since_1970(Decimal({value.source}) * {factor})", EITHER)
-    return Variable(f"_read({value.source}, {literal(declared)})", EITHER)
+    return Variable(f"_parse_time({value.source}, {literal(declared)})", EITHER)
 
 
 def _format(pipe: Pipe) -> list[str]:
@@ -289,7 +289,7 @@ def _format(pipe: Pipe) -> list[str]:
 def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
     """Return the expression of the periods between two bounds."""
     *before, date = fan.field.pipes
-    first, last = (_declared(piped(one, before), date).source for one in (low, high))
+    first, last = (_time_of(piped(bound, before), date).source for bound in (low, high))
     if last != high.source:
         last = f"None if {high.source} is None else {last}"
     form, *zone = _format(date)
@@ -300,15 +300,15 @@ def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
 
 def text_of(parts: Sequence[object], value_of: Callable[[Field], Variable], loops: Callable[[object], str]) -> str:
     """Return the expression of a key's text. `loops` returns the variable that runs over buckets or periods."""
-    found: list[tuple[bool, str]] = []
+    texts: list[tuple[bool, str]] = []
     for part in parts:
         if isinstance(part, str):
-            found.append((True, part))
+            texts.append((True, part))
         elif isinstance(part, Field):
-            found.append((False, piped(value_of(part), part.pipes).text))
+            texts.append((False, piped(value_of(part), part.pipes).text))
         else:
-            found.append((False, loops(part)))
-    return joined(found)
+            texts.append((False, loops(part)))
+    return joined(texts)
 
 
 def joined(parts: Sequence[tuple[bool, str]]) -> str:
@@ -352,13 +352,13 @@ class ItemNames:
             return at("item", name)
         return f"item[{literal(root(name))}]" if sure else f"item.get({literal(root(name))})"
 
-    def stored(self, name: str) -> str | None:
+    def if_stored(self, name: str) -> str | None:
         """Return the condition that an item has a value or NULL; None if all have."""
         if name in self.variables:
             return None
         return f"{self.value(name)} is not _ABSENT" if len(steps(name)) > 1 else f"{literal(root(name))} in item"
 
-    def present(self, name: str) -> str | None:
+    def if_present(self, name: str) -> str | None:
         """Return the condition that an item has a value; None if all have."""
         if name in self.variables:
             return None
@@ -386,10 +386,10 @@ def value_literal(value: Any) -> str:
 def written(condition: Condition, names: ItemNames) -> str:
     """Return a condition of a pattern as Python source, which can be joined with others by `and`."""
     if isinstance(condition, Either):
-        branches = [_both([written(one, names) for one in branch]) for branch in condition.branches]
+        branches = [_both([written(test, names) for test in branch]) for branch in condition.branches]
         return f"({' or '.join(branches)})"
-    found = list(_test(condition, names))
-    return found[0] if len(found) == 1 else f"({' or '.join(found)})"
+    alternatives = list(_test(condition, names))
+    return alternatives[0] if len(alternatives) == 1 else f"({' or '.join(alternatives)})"
 
 
 def _both(conditions: list[str]) -> str:
@@ -399,7 +399,7 @@ def _both(conditions: list[str]) -> str:
 def _test(test: Test, names: ItemNames) -> Iterator[str]:
     """Yield conditions of which one must hold."""
     alternatives = test.alternatives
-    present, stored = names.present(test.name), names.stored(test.name)
+    present, stored = names.if_present(test.name), names.if_stored(test.name)
     if Exists(True) in alternatives:
         yield "True" if stored is None or Exists(False) in alternatives else stored
         return
@@ -407,23 +407,23 @@ def _test(test: Test, names: ItemNames) -> Iterator[str]:
         absent = f"{literal(root(test.name))} not in item"
         absent = f"{names.value(test.name)} is _ABSENT" if len(steps(test.name)) > 1 else absent
         yield "False" if stored is None else absent
-    null = any(isinstance(one, Equals) and one.value is None for one in alternatives)
+    null = any(isinstance(alternative, Equals) and alternative.value is None for alternative in alternatives)
     value = at("item", test.name) if null and test.name not in names.variables else names.value(test.name)
     yield from _any_of(alternatives, value, present, names)
 
 
 def _any_of(alternatives: Sequence[Alternative], value: str, present: str | None, names: ItemNames) -> Iterator[str]:
     """Yield conditions on a value: one for all that it may be equal to, and one for each other alternative."""
-    equal = [value_literal(one.value) for one in alternatives if isinstance(one, Equals)]
+    equal = [value_literal(alternative.value) for alternative in alternatives if isinstance(alternative, Equals)]
     if equal:
         yield f"_is({', '.join([value, *equal])})"
-    for one in alternatives:
-        match one:
+    for alternative in alternatives:
+        match alternative:
             case Equals() | Exists():
                 pass  # above, and in `_test`
             case Affix():
-                yield f"_any_text({value}, lambda text: {_affix(one)})"
-            case Compares(bounds) if one.is_numeric:
+                yield f"_any_text({value}, lambda text: {_affix(alternative)})"
+            case Compares(bounds) if alternative.is_numeric:
                 terms = [f"number {'==' if sign == '=' else sign} {value_literal(bound)}" for sign, bound in bounds]
                 yield f"_any_number({value}, lambda number: {' and '.join(terms)})"
             case Compares(bounds):
@@ -435,11 +435,11 @@ def _any_of(alternatives: Sequence[Alternative], value: str, present: str | None
                 fits = " or ".join(_any_of(excluded, value, present, names))
                 yield f"({present} and not ({fits}))" if present else f"not ({fits})"
             case _:
-                assert_never(one)
+                assert_never(alternative)
 
 
-def _affix(one: Affix) -> str:
-    text = literal(one.text.casefold() if one.ignore_case else one.text)
-    subject = "text.casefold()" if one.ignore_case else "text"
-    method = {"prefix": "startswith", "suffix": "endswith"}.get(one.operator)
+def _affix(affix: Affix) -> str:
+    text = literal(affix.text.casefold() if affix.ignore_case else affix.text)
+    subject = "text.casefold()" if affix.ignore_case else "text"
+    method = {"prefix": "startswith", "suffix": "endswith"}.get(affix.operator)
     return f"{subject}.{method}({text})" if method else f"{subject} == {text}"

@@ -98,7 +98,7 @@ class Fits:
 
     def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
         query = self._plan.asked
-        needed = {names.stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
+        needed = {names.if_stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
         for condition in query.where.conditions:
             read = Pattern((condition,), {}).names
             if condition in match.conditions or not all(self._known(entity, name, requests, names) for name in read):
@@ -114,7 +114,7 @@ class Fits:
             if name == query.range and self._bounds is not None:
                 bounds = [self._bounds.low.source, self._bounds.high.source, *filter(None, [self._bounds.beginning])]
                 yield Call("_within(", [names.value(name), *bounds])
-            elif (present := names.present(name)) is not None:
+            elif (present := names.if_present(name)) is not None:
                 yield present
 
     def _sure(self, entity: str, field: Field, requests: list[Request]) -> bool:
@@ -137,7 +137,7 @@ class Fits:
                 yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
         elif field.pipes:
             held = Variable(names.value(field.name, sure=True), EITHER)
-            yield str(names.present(field.name))
+            yield str(names.if_present(field.name))
             yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
         elif given.type == NUMBER or self._is_key(entity, field.name):
             yield f"{names.value(field.name)} == {given.source}"
@@ -366,7 +366,7 @@ class QueryFunction:
                 Call(f"{literal(shown_name(shown))}: [", list(map(literal, steps(path))), "]")
                 for shown, path in paths.items()
             ]
-            selected, chosen = "_selected", [Call("{", parts, "}")]
+            selected, chosen = "_values_at", [Call("{", parts, "}")]
         whole = Call(f"{selected}(", ["item", *chosen])
         lines = ["    def show(item: Item) -> Item:"]
         needed = {entity: [*self._variables(entity, paths.values())] for entity in query.entities}

@@ -54,10 +54,10 @@ def _only(item: Item, *names: str) -> Item:
     return {name: item[name] for name in names if name in item}
 
 
-def _selected(item: Item, paths: Mapping[str, Sequence[str]]) -> Item:
+def _values_at(item: Item, paths: Mapping[str, Sequence[str]]) -> Item:
     """Return values of an item by new names: those that it has."""
-    found = {name: _at(item, *path) for name, path in paths.items()}
-    return {name: value for name, value in found.items() if value is not _ABSENT}
+    values = {name: _at(item, *path) for name, path in paths.items()}
+    return {name: value for name, value in values.items() if value is not _ABSENT}
 
 
 def _variables(
@@ -143,9 +143,9 @@ def _elements(value: Any) -> Iterator[Any]:
 def _is(value: Any, *wanted: Any) -> bool:
     """Return whether a value, or an element of it, is one of these."""
     return any(
-        element == one and isinstance(element, bool) == isinstance(one, bool)
+        element == scalar and isinstance(element, bool) == isinstance(scalar, bool)
         for element in _elements(value)
-        for one in wanted
+        for scalar in wanted
     )
 
 
@@ -237,23 +237,23 @@ def _since_1970(microseconds: int | Decimal) -> datetime:
 
 def _date(value: Scalar | datetime, form: str, zone: tzinfo = UTC) -> str:
     """Return a time in a format of strftime."""
-    return _written(_time(value).astimezone(zone), form)
+    return _format_time(_time(value).astimezone(zone), form)
 
 
-def _written(time: datetime, form: str) -> str:
+def _format_time(time: datetime, form: str) -> str:
     """Return a time in a format of strftime, whose years before 1000 have no zeros."""
     years = {"%Y": f"{time.year:04}", "%G": f"{time.isocalendar().year:04}"}
     return time.strftime(re.sub("%.", lambda code: years.get(code[0], code[0]), form))
 
 
-def _read(value: Scalar, form: str) -> datetime:
+def _parse_time(value: Scalar, form: str) -> datetime:
     """Return the time of a value in a format of strftime. Raises ValueError."""
     text = _text(value)
     for code, first in (("%V", "01"), ("%u", "1")):
         if "%G" in form and code not in form:
             form, text = f"{form} {code}", f"{text} {first}"
     time = datetime.strptime(text, form).replace(tzinfo=UTC)
-    if _written(time, form) != text:
+    if _format_time(time, form) != text:
         raise ValueError(f"not written as {form}: {text}")
     return time
 
@@ -264,10 +264,10 @@ def _bound(value: Scalar | datetime, *, last: bool) -> datetime:
     One without offset is compared with times as they are written, whose offsets are from
     -12 to +14 hours.
     """
-    found = _BEGINNING.fullmatch(value) if isinstance(value, str) else None
-    if found is None or (found[0].isdigit() and found[2]):
+    match = _BEGINNING.fullmatch(value) if isinstance(value, str) else None
+    if match is None or (match[0].isdigit() and match[2]):
         return _time(value)
-    parts = [int(part) for part in found.groups() if part]
+    parts = [int(part) for part in match.groups() if part]
     year, month, day, hour, minute, second = (*parts, *(1, 1, 1, 0, 0, 0)[len(parts) :])
     time = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     if not last:
@@ -498,12 +498,12 @@ class Results(Generic[T]):
 
     def _best(self, reads: Sequence[Read], heads: Sequence[Item | None]) -> int:
         """Return the position of the item that comes first."""
-        found = {
+        orders = {
             number: [head[name] for name in self._merge_by]
             for number, head in enumerate(heads)
             if head is not None
         }
-        return (max if reads[0].descending else min)(found, key=found.__getitem__)
+        return (max if reads[0].descending else min)(orders, key=orders.__getitem__)
 
     async def _stream(
         self, read: Read, after: Item | None, limit: int | None
@@ -544,8 +544,8 @@ def _token(places: Mapping[str, Item]) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _number(found: Item) -> Any:
-    return Decimal(found["N"]) if [*found] == ["N"] else found
+def _number(value: Item) -> Any:
+    return Decimal(value["N"]) if [*value] == ["N"] else value
 
 
 def _places(token: str | None) -> dict[str, Item]:

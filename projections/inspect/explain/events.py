@@ -115,13 +115,13 @@ class Explanation:
             for report in self.batches
             for request in report.batch.requests
             for read in request.reads
-            if read.key is not None and not read.found and read.key.table != LEDGER
+            if read.key is not None and not read.item_count and read.key.table != LEDGER
         }
         return [key for key in missed if key not in shown]
 
     @property
     def rejected(self) -> list[Rejected]:
-        return [one for batch in self.batches for one in batch.batch.rejected]
+        return [rejection for batch in self.batches for rejection in batch.batch.rejected]
 
     @property
     def failed(self) -> list[str]:
@@ -152,16 +152,16 @@ def _requests(program: Program, batch: Batch) -> list[RequestReport]:
         RequestReport(
             request,
             tuple(_action(program, action, request.factor, numbers) for action in request.actions),
-            tuple(map(_read, request.reads)),
+            tuple(map(_read_words, request.reads)),
         )
         for request in batch.requests
     ]
 
 
-def _read(read: Read) -> str:
+def _read_words(read: Read) -> str:
     if read.key is None:
-        return f"{read.query}: {read.found} item" + "s" * (read.found != 1)
-    return f"{key_words(read.key)}" + ("" if read.found else ": not found")
+        return f"{read.query}: {read.item_count} item" + "s" * (read.item_count != 1)
+    return f"{key_words(read.key)}" + ("" if read.item_count else ": not found")
 
 
 def _action(program: Program, action: Action, factor: int, numbers: Mapping[str, Sequence[int]]) -> ActionReport:
@@ -241,7 +241,7 @@ _KINDS = {"=": "", "#": "values of ", "%": "different values of "}
 def _amounts(add: Mapping[str, Value]) -> str:
     """Return what is added to the totals of a group or to a value counter."""
     words = []
-    for slot, value in sorted(add.items(), key=lambda one: (one[0] == "version", one[0] != "n", one[0])):
+    for slot, value in sorted(add.items(), key=lambda pair: (pair[0] == "version", pair[0] != "n", pair[0])):
         if "N" in value and slot != "v":
             name = slot.removeprefix(SETTLED)
             kind = _KINDS.get(name[0])
@@ -281,8 +281,8 @@ def _batch(report: BatchReport) -> dict[str, Any]:
         "records": [_record(record, n, report.places) for n, record in enumerate(report.records)],
         "requests": [request.document for request in report.requests],
         "quarantined": [
-            {"rule": one.rule, "reason": one.reason, "key": one.key, "sequenceNumber": one.sequence}
-            for one in batch.rejected
+            {"rule": bad.rule, "reason": bad.reason, "key": bad.key, "sequenceNumber": bad.sequence}
+            for bad in batch.rejected
         ],
         "failed": batch.outcome.failed_reason,
         "cost": _spent(batch.spent),

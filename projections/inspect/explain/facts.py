@@ -135,7 +135,7 @@ class Source:
 
     @property
     def agrees(self) -> bool:
-        return all(one.agrees for one in self.contributions)
+        return all(contribution.agrees for contribution in self.contributions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Readings:
     key: ItemKey
     image: Image | None
     item: Item | None
-    found: Mapping[Subject, Finding] = field(default_factory=dict)
+    findings: Mapping[Subject, Finding] = field(default_factory=dict)
     """The result of the comparison."""
     groups: dict[Target, Group] = field(default_factory=dict)
 
@@ -207,17 +207,17 @@ class Readings:
     def onto(self) -> list[LedgerRule]:
         """The rules that publish from the ledger onto the item, or that would create another item under its key."""
         into, names = self.program.ledger_rules_into, self.entities
-        others = [one.name for one in self.program.entities_at(self.key) if one.name not in names]
+        others = [entity.name for entity in self.program.entities_at(self.key) if entity.name not in names]
         return [rule for name in names for rule in into.get(name, ())] + [
             rule for name in others for rule in into.get(name, ()) if rule.creates
         ]
 
-    def shown(self, name: str) -> Value | None:
+    def value_of(self, name: str) -> Value | None:
         return (self.image or {}).get(name)
 
     def drifts(self, rule: str, *kinds: str, target: str | None = None) -> Iterator[Drift]:
         """Yield the drift of one rule in these kinds of subjects, of this item or of a target."""
-        for subject, finding in self.found.items():
+        for subject, finding in self.findings.items():
             for drift in finding.drifts:
                 if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
                     yield drift
@@ -278,7 +278,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         contributions=tuple(contributions),
         fences=fences,
         problems=tuple(problems.items()),
-        unmet=tuple((name, "; ".join(one.reasons)) for name, one in verdicts if not one.applies and not one.bad),
+        unmet=tuple((name, "; ".join(its.reasons)) for name, its in verdicts if not its.applies and not its.bad),
     )
 
 

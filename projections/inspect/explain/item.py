@@ -63,10 +63,10 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     if targets and not scope.offline:
         read.groups = read_groups(read.store, targets, Generations())
     stored = found.get(entry_key(text))
-    read.found = Examiner(scope, read.store).examine(_subjects(read, stored))
+    read.findings = Examiner(scope, read.store).examine(_subjects(read, stored))
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
     outdated = snapshot is not None and snapshot.program != program.fingerprint
-    drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
+    drifts = tuple(drift for finding in read.findings.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
     return ItemExplanation(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
@@ -156,7 +156,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     names = sorted(rule.owned(read.image)) if rule.claimed else rule.owned()
     if read.scope.offline:
         note = ("not compared, because there is no ledger yet: `projections verify` computes the expected value",)
-        return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
+        return Derived(rule, attributes_of([name for name in names if read.value_of(name)], read.image, ()), notes=note)
     if rule.into.name not in read.entities and not drifts:
         return None
     group, guard = read.groups[rule.name, read.text], read.guard(rule)
@@ -189,7 +189,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     members = read_members(read.store, rule, read.text, group)
     sources, more = _contributors(read, rule, group, members)
     if rule.claimed:
-        names = [name for name in names if read.shown(name) is not None]
+        names = [name for name in names if read.value_of(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
     return replace(report, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
 
@@ -227,7 +227,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     """Return the values of a guarded copy, compared with the source in its guard."""
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, COPY))
     valid = read.scope.guards.read(rule.name, read.key, read.image)
-    names = [name for name in sorted(rule.owned(read.image)) if read.shown(name) is not None]
+    names = [name for name in sorted(rule.owned(read.image)) if read.value_of(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
     problem = _problem(drifts)
     report = Derived(rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), guard.there, guard.by, guard.at, problem=problem)

@@ -72,10 +72,10 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
             yield Effect("copy", (write.rule.name,), encode_key(key), write.source, plain_item(image))
         for key in sorted(write.others - write.copies.keys()):
             yield Effect("copy", (write.rule.name,), encode_key(key), write.source)
-    for one in made.indexes:
-        key_text = encode_key(one.key)
-        values = {name: None if value is None else plain(value) for name, value in one.values.items()}
-        yield Effect("index" if one.kind == "index" else "compute", one.rules, key_text, key_text, values)
+    for indexed in made.indexes:
+        key_text = encode_key(indexed.key)
+        values = {name: None if value is None else plain(value) for name, value in indexed.values.items()}
+        yield Effect("index" if indexed.kind == "index" else "compute", indexed.rules, key_text, key_text, values)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
     for rule, key in made.pulled:
@@ -89,9 +89,9 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
     for release in made.releases:
         guarded = tuple(name for name in program.rules if program.guard(name) in release.guards)
         yield Effect("release", guarded, encode_key(release.key), None)
-    for no in made.rejected:
-        rules = (no.rule,) if no.rule is not None else tuple(program.rules)
-        yield Effect("quarantine", rules, no.target, no.key, reason=no.reason)
+    for rejection in made.rejected:
+        rules = (rejection.rule,) if rejection.rule is not None else tuple(program.rules)
+        yield Effect("quarantine", rules, rejection.target, rejection.key, reason=rejection.reason)
 
 
 def _contributions(program: Program, change: Change) -> Iterator[Effect]:
@@ -139,7 +139,7 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
         if measure.function == "count" and measure.where is None:
             values[measure.name] = contributed["n"]
         elif measure.by is not None:  # the attribute, not the value that it is ordered by
-            held = [one for one in contributed.get("+", ()) if one.startswith(measure.slot + "|")]
+            held = [member for member in contributed.get("+", ()) if member.startswith(measure.slot + "|")]
             payload = change.after.payloads.get((rule.name, target, held[0]), {}) if held else {}
             values |= {measure.name: plain(payload[measure.name])} if measure.name in payload else {}
         elif name in shown:
@@ -166,8 +166,8 @@ class RuleReport:
     @property
     def document(self) -> dict[str, Any]:
         effects = [
-            {"kind": one.kind, "target": one.target, "values": one.values, "reason": one.reason or None}
-            for one in self.effects
+            {"kind": effect.kind, "target": effect.target, "values": effect.values, "reason": effect.reason or None}
+            for effect in self.effects
         ]
         return {"rule": self.rule, "kind": self.kind, "effects": effects, "reasons": list(self.reasons)}
 
@@ -197,8 +197,8 @@ def record_report(program: Program, decoded: Decoded) -> RecordReport:
     item = new or old
     if item is None:
         image = record.new if record.new is not None else record.old
-        found = nearest_entities(program, record.key, image or {})
-        return RecordReport(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=rules)
+        nearest = tuple((name, tuple(why)) for name, why in nearest_entities(program, record.key, image or {}))
+        return RecordReport(record, decoded.raw, nearest=nearest, rules=rules)
     was = old.entity.name if old is not None and new is not None and old.entity is not new.entity else None
     return RecordReport(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
 
@@ -211,13 +211,13 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
         for name in effect.rules:
             planned.setdefault(name, []).append(effect)
     for name, rule in program.rules.items():
-        found = planned.get(name, [])
-        judged = _judged(program, name, old, new)
-        if found:
+        effects = planned.get(name, [])
+        judged = _verdict_of(program, name, old, new)
+        if effects:
             why = dict.fromkeys(
-                reason for one in found for reason in _why(program, guards, rule, one, record, old, new, judged)
+                reason for effect in effects for reason in _why(program, guards, rule, effect, record, old, new, judged)
             )
-            yield RuleReport(name, rule.kind, tuple(found), tuple(why))
+            yield RuleReport(name, rule.kind, tuple(effects), tuple(why))
         elif judged is not None:
             idle = _silent(program, rule) if not rule.recorded else ""
             same_as_before = "the item was removed" if record.new is None else "nothing that it reads changed"
@@ -233,7 +233,7 @@ def _silent(program: Program, rule: Rule) -> str:
     return f"it publishes nothing, because it is {'disabled' if program.disabled(rule.name) else 'in shadow mode'}"
 
 
-def _judged(program: Program, name: str, old: Item | None, new: Item | None) -> Verdict | None:
+def _verdict_of(program: Program, name: str, old: Item | None, new: Item | None) -> Verdict | None:
     """Return the verdict of a rule on the new item, or on the old one if that is gone; None if it reads neither."""
     for item in (new, old):
         for variant in program.variants:

@@ -80,7 +80,7 @@ _PART = 24
 """Characters of a value that are shown of a change."""
 
 
-def happened(record: Record, prefix: str) -> str:
+def change_words(record: Record, prefix: str) -> str:
     """Return what happened to the item of a record: `is created`, `is deleted`, or its changed attributes, without guards.
 
     `prefix` is that of guards.
@@ -118,8 +118,8 @@ def stream_version(version: str) -> dict[str, str] | None:
 
 def group_version(version: str) -> dict[str, int] | None:
     """Return the parts of a group's version: its generation, and the number of transactions that changed it since."""
-    found = _GROUP.fullmatch(version)
-    return None if found is None else {"generation": int(found[1]), "changes": int(found[2])}
+    match = _GROUP.fullmatch(version)
+    return None if match is None else {"generation": int(match[1]), "changes": int(match[2])}
 
 
 def version_words(version: str) -> str:
@@ -139,9 +139,9 @@ def version_words(version: str) -> str:
 # Contributions
 
 
-def difference_words(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> tuple[str, str]:
+def difference_words(contribution: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return two contributions that differ, as text. If only attributes of members differ, the second says so."""
-    first, second = contribution_words(one), contribution_words(other)
+    first, second = contribution_words(contribution), contribution_words(other)
     return first, f"{second} with other attributes" if first == second else second
 
 
@@ -156,8 +156,8 @@ def without_hashes(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_hashes(held) for name, held in value.items()}
     if isinstance(value, list):
-        values = [one.get("value") if isinstance(one, dict) else one for one in value]
-        if all(one is None for one in values):  # claims have no value
+        values = [member.get("value") if isinstance(member, dict) else member for member in value]
+        if all(member_value is None for member_value in values):  # claims have no value
             return len(values)
         return values[0] if len(values) == 1 else values
     return value
@@ -221,12 +221,12 @@ def failing(condition: Condition | None, item: Image | None, schema: Schema) -> 
     if item is None:  # else the condition would hold
         return "the item does not exist"
     parts = condition.conditions if isinstance(condition, AllOf) else (condition,)
-    found = []
+    reasons = []
     for part in parts:
         if not holds(part, item):
             seen = ", ".join(dict.fromkeys(_seen(part, item)))
-            found.append(f"not true: {condition_words(part, schema)}" + (f" ({seen})" if seen else ""))
-    return "; ".join(found)
+            reasons.append(f"not true: {condition_words(part, schema)}" + (f" ({seen})" if seen else ""))
+    return "; ".join(reasons)
 
 
 def _seen(condition: Condition, item: Image) -> Iterator[str]:

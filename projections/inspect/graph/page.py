@@ -286,7 +286,7 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
     if rule.cases:
         yield from _cases(rule)
     elif rule.writes:
-        yield f"<h3>Writes</h3>{_written((name, template(how)) for name, how in rule.writes)}"
+        yield f"<h3>Writes</h3>{_attribute_table((name, template(how)) for name, how in rule.writes)}"
     yield from _cost(rule)
     if rule.findings:
         yield "<h3>Findings of check</h3>" + "".join(map(_finding, rule.findings))
@@ -299,7 +299,7 @@ def _cases(rule: Rule) -> Iterator[str]:
         yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
 
 
-def _written(rows: Iterable[tuple[str, str]]) -> str:
+def _attribute_table(rows: Iterable[tuple[str, str]]) -> str:
     """Return a table of attributes and, in HTML, their origins."""
     shown = "".join(
         f'<tr><th scope="row">{escape("all attributes" if name == "*" else name)}</th><td>{how}</td></tr>'
@@ -373,7 +373,7 @@ def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
             (attribute, f'{template(how)}<br><button class="link" data-go="{rule_id(rule)}">{escape(rule)}</button>')
             for attribute, how, rule in entity.attributes
         )
-        yield f"<h3>Written by rules</h3>{_written(rows)}"
+        yield f"<h3>Written by rules</h3>{_attribute_table(rows)}"
     yield from _rules("Read by", [rule for rule in graph.rules.values() if name in rule.sources])
 
 

@@ -51,7 +51,7 @@ class Read:
     """What was looked for, and how many items were found: a key, or a partition of a table or index."""
 
     key: ItemKey | None
-    found: int
+    item_count: int
     query: str = ""
 
 
@@ -110,7 +110,7 @@ class RecordingStore:
         self._memory = memory
         self.requests: list[Request] = []
 
-    def taken(self) -> list[Request]:
+    def take_requests(self) -> list[Request]:
         """The requests since the last call."""
         requests, self.requests = self.requests, []
         return requests

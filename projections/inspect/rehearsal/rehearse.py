@@ -101,7 +101,7 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
-    waiting: Sequence[Mapping[str, Any]] = [_adopted(program, guards, record, names) for record in records]
+    waiting: Sequence[Mapping[str, Any]] = [_with_adopted_guards(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in waiting]
     known = in_order([event.record for event in decoded if event.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
@@ -139,14 +139,14 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
                 (bad.rule, bad.key): bad for bad in outcome.repeated if (bad.rule, bad.key) not in reported
             }.values()
             reported.update((rejection.rule, rejection.key) for rejection in rejected)
-            result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
+            result.batches.append(Batch(number, decoded, made, store.take_requests(), outcome, tuple(rejected)))
             rejected.clear()
         waiting = tables.records()
         number += 1
     return result
 
 
-def _adopted(
+def _with_adopted_guards(
     program: Program, guards: Guards, record: Mapping[str, Any], names: Mapping[str, str]
 ) -> Mapping[str, Any]:
     """A record whose guards are those of the ledger on which it is played."""
