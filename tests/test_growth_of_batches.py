@@ -63,7 +63,7 @@ def growth(measure: Callable[[int], float], small: int, large: int, most: float 
 def seconds(work: Callable[[], Any]) -> float:
     """Of this process, whatever others do."""
     start = time.process_time()
-    with full_collections.postponed():  # as the engine has it in large batches; here the tables are in memory, too
+    with full_collections.postpone():  # as the engine has it in large batches; here the tables are in memory, too
         work()
     return time.process_time() - start
 

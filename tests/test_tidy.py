@@ -121,7 +121,6 @@ NAMES = {
     "cli": (472, 16),
     "deploy": (240, 16),
     "dev": (50, 8),
-    "engine": (400, 68),
     "inspect": (205, 30),
     "language": (1120, 142),
     "operations": (480, 53),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from projections.engine.application import ApplicationItems
-from projections.engine.groups import Group, successor, summed
+from projections.engine.groups import Group, successor, sum_group
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, SHARD_COUNT, Target, group_key
 from projections.engine.registry import RegistrySnapshot
@@ -79,7 +79,7 @@ class GroupReads:
 
     def groups(self, items: Mapping[ItemKey, Image]) -> dict[Target, Group]:
         return {
-            target: summed(generation, [items[key] for key in self._of(target) if key in items])
+            target: sum_group(generation, [items[key] for key in self._of(target) if key in items])
             for target, generation in self._generations.items()
         }
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from projections.engine.groups import Generations, Group, read_groups, summed
+from projections.engine.groups import Generations, Group, read_groups, sum_group
 from projections.engine.ledger_items import CLOSED, SHARD_COUNT, group_key
 from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Store, Value
@@ -156,7 +156,7 @@ class Ranking:
             if shards > len(shard_keys) or any(CLOSED in part for part in parts):
                 again.append(name)
             else:
-                by_name[name] = summed(0, parts)
+                by_name[name] = sum_group(0, parts)
         if again:
             groups = read_groups(self._store, [(rule.name, name) for name in again], Generations())
             by_name |= {name: group for (_, name), group in groups.items()}

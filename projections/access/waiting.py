@@ -38,7 +38,7 @@ from projections.access.look import (
     is_deployed,
     parents_of,
 )
-from projections.engine.changes import unstamped
+from projections.engine.changes import without_stamps
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.registry import FILLING, LIVE, REGISTRY, RegistrySnapshot
@@ -136,7 +136,7 @@ def _compare(
     held = entry.contributions if entry is not None else {}
     targets: list[Target] = []
     for rule in rules:
-        now, recorded = contributions.get(rule.name, {}), unstamped(held.get(rule.name, {}))
+        now, recorded = contributions.get(rule.name, {}), without_stamps(held.get(rule.name, {}))
         if registry.state(rule) == FILLING:
             why = (
                 "no backfill has activated this version"

@@ -53,7 +53,7 @@ from projections.language.syntax import root, steps
 from projections.language.values import same, wire
 
 
-def occupied(entity: Entity) -> Occupied:
+def occupied_error(entity: Entity) -> Occupied:
     """Return the error for a key that holds an item of another kind."""
     return Occupied(
         f"occupied: an item of another kind has this key, so no {entity.name} is created. It is created as soon as that "
@@ -86,9 +86,9 @@ class ApplicationItems:
         """The valid guard of a rule on an item."""
         return self.guards.read(rule.name, key, image)
 
-    def created(self, key: ItemKey, image: Image | None) -> bool:
+    def is_created(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is marked as created by a rule."""
-        return self.guards.created(key, image)
+        return self.guards.is_created(key, image)
 
     def may_write(self, rule: Rule, entity: Entity, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity, or was created by the rule and only lacks an attribute that `match` reads.
@@ -108,12 +108,12 @@ class ApplicationItems:
 
         Of a copy of all attributes, those of which its guard does not show that the rule wrote them, but for `known` ones.
         """
-        owned, constants = self._owned(entity), entity.constants
+        owned, constants = self._owned_attributes(entity), entity.constants
         whole = self._program.whole_copies.get(entity.name)
         if whole is not None:  # and another kind that the application gave it
             unproven = self.guards.unproven(whole, key, image, known)
-            other = {n for n, value in constants.items() if n in image and not same(image[n], value)}
-            return {name: image[name] for name in sorted(unproven | other)}
+            changed_constants = {n for n, value in constants.items() if n in image and not same(image[n], value)}
+            return {name: image[name] for name in sorted(unproven | changed_constants)}
         return {
             name: value
             for name, value in image.items()
@@ -124,9 +124,9 @@ class ApplicationItems:
 
     def may_delete(self, entity: Entity, key: ItemKey, image: Image, known: Collection[str] = ()) -> bool:
         """Whether a rule created an item, and nothing of the application is on it."""
-        return self.guards.marked(key, image) and not self.foreign(entity, key, image, known)
+        return self.guards.is_marked(key, image) and not self.foreign(entity, key, image, known)
 
-    def _owned(self, entity: Entity) -> frozenset[str]:
+    def _owned_attributes(self, entity: Entity) -> frozenset[str]:
         """The attributes that rules write on items of an entity, its key included."""
         if entity.name not in self._attributes:
             derived = self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
@@ -242,7 +242,7 @@ class ApplicationItems:
 
         If the application has put an item there, nothing is restored: the application decided what that item has.
         """
-        if item is None or not self.created(key, item):
+        if item is None or not self.is_created(key, item):
             return
         absent = [Missing((name,)) for name in sorted(added)]
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
@@ -300,7 +300,7 @@ def kind_condition(entity: Entity, key: ItemKey) -> Condition | None:
     if entity.pattern is None:
         return AllOf(())
     if entity.match_reads_key:
-        return _all(entity.pattern.conditions, _given(entity, key))
+        return _all(entity.pattern.conditions, _values_of_key(entity, key))
     return _static(entity)
 
 
@@ -310,41 +310,41 @@ def _static(entity: Entity) -> Condition | None:
     return _all(entity.pattern.conditions, {})
 
 
-def _given(entity: Entity, key: ItemKey) -> dict[str, tuple[Value, bool]]:
+def _values_of_key(entity: Entity, key: ItemKey) -> dict[str, tuple[Value, bool]]:
     """The values that the key gives to names in `match`, and whether an attribute of that name comes first."""
-    given: dict[str, tuple[Value, bool]] = {}
+    values: dict[str, tuple[Value, bool]] = {}
     for pattern, text in zip(entity.patterns, (key.partition, key.sort), strict=False):
         for name, value in (pattern.match(text or "") or {}).items():
-            given[name] = {"S": value}, True
-    given.update((name, (value, False)) for name, value in entity.schema.wire(key).items())
-    return given
+            values[name] = {"S": value}, True
+    values.update((name, (value, False)) for name, value in entity.schema.wire(key).items())
+    return values
 
 
-def _all(conditions: Iterable[PatternCondition], given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
-    found = []
+def _all(conditions: Iterable[PatternCondition], values: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+    parts = []
     for condition in conditions:
-        one = _test(condition, given) if isinstance(condition, Test) else _either(condition, given)
-        if one is None:
+        part = _test(condition, values) if isinstance(condition, Test) else _either(condition, values)
+        if part is None:
             return None
-        if one != AllOf(()):
-            found.append(one)
-    return found[0] if len(found) == 1 else AllOf(tuple(found))
+        if part != AllOf(()):
+            parts.append(part)
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
-def _either(condition: Either, given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+def _either(condition: Either, values: Mapping[str, tuple[Value, bool]]) -> Condition | None:
     """At least one of those branches that can be expressed holds."""
-    branches = [one for branch in condition.branches if (one := _all(branch, given)) is not None]
+    branches = [part for branch in condition.branches if (part := _all(branch, values)) is not None]
     return AnyOf(tuple(branches)) if branches else None
 
 
-def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
-    present = [one for one in test.alternatives if one != Presence(False)]
-    value, attribute_first = given.get(test.name, (None, True))
+def _test(test: Test, values: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+    present = [alternative for alternative in test.alternatives if alternative != Presence(False)]
+    value, attribute_first = values.get(test.name, (None, True))
     if value is not None:
         fits = test.compile()(lambda name, stored=False: value)
         if not attribute_first:
             return AllOf(()) if fits else AnyOf(())
-        attribute = _at((test.name,), [one for one in present if one != Equals(None)])  # NULL: the key has the value
+        attribute = _at((test.name,), [each for each in present if each != Equals(None)])  # NULL: the key has the value
         if not fits:
             return attribute
         return AnyOf((Missing((test.name,)), *(() if attribute is None else (attribute,))))
@@ -355,10 +355,10 @@ def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | No
 
 
 def _at(path: Path, alternatives: Iterable[Alternative]) -> Condition | None:
-    found = [one for alternative in alternatives for one in _alternative(path, alternative)]
-    if len(found) > 1:
-        return AnyOf(tuple(found))
-    return found[0] if found else None
+    conditions = [condition for alternative in alternatives for condition in _alternative(path, alternative)]
+    if len(conditions) > 1:
+        return AnyOf(tuple(conditions))
+    return conditions[0] if conditions else None
 
 
 def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
@@ -375,7 +375,7 @@ def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
             if not alternative.names:  # a store compares no two attributes of an item
                 yield AllOf(tuple(_bound(path, sign, value) for sign, value in bounds if not isinstance(value, Named)))
         case AnythingBut(excluded):
-            yield from _anything_but(path, [one.value for one in excluded if isinstance(one, Equals)], len(excluded))
+            yield from _anything_but(path, [each.value for each in excluded if isinstance(each, Equals)], len(excluded))
         case Affix():
             pass  # a suffix, and case
         case _:
@@ -404,6 +404,6 @@ def _anything_but(path: Path, values: list[object], number: int) -> Iterator[Con
     if len(values) < number:
         return
     for kind in (str, Decimal):
-        some = [wire(value) for value in values if isinstance(value, kind)]
-        if some:
-            yield AllOf(tuple(AnyOf((Below(path, value), Above(path, value))) for value in some))
+        of_kind = [wire(value) for value in values if isinstance(value, kind)]
+        if of_kind:
+            yield AllOf(tuple(AnyOf((Below(path, value), Above(path, value))) for value in of_kind))

@@ -91,10 +91,10 @@ class Budget:
         """Charge writes to the budgets of rules, if all of them are left."""
         with self._lock:
             now = self._clock()
-            left = {rule: self._now(rule, now) for rule in costs}
-            if any(left[rule] < cost for rule, cost in costs.items()):
+            budgets = {rule: self._now(rule, now) for rule in costs}
+            if any(budgets[rule] < cost for rule, cost in costs.items()):
                 return False
-            self._left.update({rule: (left[rule] - cost, now) for rule, cost in costs.items()})
+            self._left.update({rule: (budgets[rule] - cost, now) for rule, cost in costs.items()})
         return True
 
     def _now(self, rule: str, now: float) -> float:

@@ -111,7 +111,7 @@ def targets_of(contributions: Contributions) -> set[Target]:
     return {(rule, target) for rule, targets in contributions.items() for target in targets}
 
 
-def retracted(before: Contributions, after: Contributions, settle: Contributions) -> set[str]:
+def retracted_targets(before: Contributions, after: Contributions, settle: Contributions) -> set[str]:
     """Return the targets that change, and that the entry does not name afterwards, as elements of `recent`.
 
     Groups of `rank` rules have no publish that could be pending.
@@ -191,7 +191,7 @@ def difference(
             continue
         for target in sorted(olds.keys() | news.keys()):
             old, new = olds.get(target, _NONE), news.get(target, _NONE)
-            if old != new and _unmarked(old) != _unmarked(new):
+            if old != new and _unmark(old) != _unmark(new):
                 counted = old if generation_of(old) == generation((rule, target)) else _NONE
                 pieces[rule, target] = _piece(counted, new)
     for rule, targets in (settle or {}).items():
@@ -235,28 +235,28 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
     return piece
 
 
-def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+def without_marks(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     """Return the contributions of one rule without the marks of expiries."""
-    return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
+    return {target: plain for target, contributed in targets.items() if (plain := _unmark(contributed))}
 
 
-def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+def without_stamps(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     """Return the contributions of one rule without marks and generations."""
     return {
         target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
-        for target, contributed in unmarked(targets).items()
+        for target, contributed in without_marks(targets).items()
     }
 
 
 def other_marks(contributions: Contributions, settling: str) -> Contributions:
     """Return only the marks of expiries that are not complete, except `settling`."""
-    found: Contributions = {}
+    only_marks: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
             others = [mark for mark in contributed.get(SETTLED, "").split() if mark != settling]
             if others:
-                found.setdefault(rule, {})[target] = {SETTLED: " ".join(others)}
-    return found
+                only_marks.setdefault(rule, {})[target] = {SETTLED: " ".join(others)}
+    return only_marks
 
 
 def with_marks(
@@ -281,23 +281,23 @@ def with_mark(contributed: Contributed, settling: str) -> Contributed:
 
 def without_mark(contributions: Contributions, settling: str) -> Contributions:
     """Return contributions without the marks of one expiry."""
-    found: Contributions = {}
+    stripped: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
             marks = contributed.get(SETTLED, "").split()
             if settling in marks:
                 marks.remove(settling)
-                contributed = {**contributed, SETTLED: " ".join(marks)} if marks else _unmarked(contributed)
+                contributed = {**contributed, SETTLED: " ".join(marks)} if marks else _unmark(contributed)
             if contributed:
-                found.setdefault(rule, {})[target] = contributed
-    return found
+                stripped.setdefault(rule, {})[target] = contributed
+    return stripped
 
 
-def _unmarked(contributed: Contributed) -> Contributed:
+def _unmark(contributed: Contributed) -> Contributed:
     if SETTLED not in contributed:
         return contributed
-    rest = {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
-    return {} if rest.keys() == {GENERATION} else rest
+    amounts = {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+    return {} if amounts.keys() == {GENERATION} else amounts
 
 
 class Load(NamedTuple):

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from projections.engine.application import ApplicationItems, occupied, purpose_of
+from projections.engine.application import ApplicationItems, occupied_error, purpose_of
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
@@ -138,7 +138,7 @@ class Copier:
         guard = self._items.guard(rule, target, item)
         if guard is not None and guard.by == copy.source and guard.at >= copy.version:
             return self._heal_newer(copy, target, guard, deadline)
-        owned = self._guards.owned(rule, target, item)
+        owned = self._guards.owned_attributes(rule, target, item)
         gone = {name: None for name in sorted(owned) if name not in wanted}
         self._pace(copy.copies[target])
         self._items.write(rule.into, target, {**gone, **wanted}, rule, item, why)
@@ -184,23 +184,23 @@ class Copier:
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             # the sources of the record, the one that waits, and that of the guard
-            found = self._wanted(rule, target, {*heal.sources, waiting, guard.by if guard is not None else ""} - {""})
+            present = self._source(rule, target, {*heal.sources, waiting, guard.by if guard is not None else ""} - {""})
             try:
-                if found is None:
+                if present is None:
                     healed = item is not None and self._remove_left_over(heal, item, guard)
                 elif item is None:
-                    self._create(heal, *found)
+                    self._create(heal, *present)
                     self._counters.add("healed")
                     created = True
                     continue  # the source may have been deleted since it was read
                 else:
-                    healed = self._update(heal, item, guard, *found) and not created
+                    healed = self._update(heal, item, guard, *present) and not created
             except ConditionFailed:
                 continue
             self._counters.add("healed", int(healed))
             return self._forget_waiting(heal, waiting)
 
-    def _wanted(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
+    def _source(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
         """The source that has this copy now: its key, its image, the copy."""
         for source in sorted(sources):
             key = decode_key(source)
@@ -225,7 +225,7 @@ class Copier:
         rule, target, why = heal.rule, heal.target, purpose_of(heal.rule, heal.sequences)
         self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
-        owned = self._guards.owned(rule, target, item, image)
+        owned = self._guards.owned_attributes(rule, target, item, image)
         wrote = self._guards.names(rule, target, wanted)
         stamp = self._guards.stamp(rule.name, target, at, by=source, wrote=wrote)
         desired: dict[str, Value | None] = {
@@ -246,7 +246,7 @@ class Copier:
         An item without a guard is the application's, unless the rule created it and nothing else is on it.
         """
         rule, target = heal.rule, heal.target
-        shown = heal.shown if self._guards.marked(target, item) else ()
+        shown = heal.shown if self._guards.is_marked(target, item) else ()
         if guard is not None:
             left_over = not self.is_removed(rule, target, item, guard)
         else:
@@ -254,7 +254,7 @@ class Copier:
                 rule.into, target, item, shown
             )
         if left_over:
-            owned = {*self._guards.owned(rule, target, item), *shown}
+            owned = {*self._guards.owned_attributes(rule, target, item), *shown}
             self._remove(heal.sequences, rule, target, item, guard, owned)
         return left_over
 
@@ -283,7 +283,7 @@ class Copier:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
             stamp: Value | None = None
-            if self._guards.marked(target, item):
+            if self._guards.is_marked(target, item):
                 wrote = self._guards.names(rule, target, ())
                 stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0, wrote=wrote)
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
@@ -309,7 +309,7 @@ class Copier:
         now = self._store.get(target)
         if now is None or self._items.may_write(rule, rule.into, target, now):
             raise ConditionFailed(now)
-        raise occupied(rule.into)
+        raise occupied_error(rule.into)
 
     def _note_waiting(self, why: Purpose, rule: CopyRule, target: ItemKey, source: str) -> None:
         text = encode_key(target)
@@ -355,11 +355,11 @@ class CopyRefresher:
             for rule in self._program.copy_rules.get(item.entity.name, ()):
                 for target, attributes in copies_of(rule, item).items():
                     wanted[rule.name, target] = item.key, attributes
-        shown = self._store.get_many(list(dict.fromkeys(target for _, target in wanted)))
+        targets = self._store.get_many(list(dict.fromkeys(target for _, target in wanted)))
         stale = [
             (name, target, source)
             for (name, target), (source, attributes) in wanted.items()
-            if not self._shows(name, target, shown.get(target), source, attributes)
+            if not self._shows(name, target, targets.get(target), source, attributes)
         ]
         failures: list[tuple[CopyRule, ItemKey, StoreError]] = []
         created: list[tuple[str, ItemKey, ItemKey]] = []
@@ -369,9 +369,11 @@ class CopyRefresher:
             deadline.check()
             sources = self._store.get_many(list(dict.fromkeys(source for _, _, source in stale)))
             last = number == 1
-            self._run([partial(self._renew, *one, shown, sources, deadline, failures, created, last) for one in stale])
+            self._run(
+                [partial(self._renew, *copy, targets, sources, deadline, failures, created, last) for copy in stale]
+            )
             if not last:
-                shown = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
+                targets = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
                 stale, created = created, []
         return failures
 
@@ -383,7 +385,7 @@ class CopyRefresher:
             return False
         if guard.wrote != self._guards.names(rule, target, attributes):
             return False
-        owned = self._guards.owned(rule, target, item)
+        owned = self._guards.owned_attributes(rule, target, item)
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
         return not differing(item, desired)
 
@@ -392,7 +394,7 @@ class CopyRefresher:
         name: str,
         target: ItemKey,
         source: ItemKey,
-        shown: Mapping[ItemKey, Image],
+        targets: Mapping[ItemKey, Image],
         sources: Mapping[ItemKey, Image],
         deadline: Deadline,
         failures: list[tuple[CopyRule, ItemKey, StoreError]],
@@ -400,10 +402,10 @@ class CopyRefresher:
         last: bool,
     ) -> None:
         """Bring one copy to its source, which was read after the copy; or heal it, if that is not enough to decide."""
-        rule, item, by = self._program.guarded_copies[name], shown.get(target), encode_key(source)
+        rule, item, by = self._program.guarded_copies[name], targets.get(target), encode_key(source)
         image = sources.get(source)
-        found = self._program.recognise(source, image) if image is not None else None
-        attributes = copies_of(rule, found).get(target)
+        source_item = self._program.recognise(source, image) if image is not None else None
+        attributes = copies_of(rule, source_item).get(target)
         guard = self._items.guard(rule, target, item)
         try:
             if (
@@ -423,7 +425,7 @@ class CopyRefresher:
                     self._items.create(target, wanted, purpose_of(rule))
                     created.append((name, target, source))
                 else:
-                    owned = self._guards.owned(rule, target, item, image)
+                    owned = self._guards.owned_attributes(rule, target, item, image)
                     gone = {each: None for each in sorted(owned) if each not in attributes}
                     self._items.write(rule.into, target, {**gone, **wanted}, rule, item, purpose_of(rule))
             except ConditionFailed:
@@ -447,9 +449,9 @@ class CopyRefresher:
             ):
                 copies.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in copies)))
-        found = []
+        heals = []
         for rule, target, source, key in copies:
             image = images.get(key)
             if target not in copies_of(rule, self._program.recognise(key, image) if image is not None else None):
-                found.append(CopyHeal(rule, target, {source: ""}))
-        return found
+                heals.append(CopyHeal(rule, target, {source: ""}))
+        return heals

@@ -46,7 +46,7 @@ class CopyWrite(NamedTuple):
 
         If that lacks attributes which a copy of all attributes may show, the copy is removed until the task writes it again.
         """
-        lost = [t for t, shown in self.copies.items() if not self.owned <= {*self.rule.owned(), *shown}]
+        lost = [t for t, values in self.copies.items() if not self.owned <= {*self.rule.owned(), *values}]
         return self._replace(copies={}, others=self.others.union(lost))
 
 
@@ -172,7 +172,7 @@ def _heals_of(
     why = _why(rule, guards, key, before, after, held, holds) if newest else None
     if why is None:
         return []
-    proven = rule.copies_all and before is not None and guards.created(key, before)
+    proven = rule.copies_all and before is not None and guards.is_created(key, before)
     shown = frozenset(rule.owned(before)) if proven else frozenset[str]()
     return [CopyHeal(rule, key, newest, (sequence,), why=why, shown=shown)]
 
@@ -189,9 +189,9 @@ def _why(
     """Return why a copy, by its old and its new image and their guards, is compared with its sources; or None."""
     if after is None:
         return "gone"
-    found = needs_healing(guards, rule.name, key, rule.owned(before, after), before, after)
-    if found is not None or before is None:
-        return found
+    healing = needs_healing(guards, rule.name, key, rule.owned(before, after), before, after)
+    if healing is not None or before is None:
+        return healing
     # No rule replaces a copy by that of another source: no two sources have copies with the same key.
     if held is not None and holds is not None and held.by and holds.by and held.by != holds.by:
         return "owner changed"
@@ -213,10 +213,10 @@ def _is_gone(guard: Guard | None) -> bool:
 
 def freed_by(program: Program, record: Record, old: Item | None, new: Item | None) -> list[CopyHeal]:
     """Return the heals of copies that may be created now, because an item of another kind under their key is gone."""
-    found = []
+    heals = []
     for entity, rule in program.copies_with_match.items():
         was = old is not None and old.entity is entity
         frees = record.new is None or (new is not None and new.entity is entity)
         if record.old is not None and not was and frees and entity.at(record.key):
-            found.append(CopyHeal(rule, record.key, {}, (record.sequence,), freed=True))
-    return found
+            heals.append(CopyHeal(rule, record.key, {}, (record.sequence,), freed=True))
+    return heals

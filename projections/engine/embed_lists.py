@@ -82,7 +82,7 @@ def references_of(rule: ListEmbedRule, child: Item) -> tuple[list[Reference] | N
 def parents_of(rule: ListEmbedRule, child: Item | None) -> dict[str, None]:
     """Return the encoded keys of the parents that a child references, in order; none if the references are invalid."""
     references = references_of(rule, child)[0] if child is not None else None
-    return {encode_key(one.key): None for one in references or () if one.key is not None}
+    return {encode_key(reference.key): None for reference in references or () if reference.key is not None}
 
 
 class ListPage(NamedTuple):
@@ -125,7 +125,7 @@ class ListEmbedder:
 
     # What a child should have
 
-    def wanted(
+    def wanted_attributes(
         self,
         rule: ListEmbedRule,
         child: Item,
@@ -138,8 +138,8 @@ class ListEmbedder:
         if references is None:
             values: dict[str, Value | None] = {rule.list_name: None, name: None}
             return Wanted(values, False, not differing(child.image, values))
-        given = [rule.given(child, one, self._parent(rule, one.key, parents)) for one in references]
-        value, cut = rule.listed(references, given)
+        offered = [rule.given(child, reference, self._parent(rule, reference.key, parents)) for reference in references]
+        value, cut = rule.listed(references, offered)
         cut = cut or rule.has_more_references(child)
         guard = self._guards.read(rule.name, child.key, child.image)
         right = guard is not None and not guard.former and not differing(child.image, {rule.list_name: value})
@@ -164,7 +164,7 @@ class ListEmbedder:
         return child if child is not None and child.entity is rule.into else None
 
     def _parents(self, references: Iterable[Sequence[Reference] | None]) -> dict[ItemKey, Image]:
-        keys = dict.fromkeys(one.key for some in references for one in some or () if one.key is not None)
+        keys = dict.fromkeys(each.key for of_child in references for each in of_child or () if each.key is not None)
         return self._store.get_many(list(keys)) if keys else {}
 
     # Links
@@ -178,11 +178,11 @@ class ListEmbedder:
 
     def _link_many(self, links: Sequence[Update]) -> None:
         """Write links together: a store of operators makes a transaction of each request to the ledger anyway."""
-        for some in slices(links, _LINKS_AT_ONCE):
+        for part in slices(links, _LINKS_AT_ONCE):
             try:
-                self._store.transact(some)
+                self._store.transact(part)
             except TransactionCancelled:  # by another writer of one of them
-                for link in some:
+                for link in part:
                     self._store.write(link)
 
     def _unlink(self, rule: ListEmbedRule, parent: str, link: ItemKey, image: Image, records: Records) -> None:
@@ -191,12 +191,14 @@ class ListEmbedder:
         with suppress(ConditionFailed):
             self._store.write(Delete(link, condition, Purpose("link", (rule.name,), parent, records)))
 
-    def unlinked(self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None) -> list[str]:
+    def unlinked_parents(
+        self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None
+    ) -> list[str]:
         """Return the encoded keys of a child's parents that have no link to it."""
         text = encode_key(child)
         links = {
             parent: link_key(rule.name, parent, text)
-            for parent in dict.fromkeys(encode_key(one.key) for one in references or () if one.key is not None)
+            for parent in dict.fromkeys(encode_key(each.key) for each in references or () if each.key is not None)
         }
         held = self._store.get_many(list(links.values())) if links else _NO_LINKS
         return [parent for parent, link in links.items() if link not in held]
@@ -246,10 +248,12 @@ class ListEmbedder:
             if child is None:
                 return None
             references = references_of(rule, child)[0]
-            missing = [one for one in parents_of(rule, child) if one not in linked and (added is None or one in added)]
+            missing = [
+                each for each in parents_of(rule, child) if each not in linked and (added is None or each in added)
+            ]
             self._link(rule, missing, encode_key(key), deadline, records)
             linked.update(missing)
-            wanted = self.wanted(rule, child, references, self._parents([references]), deadline.token())
+            wanted = self.wanted_attributes(rule, child, references, self._parents([references]), deadline.token())
             if not _is_due(wanted, references, renewed=True):
                 return child
             try:
@@ -308,12 +312,12 @@ class ListEmbedder:
         references = [references_of(rule, child)[0] for child in children]
         parents = self._parents(references)
         writes: list[tuple[Wanted, Update]] = []
-        for child, some in zip(children, references, strict=True):
-            wanted = self.wanted(rule, child, some, parents, deadline.token())
-            if _is_due(wanted, some, renewed=child.key in renewed):
+        for child, child_references in zip(children, references, strict=True):
+            wanted = self.wanted_attributes(rule, child, child_references, parents, deadline.token())
+            if _is_due(wanted, child_references, renewed=child.key in renewed):
                 writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
         parts = slices(writes, _AT_ONCE)
-        answers = self._run([partial(self._paced, [update for _, update in part]) for part in parts])
+        answers = self._run([partial(self._write_paced, [update for _, update in part]) for part in parts])
         hopeless: list[tuple[ItemKey, str]] = []
         again: list[ItemKey] = []
         transient: Transient | None = None
@@ -330,7 +334,7 @@ class ListEmbedder:
             raise transient
         return hopeless, again
 
-    def _paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
+    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
         self._pace(len(writes))
         return self._store.write_each(writes)
 

@@ -122,7 +122,7 @@ def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
         return {}, ()
 
 
-def _given(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
+def _values_for(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
     """The attributes that a child gets by the offer of the parent that it references."""
     values, texts = offer
     try:
@@ -159,7 +159,7 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
         return "reference changed"
     held = guards.read(rule.name, new.key, new.image)
     if held is None and guards.name(rule.name) in new.image:
-        return guards.replaced(rule.name, new.key, old.image, new.image)
+        return guards.healing_without_guard(rule.name, new.key, old.image, new.image)
     if held is not None and (parent is None or held.by != encode_key(parent)):
         return "other parent"
     if parent is None:
@@ -182,10 +182,10 @@ def _list_needs_pull(rule: ListEmbedRule, guards: Guards, old: Item | None, new:
     if not _same_references(rule, old, new):
         return "reference changed"
     if name in new.image and guards.read(rule.name, new.key, new.image) is None:
-        return guards.replaced(rule.name, new.key, old.image, new.image)
+        return guards.healing_without_guard(rule.name, new.key, old.image, new.image)
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
         return "kind changed"  # a push does not write to a child whose kind changed after the push read it
-    held, holds = (guards.read(rule.name, new.key, one.image) for one in (old, new))
+    held, holds = (guards.read(rule.name, new.key, item.image) for item in (old, new))
     if holds is not None and holds != held and not guards.follows(rule.name, new.key, held, holds):
         return "guard invalid"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
@@ -284,12 +284,12 @@ class Embedder:
             attributes=rule.telling if rule.children.index is None else None,
             after=push.after,
         )
-        children = self._recognised(rule, page.items)
+        children = self._recognise_children(rule, page.items)
         why = purpose_of(rule, records)
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
-        answers = self._run([partial(self._paced, some) for some in slices(writes, _AT_ONCE)])
+        answers = self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)])
         for write, error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None:
                 self._counters.add("embedded")
@@ -330,17 +330,17 @@ class Embedder:
         unsure: list[ItemKey] = []
         for child in children:
             guard = self._guards.read(rule.name, child.key, child.image)
-            ours = guard is not None and guard.by == by
-            if reference_of(rule, child)[0] != key or (guard is not None and ours and guard.at >= fence):
+            same_parent = guard is not None and guard.by == by
+            if reference_of(rule, child)[0] != key or (guard is not None and same_parent and guard.at >= fence):
                 continue
-            if keeps and ours and _has_nothing(guard, fence):
+            if keeps and same_parent and _has_nothing(guard, fence):
                 continue
-            if keeps and not ours:
+            if keeps and not same_parent:
                 if rule.children.index is not None:  # the index may not show the guard
                     unsure.append(child.key)
                 continue
             stamp = self._guards.stamp(rule.name, child.key, fence, by=by)
-            wanted = {**nothing, **_given(rule, child, offer), name: stamp}
+            wanted = {**nothing, **_values_for(rule, child, offer), name: stamp}
             older = self._guards.older_or_foreign(rule.name, child.key, by, fence)
             condition = AllOf((*_references(rule, child), older))
             update = self._items.change(rule.into, child.key, wanted, condition, why)
@@ -350,34 +350,34 @@ class Embedder:
                 unsure.append(child.key)
         return writes, unsure
 
-    def _paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
+    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
         self._pace(len(writes))
         return self._store.write_each(writes)
 
-    def following(self, push: Push, more: Push | None) -> tuple[Push, bool] | None:
+    def following(self, push: Push, next_page: Push | None) -> tuple[Push, bool] | None:
         """Return the page after a page, and whether to wait for the index first; None at the end."""
-        if more is not None:
-            return more, False
+        if next_page is not None:
+            return next_page, False
         rule = self._program.embeds.get(push.rule)
         if rule is not None and rule.children.index is not None and not push.again:
             return push._replace(after=None, again=True), True
         return None
 
-    def _recognised(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
+    def _recognise_children(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
         """The children among the items of a page. If an index lacks attributes that are needed, the items are read."""
-        schema, found, unsure = rule.into.schema, [], []
+        schema, recognised, unsure = rule.into.schema, [], []
         for image in items:
             key = schema.key(rule.into.table, image)
             item = self._program.recognise(key, image) if rule.projected else None
             if item is not None and item.entity is rule.into and all(rule.read_by(item).values()):
-                found.append(item)
+                recognised.append(item)
             elif rule.children.index is not None:
                 unsure.append(key)
         for key, image in (self._store.get_many(unsure) if unsure else {}).items():
             item = self._program.recognise(key, image)
             if item is not None and item.entity is rule.into:
-                found.append(item)
-        return found
+                recognised.append(item)
+        return recognised
 
     def renew(self, rule: EmbedRule, parent: str) -> Push:
         """Return a push of the parent's present image, without a record: newer than all earlier pushes.
@@ -410,8 +410,8 @@ class Embedder:
         for rule, child in wanting:
             if isinstance(rule, ListEmbedRule):
                 lists.setdefault(rule.name, (rule, []))[1].append(child)
-        for listing, some in lists.values():
-            refused = self.lists.refresh(listing, some, deadline, renew=renew)
+        for listing, list_children in lists.values():
+            refused = self.lists.refresh(listing, list_children, deadline, renew=renew)
             hopeless += [(listing, key, reason) for key, reason in refused]
         wanting = [(rule, child) for rule, child in wanting if not isinstance(rule, ListEmbedRule)]
         if not wanting:
@@ -427,11 +427,11 @@ class Embedder:
         for rule, child, key in parents:
             fence = Fence.read(raised.get(fences[rule.name, key])) if key is not None else Fence()
             image = images.get(key) if key is not None else None
-            wanted = self.wanted(rule, child, key, fence, image)
+            wanted = self.wanted_attributes(rule, child, key, fence, image)
             if differing(child.image, wanted):
                 writes.append((rule, child, self._update_as_read(rule, child, wanted, purpose_of(rule))))
         parts = slices(writes, _AT_ONCE)
-        answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in parts])
+        answers = self._run([partial(self._write_paced, [write for _, _, write in part]) for part in parts])
         again: list[tuple[EmbedRule, ItemKey]] = []
         for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None and rule.children.index is None:
@@ -449,7 +449,7 @@ class Embedder:
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
         return self._items.change_as_read(rule.into, child.key, wanted, unchanged, why, child.image)
 
-    def wanted(
+    def wanted_attributes(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
     ) -> dict[str, Value | None]:
         """Return the attributes that a child should have, with its guard. `image` is its parent's, read after the fence."""
@@ -467,8 +467,8 @@ class Embedder:
                 return self._without_value(rule, child, fence, by)
             if guard.by == by and (guard.at == fence.version or fence.last is None):
                 return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
-            return {**nothing, **(_given(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
-        return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
+            return {**nothing, **(_values_for(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
+        return {**nothing, **_values_for(rule, child, _offer(rule, parent)), name: stamp}
 
     def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> dict[str, Value | None]:
         """The guard of a child that the rule has no value for, so that late pushes do not write to it."""
@@ -499,7 +499,7 @@ class Embedder:
                 by = encode_key(reference)
                 fence = self._fence(rule.name, by)
                 parent_image = self._store.get(reference)
-            wanted = self.wanted(rule, child, reference, fence, parent_image)
+            wanted = self.wanted_attributes(rule, child, reference, fence, parent_image)
             if not differing(child.image, wanted):
                 return
             try:

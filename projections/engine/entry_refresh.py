@@ -26,9 +26,9 @@ from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.publishing import Publisher, forget, pending_entries, unpublished
+from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.registry import RegistrySnapshot
-from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, refused
+from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, rejection_of
 from projections.engine.running import Counters, Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, StoreError, Transient
@@ -101,18 +101,18 @@ class EntryRefresher:
 
         Publish all targets that these entries name, or without `publish` those that something was retracted from.
         """
-        self._failures.isolated(
+        self._failures.isolate(
             list(images.items()),
-            lambda some: self._refresh(dict(some), deadline, publish, removed, discarded or {}, deferred or {}),
-            lambda one: encode_key(one[0]),
+            lambda part: self._refresh(dict(part), deadline, publish, removed, discarded or {}, deferred or {}),
+            lambda pair: encode_key(pair[0]),
         )
 
     def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever their guards. Return the failures, which are noted too."""
         failures: dict[Target, StoreError] = {}
 
-        def heal(some: Sequence[Target]) -> None:
-            failures.update(self._publisher.heal(some, deadline))
+        def heal(targets: Sequence[Target]) -> None:
+            failures.update(self._publisher.heal(targets, deadline))
 
         broken: dict[Target, StoreError] = {}
         for target, error in self._failures.apart(list(targets), heal):
@@ -145,15 +145,15 @@ class EntryRefresher:
             except Transient as error:
                 return self._failures.fail(unread, error)
             results = self._ledger.commit(changes, deadline, stuck)
-            applied = self._applied(results)
+            applied = self._note_failures(results)
             done += applied
-            moved = [decode_key(one.change.source) for one in results if one.state == "moved"]
-            moved += self._relieve([one for one in results if one.state == "full"], stuck, deadline)
-            settled = {decode_key(one.change.source): one.change.expiry for one in applied if one.change.expiry}
+            moved = [decode_key(result.change.source) for result in results if result.state == "moved"]
+            moved += self._relieve([result for result in results if result.state == "full"], stuck, deadline)
+            settled = {decode_key(each.change.source): each.change.expiry for each in applied if each.change.expiry}
             unread = dict.fromkeys([*moved, *settled])
             if settled:  # then the next expiries of these items, if there are any
                 discarded = {
-                    key: [one for one in records if one.version != settled.get(key)]
+                    key: [record for record in records if record.version != settled.get(key)]
                     for key, records in discarded.items()
                 }
             else:
@@ -177,7 +177,7 @@ class EntryRefresher:
                 self._failures.failed[source] = str(error)
         return again
 
-    def _applied(self, results: Sequence[Result]) -> list[Result]:
+    def _note_failures(self, results: Sequence[Result]) -> list[Result]:
         """The results of changes that are committed. Note those that failed, and refused contributions of rules."""
         applied = []
         for result in results:
@@ -188,7 +188,7 @@ class EntryRefresher:
                 self._counters.add("applied")
                 applied.append(result)
             for each in result.refused:
-                self._failures.rejected[refused(source, each)] = None
+                self._failures.rejected[rejection_of(source, each)] = None
         return applied
 
     def _contributes(self, key: ItemKey, image: Image) -> bool:
@@ -269,7 +269,7 @@ class EntryRefresher:
         if everything:
             targets.update(*[result.touched for result in results])
         failures = self.publish(targets, deadline)
-        pending = unpublished(failures)
+        pending = unpublished_targets(failures)
         published = [(source, entry, targets - pending) for source, entry in entries.items()]
         for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
             if isinstance(failure, InvalidRequest):

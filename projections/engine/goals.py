@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from projections.engine.changes import SETTLED, Change, targets_of, unmarked, without_mark
+from projections.engine.changes import SETTLED, Change, targets_of, without_mark, without_marks
 from projections.engine.ledger_items import MOST_EXPIRIES, Entry
 from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import SHADOW, RegistrySnapshot
@@ -80,7 +80,7 @@ class _Expiry(NamedTuple):
     version: str
     settles: Contributions
 
-    def ended(self, entry: Entry | None) -> bool:
+    def has_ended(self, entry: Entry | None) -> bool:
         """Whether the contributions in the entry ended with this expiry. A newer entry is about a later item."""
         return entry is None or entry.version < self.version
 
@@ -127,18 +127,18 @@ class Goals:
         for rule, reason in evaluated.problems:
             self._failures.reject(rule, reason, source)
         expiry = self._first_unsettled(key, entry, discarded)
-        last = max(discarded, default=None, key=lambda one: one.version)
-        shown = last.version if last is not None else version
-        if shown and entry is not None and shown < entry.version:
+        last = max(discarded, default=None, key=lambda record: record.version)
+        shown_version = last.version if last is not None else version
+        if shown_version and entry is not None and shown_version < entry.version:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
-        ended = expiry is not None and expiry.ended(entry)
+        ended = expiry is not None and expiry.has_ended(entry)
         expired = entry is not None and entry.expired
         kept = image is None and ((may_have_expired and not ended) or expired)
         held = entry.contributions if entry is not None else {}
         goal = goal_of(self._program, held, evaluated.contributions, kept)
         learned = version if entry is None or entry.version < version else ""
         if entry is not None and last is not None and entry.version < last.version and kept and not (expired or expiry):
-            corrected = self._corrected(goal, held, key, last)
+            corrected = self._correct(goal, held, key, last)
             if corrected is not None:
                 goal, learned = corrected, last.version
         if expiry is not None:
@@ -176,12 +176,12 @@ class Goals:
         It settles nothing if a discarded change had removed the contribution before; then it only ends what the entry
         records.
         """
-        for record in sorted((one for one in discarded if one.expired), key=lambda one: one.version):
+        for record in sorted((record for record in discarded if record.expired), key=lambda record: record.version):
             if record.old is None and self._may_be_kept(key):
                 self._failures.reject(None, _BLIND, encode_key(key))
                 continue
-            expiry = _Expiry(record.version, self._kept(key, record.old))
-            ends = entry is not None and expiry.ended(entry) and not self._keeping.isdisjoint(entry.contributions)
+            expiry = _Expiry(record.version, self._keep_expired(key, record.old))
+            ends = entry is not None and expiry.has_ended(entry) and not self._keeping.isdisjoint(entry.contributions)
             settled = entry is not None and record.version in entry.expiries
             if settled or not (expiry.settles or ends):
                 continue
@@ -203,21 +203,21 @@ class Goals:
             return False
         return entry is None or entry.knows(record.version)
 
-    def _corrected(
+    def _correct(
         self, goal: Contributions, held: Contributions, key: ItemKey, last: DiscardedRecord
     ) -> Contributions | None:
         """The goal with contributions by the newest discarded record, under rules whose contribution stays.
 
         None if there is no such rule.
         """
-        keeping = frozenset(rule for rule in self._keeping & held.keys() if unmarked(held[rule]))
+        keeping = frozenset(rule for rule in self._keeping & held.keys() if without_marks(held[rule]))
         if not keeping:
             return None
-        kept = {rule: targets for rule, targets in self._kept(key, last.new).items() if rule in keeping}
+        kept = {rule: targets for rule, targets in self._keep_expired(key, last.new).items() if rule in keeping}
         kept = dict(goal_of(self._program, {rule: held[rule] for rule in keeping}, kept, gone=False))
         return {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
 
-    def _kept(self, key: ItemKey, image: Image | None) -> Contributions:
+    def _keep_expired(self, key: ItemKey, image: Image | None) -> Contributions:
         """The contributions of an item under rules that keep what has expired, and settle it."""
         item = self._program.recognise(key, image) if image is not None else None
         contributed = self._program.contributions(item).contributions

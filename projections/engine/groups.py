@@ -63,7 +63,7 @@ class Generations:
     def of(self, target: Target) -> int:
         return self._open.get(target, 0)
 
-    def closed(self, target: Target, generation: int, group: Image) -> int:
+    def close(self, target: Target, generation: int, group: Image) -> int:
         """Record that a group is closed. Return the generation that replaces it."""
         following = successor(generation, group)
         self.exists(target, following)
@@ -93,7 +93,7 @@ class Generations:
                 if GENERATION in contributed:
                     self.at_least((rule, target), generation_of(contributed))
 
-    def stamped(self, contributions: Contributions) -> Contributions:
+    def stamp(self, contributions: Contributions) -> Contributions:
         """Return contributions with the generation in which they are counted, unless it is the first."""
         if not self._open:
             return contributions
@@ -147,7 +147,7 @@ def successor(generation: int, group: Image) -> int:
 
 def read_groups(store: Store, targets: Iterable[Target], generations: Generations) -> dict[Target, Group]:
     """Return the groups of these targets, with as few requests as possible. A missing group is empty and has version 0."""
-    found: dict[Target, Group] = {}
+    groups: dict[Target, Group] = {}
     wanted = list(targets)
     named: set[Target] = set()
     while wanted:
@@ -158,7 +158,7 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
         for target, key in keys.items():
             item = items.get(key)
             if item is not None and CLOSED in item:
-                generations.closed(target, open_now[target], item)
+                generations.close(target, open_now[target], item)
                 named.add(target)
                 again.append(target)
                 continue
@@ -170,9 +170,9 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
             parts: list[Image] = [item] if item is not None else []
             if item is not None and (SHARD_COUNT in item or "extremes" in item):
                 parts = parts_of(store, key.partition, open_now[target])
-            found[target] = summed(open_now[target], parts)
+            groups[target] = sum_group(open_now[target], parts)
         wanted = again
-    return found
+    return groups
 
 
 def parts_of(store: Store, partition: str, generation: int | None = None) -> list[Image]:
@@ -187,7 +187,7 @@ def is_amount(name: str) -> bool:
     return name == "version" or slot == "n" or slot[:1] in ("=", "#", "%")
 
 
-def summed(generation: int, parts: Iterable[Image]) -> Group:
+def sum_group(generation: int, parts: Iterable[Image]) -> Group:
     """Return the group that the items of one generation make up."""
     version, amounts, live, rebuilding = 0, dict[str, Decimal](), dict[str, Decimal](), False
     settled: dict[tuple[str, str], Member] = {}
@@ -228,7 +228,7 @@ def read_first(store: Store, rule: LedgerRule, target: str, group: Group, query:
     If the last one has a hashed key, all that share its head are read, because the hash has no order. The value alone, which
     `min` and `max` show, is the same for all of them.
     """
-    found: list[Image] = []
+    items: list[Image] = []
     after: ItemKey | None = None
     head: str | None = None
     while True:
@@ -237,18 +237,18 @@ def read_first(store: Store, rule: LedgerRule, target: str, group: Group, query:
             [{"S": members_key(rule.name, target)}],
             prefix=f"{group.generation:04d}|{escape(query.slot)}|",
             reverse=query.descending,
-            limit=_TIED if head else query.limit - len(found),
+            limit=_TIED if head else query.limit - len(items),
             after=after,
         )
         same = [item for item in page.items if head is None or shared_head(item["sk"]["S"]) == head]
-        found = sorted(found + same, key=member_order, reverse=query.descending)[: query.limit]
+        items = sorted(items + same, key=member_order, reverse=query.descending)[: query.limit]
         after = page.after
         if after is None or len(same) < len(page.items):
-            return found
-        if head is None and len(found) == query.limit:  # a page has at most 1 MB
+            return items
+        if head is None and len(items) == query.limit:  # a page has at most 1 MB
             head = shared_head(page.items[-1]["sk"]["S"]) if rule.carries else None
             if head is None:
-                return found
+                return items
 
 
 def first_members(query: MemberQuery, items: Sequence[Image], group: Group) -> list[Member]:

@@ -92,7 +92,7 @@ class Identity(NamedTuple):
         texts = ({"S": urlsafe_b64encode(secret).decode()} for secret in self.secrets)
         return {"ledger": {"S": self.ledger}, **dict(zip(("secret", "formerSecret"), texts, strict=False))}
 
-    def rotated(self) -> Identity:
+    def rotate(self) -> Identity:
         """Return it with a new secret. The present one is accepted until the guards are written again."""
         return Identity(self.ledger, (new_secret(), *self.secrets[:1]))
 
@@ -165,9 +165,9 @@ class Guards:
         at, by, n, _, wrote = guard
         # with the lengths, no other guard has the same message
         text = f"{len(rule)}|{len(at)}|{len(by)}|{n}|{rule}{at}{by}{encode_key(key)}"
-        return self._keyed(secret, f"w{len(wrote)}|{wrote}{text}" if wrote else text, 6)
+        return self._keyed_digest(secret, f"w{len(wrote)}|{wrote}{text}" if wrote else text, 6)
 
-    def _keyed(self, secret: int, text: str, size: int) -> str:
+    def _keyed_digest(self, secret: int, text: str, size: int) -> str:
         """Return a digest with one of the secrets as its key, in 4 characters for 3 bytes."""
         state = self._states.get((secret, size))
         if state is None:
@@ -178,12 +178,12 @@ class Guards:
 
     def sign(self, text: str) -> str:
         """Return the signature of a message to the worker: 96 bits of BLAKE2b."""
-        return self._keyed(0, text, 12)
+        return self._keyed_digest(0, text, 12)
 
     def is_signed(self, text: str, signature: str) -> bool:
         """Return whether this ledger signed a message."""
-        found = [self._keyed(secret, text, 12) for secret in range(len(self._secrets))]
-        return signature.isascii() and any(compare_digest(signature, one) for one in found)
+        expected_signatures = [self._keyed_digest(secret, text, 12) for secret in range(len(self._secrets))]
+        return signature.isascii() and any(compare_digest(signature, expected) for expected in expected_signatures)
 
     def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> int | None:
         """Return the number of the secret that a signature was made with, or None."""
@@ -196,7 +196,7 @@ class Guards:
 
     def following(self, rule: str, key: ItemKey, before: str, at: str) -> str:
         """Return a version as one that follows another one on an item, for guards whose versions may begin again."""
-        return at + self._keyed(0, f"f{len(rule)}|{len(before)}|{rule}{before}{at}{encode_key(key)}", 3)
+        return at + self._keyed_digest(0, f"f{len(rule)}|{len(before)}|{rule}{before}{at}{encode_key(key)}", 3)
 
     def follows(self, rule: str, key: ItemKey, before: Guard | None, after: Guard) -> bool:
         """Whether the version of a guard was made by `following` the one before: else the guard is repeated."""
@@ -204,8 +204,8 @@ class Guards:
             return True
         last, at = before.at if before is not None else "", after.at[:-4]
         text = f"f{len(rule)}|{len(last)}|{rule}{last}{at}{encode_key(key)}"
-        found = [self._keyed(secret, text, 3) for secret in range(len(self._secrets))]
-        return after.at.isascii() and any(compare_digest(after.at[-4:], one) for one in found)
+        digests = [self._keyed_digest(secret, text, 3) for secret in range(len(self._secrets))]
+        return after.at.isascii() and any(compare_digest(after.at[-4:], digest) for digest in digests)
 
     def names(self, rule: Rule, key: ItemKey, names: Iterable[str], *, former: bool = False) -> str:
         """Return the digest, for the guard of a copy of all attributes, of the names that it wrote; else the empty text.
@@ -214,11 +214,11 @@ class Guards:
         """
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return ""
-        copied = sorted(self._copied(rule, names))
+        copied = sorted(self._copied_attributes(rule, names))
         text = f"n{len(rule.name)}|{rule.name}{encode_key(key)}|" + "".join(f"{len(name)}|{name}" for name in copied)
-        return self._keyed(int(former), text, 3)
+        return self._keyed_digest(int(former), text, 3)
 
-    def _copied(self, rule: CopyRule, names: Iterable[str]) -> set[str]:
+    def _copied_attributes(self, rule: CopyRule, names: Iterable[str]) -> set[str]:
         """The attributes among these that only a copy of all attributes can have written, if a rule did."""
         always = rule.owned()
         return {
@@ -233,23 +233,23 @@ class Guards:
         """
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return set()
-        names = self._copied(rule, item)
-        left = names.difference(known)
-        if not left or self._identity is None:
+        names = self._copied_attributes(rule, item)
+        unknown = names.difference(known)
+        if not unknown or self._identity is None:
             return set()
-        guard = self.read(rule.name, key, item) if self.marked(key, item) else None
+        guard = self.read(rule.name, key, item) if self.is_marked(key, item) else None
         if guard is not None and guard.wrote and guard.wrote == self.names(rule, key, names, former=guard.former):
             return set()
-        return left
+        return unknown
 
-    def marked(self, key: ItemKey, image: Image | None) -> bool:
+    def is_marked(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item has the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
         return held is not None and (self._identity is None or self._mark_secret(key, held) is not None)
 
-    def created(self, key: ItemKey, image: Image | None) -> bool:
+    def is_created(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is marked as created by a rule. A copy of all attributes must have nothing else."""
-        if image is None or not self.marked(key, image):
+        if image is None or not self.is_marked(key, image):
             return False
         rules = self._program.whole_copies
         item = self._program.recognise(key, image) if rules else None
@@ -266,7 +266,7 @@ class Guards:
         former = held is not None and len(self._secrets) > 1 and self._mark_secret(key, held) == 1
         return {self.mark: self.mark_of(key)} if former else {}
 
-    def owned(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
+    def owned_attributes(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
         """The attributes of an item that belong to a rule.
 
         For a copy of all attributes, these are the attributes in any of these images of its source, and those of the item
@@ -301,7 +301,7 @@ class Guards:
     def valid(self, attribute: str, key: ItemKey, image: Image | None) -> bool:
         """Whether an attribute of an item is a valid guard of any rule, or the mark."""
         if attribute == self.mark:
-            return self.created(key, image)
+            return self.is_created(key, image)
         return self.read(self.rule(attribute), key, image) is not None
 
     def parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
@@ -352,7 +352,7 @@ class Guards:
         known = digest[:4].isascii() and digest[:4].isalnum()  # it is printed
         return digest[:4] if known and digest[4:] == _digest(digest[:4], rule, key) else ""
 
-    def replaced(self, rule: str, key: ItemKey, old: Image | None, new: Image | None) -> Healing | None:
+    def healing_without_guard(self, rule: str, key: ItemKey, old: Image | None, new: Image | None) -> Healing | None:
         """Return whether to heal an item on which no valid guard of the rule is left, as its record shows.
 
         A guard of another ledger shows that the item was imported or restored. But if it took the place of ours, that ledger
@@ -361,28 +361,28 @@ class Guards:
         name = self.name(rule)
         if new is None or name not in new:
             return "guard removed" if old is not None and name in old else None
-        other = self.other_ledger(rule, key, new)
-        if not other:
+        ledger = self.other_ledger(rule, key, new)
+        if not ledger:
             return "guard invalid"
-        self.rivals[other, self.read(rule, key, old) is not None] += 1
-        return None if other in self.leaves else "another ledger"
+        self.rivals[ledger, self.read(rule, key, old) is not None] += 1
+        return None if ledger in self.leaves else "another ledger"
 
-    def adopted(self, key: ItemKey, image: Image) -> Image:
+    def adopt(self, key: ItemKey, image: Image) -> Image:
         """Return the image with its guards as this ledger would have written them, for events of another ledger."""
         anywhere = Guards(self._program, None)
-        found: dict[str, Value] = dict(image)
+        own_image: dict[str, Value] = dict(image)
         for name, value in image.items():
             if name == self.mark:
-                found[name] = self.mark_of(key)
+                own_image[name] = self.mark_of(key)
             elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
                 guard = anywhere.parse(self.rule(name), key, {"M": {"d": {"S": ""}, **value["M"]}})
                 if guard is not None:
                     rule = self._program.rules.get(self.rule(name))
                     wrote = self.names(rule, key, image) if rule is not None and guard.wrote else ""
-                    found[name] = self.stamp(
+                    own_image[name] = self.stamp(
                         self.rule(name), key, guard.at, by=guard.by or None, n=guard.n, wrote=wrote
                     )
-        return found
+        return own_image
 
     def _names_item(self, text: str | None) -> bool:
         """Whether a text is the encoded key of an item that the program's tables may have."""
@@ -481,7 +481,7 @@ def as_read(name: str, value: Value | None) -> Condition:
 
 
 def needs_healing(
-    guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
+    guards: Guards, rule: str, key: ItemKey, owned: Iterable[str], old: Image | None, new: Image | None
 ) -> Healing | None:
     """Return why the values that a rule published on a target may be wrong now, as its record shows; None if they are not.
 
@@ -494,8 +494,8 @@ def needs_healing(
     name = guards.name(rule)
     after = guards.read(rule, key, new)
     if after is None:
-        return guards.replaced(rule, key, old, new)
-    names = set(ours)
+        return guards.healing_without_guard(rule, key, old, new)
+    names = set(owned)
     if same(old.get(name), new.get(name)):
         return "values changed" if any(not same(old.get(each), new.get(each)) for each in names) else None
     before = guards.read(rule, key, old)

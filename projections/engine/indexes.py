@@ -65,14 +65,14 @@ def index_write(
 ) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
     """Return the write that corrects what rules write on an item itself, None if it is right; and the rules that fail."""
     rules = program.item_rules.get(item.entity.name, ())
-    desired, problems = _desired(rules, item, item)
+    desired, problems = _wanted_attributes(rules, item, item)
     written = item
     for _ in range(program.item_chains.get(item.entity.name, 0)):
         wrong = differing(written.image, desired)
         if not wrong:
             break
         written = _with(written, wrong)
-        desired, problems = _desired(rules, written, item)
+        desired, problems = _wanted_attributes(rules, written, item)
     return _write(rules, item, desired, sequences), problems
 
 
@@ -91,7 +91,7 @@ def _write(
     return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences, apart)
 
 
-def _desired(
+def _wanted_attributes(
     rules: Sequence[ItemRule], item: Item, stored: Item
 ) -> tuple[dict[str, Value | None], list[tuple[str, str]]]:
     """Return the attributes of all rules on an item, and the rules that cannot be evaluated."""
@@ -133,7 +133,7 @@ def _write_apart(items: ApplicationItems, whole: IndexWrite, error: InvalidReque
     item, rules = whole.apart
     done: list[bool] = []
     refused: list[tuple[str, InvalidRequest]] = []
-    for rule in sorted(rules, key=lambda one: not one.removes):
+    for rule in sorted(rules, key=lambda rule: not rule.removes):
         write = _write([rule], item, index_attributes(rule, item)[0], whole.sequences)
         if not rule.removes:  # it sets attributes once
             due = {name: whole.values[name] for name in rule.owned() if name in whole.values}

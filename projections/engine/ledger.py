@@ -38,7 +38,7 @@ from projections.engine.changes import (
     difference,
     intermediate_goals,
     other_marks,
-    retracted,
+    retracted_targets,
     with_mark,
     with_marks,
     without_mark,
@@ -130,8 +130,8 @@ class Ledger:
                 steps = self._steps(list(pending.values()), deadline)
                 now = [step for step in steps if self._affords(step)]
                 if len(now) < len(steps):
-                    left = pending.keys() - {step.attempt.change.source for step in now}
-                    results.update({source: pending.pop(source).result("deferred") for source in left})
+                    deferred = pending.keys() - {step.attempt.change.source for step in now}
+                    results.update({source: pending.pop(source).result("deferred") for source in deferred})
                 apart = lanes(pack([step for step in now if self._fits(step)], self._most_actions, deadline), deadline)
                 large = [step for step in now if not self._fits(step)]
                 outcomes: list[Result | Attempt] = [self._commit_in_steps(step, deadline, stuck) for step in large]
@@ -151,14 +151,14 @@ class Ledger:
 
     def _read_expiries(self, pending: dict[str, Attempt], results: dict[str, Result], deadline: Deadline) -> None:
         """Read the entries of expiries first: an entry remembers only so many, so its list is never added to blindly."""
-        expiries = [one for one in pending.values() if one.change.expiry and not one.known]
+        expiries = [attempt for attempt in pending.values() if attempt.change.expiry and not attempt.known]
         if not expiries:
             return
         deadline.check()
         items = self._store.get_many([entry_key(attempt.change.source) for attempt in expiries])
         for attempt in expiries:
             source = attempt.change.source
-            pending[source] = read = attempt.found(items.get(entry_key(source)))
+            pending[source] = read = attempt.with_entry(items.get(entry_key(source)))
             if read.is_duplicate:
                 results[source] = self._duplicate(pending.pop(source))
 
@@ -182,12 +182,12 @@ class Ledger:
                 self._generations.learn(attempt.held)
         opened = self._generations.as_now()
         alike: dict[tuple[str, str], Step] = {}
-        return [self._step(attempt, opened, alike) for attempt in deadline.checked(attempts)]
+        return [self._step(attempt, opened, alike) for attempt in deadline.check_each(attempts)]
 
     def _step(self, attempt: Attempt, opened: Generations, alike: dict[tuple[str, str], Step]) -> Step:
         """Return the step that commits an attempt. `alike` has those of this round, by contributions before and after."""
         change, settle = attempt.change, attempt.settle
-        before = attempt.held if attempt.known else opened.stamped(change.before)
+        before = attempt.held if attempt.known else opened.stamp(change.before)
         removed = change.gone and not change.expired
         goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
         if attempt.known and not change.is_refresh:
@@ -211,7 +211,7 @@ class Ledger:
             text,
             settle,
             pieces,
-            retracted(before, goal, settle),
+            retracted_targets(before, goal, settle),
             tuple(sorted(before.keys() | goal.keys())),
             frozenset([(*target, value) for target, piece in pieces.items() for value in piece.counted]),
             1 + sum([piece.actions for piece in pieces.values()]),
@@ -240,7 +240,7 @@ class Ledger:
         was removed: that means the same to all rules, and no later record would report it to the programs that have them.
         Rules that are `held` keep their part exactly as it is.
         """
-        after = opened.stamped(after)
+        after = opened.stamp(after)
         if not before:
             return after
         kept = {
@@ -310,7 +310,7 @@ class Ledger:
             while True:
                 deadline.check()
                 if not change.is_refresh:
-                    attempt = attempt.found(self._store.get(entry_key(change.source)))
+                    attempt = attempt.with_entry(self._store.get(entry_key(change.source)))
                     if attempt.is_duplicate:
                         return self._duplicate(attempt, step)
                 (step,) = self._steps([attempt], deadline)
@@ -382,7 +382,7 @@ class Ledger:
                 goal=part,
                 text=canonical_text(part),
                 pieces=difference(before, part, settled, change.mark, of),
-                retracted=retracted(before, part, settled),
+                retracted=retracted_targets(before, part, settled),
                 last=last and part is goal,
             )
             walk = deadline.retry(partial(self._make, step, deadline, stuck))
@@ -401,7 +401,7 @@ class Ledger:
                 room = attempt.entry is not None and attempt.entry.recent and attempt.change.source not in stuck
                 return _Walk(attempt, "full") if room else _Walk(attempt, "refused", str(error))
             if cancelled is None:
-                return _Walk(_advanced(step), "done")
+                return _Walk(_next_attempt(step), "done")
             step = step._replace(attempt=cancelled.attempts[0])
             if cancelled.changed:
                 return _Walk(step.attempt, "changed")
@@ -411,9 +411,9 @@ class Ledger:
 
         The latter is best effort: nothing depends on it.
         """
-        change, found = attempt.change, []
+        change, refusals = attempt.change, []
         for rule, reason in sorted(refused.items()):
-            after = self._generations.stamped({rule: change.after.contributions.get(rule, {})})
+            after = self._generations.stamp({rule: change.after.contributions.get(rule, {})})
             settling = {rule: settle[rule]} if rule in settle else {}
             held = {rule: attempt.held.get(rule, {})}
             pieces = difference(held, after, settling, change.mark, self._generations.of)
@@ -422,11 +422,11 @@ class Ledger:
             with suppress(StoreError):
                 culprit = refusing_group(self._store, self._program, amounts, self._generations)
             target, why = culprit or (None, reason)
-            found.append(Refusal(rule, why, target))
-        return tuple(found)
+            refusals.append(Refusal(rule, why, target))
+        return tuple(refusals)
 
 
-def _advanced(step: Step) -> Attempt:
+def _next_attempt(step: Step) -> Attempt:
     """Return the attempt of a step that was made, with the entry as it is now."""
     attempt, old = step.attempt, step.attempt.entry
     entry = Entry(

@@ -68,7 +68,7 @@ Target = tuple[str, str]
 """A rule's name and an encoded target key."""
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Return the text, or its head with a hash where it has more than `most` - 68 bytes: then the result has more, too."""
     readable = most - _RESERVED
     if len(text) * 4 <= readable or len(encoded := text.encode()) <= readable:
@@ -89,16 +89,16 @@ def _head(encoded: bytes, most: int) -> str:
 
 def entry_key(source: str) -> ItemKey:
     """Return the key of the entry of a source item, by the encoded key of the item."""
-    return ItemKey(LEDGER, _shortened("E|" + source, _LONGEST_PARTITION), ".")
+    return ItemKey(LEDGER, _shorten("E|" + source, _LONGEST_PARTITION), ".")
 
 
 def group_key(rule: str, target: str, generation: int = 0, shard: int = 0) -> ItemKey:
-    return ItemKey(LEDGER, _shortened(f"G|{rule}|{target}", _LONGEST_PARTITION), f"{generation:04d}|{shard:02d}")
+    return ItemKey(LEDGER, _shorten(f"G|{rule}|{target}", _LONGEST_PARTITION), f"{generation:04d}|{shard:02d}")
 
 
 def members_key(rule: str, target: str) -> str:
     """Return the partition key of a group's members."""
-    return _shortened(f"M|{rule}|{target}", _LONGEST_PARTITION)
+    return _shorten(f"M|{rule}|{target}", _LONGEST_PARTITION)
 
 
 def member_key(rule: str, target: str, generation: int, member: str, source: str) -> ItemKey:
@@ -106,10 +106,10 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
 
     The position comes after the source, because ties are broken by source first; a NUL keeps sources in their order.
     """
-    slot, _, rest = member.partition("|")
-    value, _, position = rest.partition(" ")  # no encoded value has a space
+    slot, _, encoded = member.partition("|")
+    value, _, position = encoded.partition(" ")  # no encoded value has a space
     text = f"{generation:04d}|{escape(slot)}|{value}{source_order(source)}"
-    sort = _shortened(text, _LONGEST_SORT - _POSITION)
+    sort = _shorten(text, _LONGEST_SORT - _POSITION)
     return ItemKey(LEDGER, members_key(rule, target), f"{sort}\0{position}" if position else sort)
 
 
@@ -147,28 +147,28 @@ def slot_in(member: Image) -> str:
 
 def fence_key(rule: str, parent: str) -> ItemKey:
     """Return the key of the fence of an embed's parent, by its encoded key."""
-    return ItemKey(LEDGER, _shortened(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
+    return ItemKey(LEDGER, _shorten(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
 
 
 def links_key(rule: str, parent: str) -> str:
     """Return the partition key of the links of an embed's parent to its children, by its encoded key."""
-    return _shortened(f"L|{rule}|{parent}", _LONGEST_PARTITION)
+    return _shorten(f"L|{rule}|{parent}", _LONGEST_PARTITION)
 
 
 def link_key(rule: str, parent: str, child: str) -> ItemKey:
     """Return the key of the link of a parent to a child, by their encoded keys."""
-    return ItemKey(LEDGER, links_key(rule, parent), _shortened(child, _LONGEST_SORT))
+    return ItemKey(LEDGER, links_key(rule, parent), _shorten(child, _LONGEST_SORT))
 
 
 def rule_of_link(item: Image) -> str | None:
     """Return the rule of a link; None for other items of the ledger."""
-    kind, _, rest = item["pk"]["S"].partition("|")
-    return rest.partition("|")[0] if kind == "L" else None
+    kind, _, names = item["pk"]["S"].partition("|")
+    return names.partition("|")[0] if kind == "L" else None
 
 
 def waiting_key(rule: str, target: str) -> ItemKey:
     """Return the key of the note that names the source waiting for a copy's key, which an item of another kind has."""
-    return ItemKey(LEDGER, _shortened(f"W|{rule}|{target}", _LONGEST_PARTITION), ".")
+    return ItemKey(LEDGER, _shorten(f"W|{rule}|{target}", _LONGEST_PARTITION), ".")
 
 
 def group_at(generation: int, version: int) -> str:

@@ -47,7 +47,7 @@ class _Checked(list[T]):
         self._deadline = deadline
 
     def __iter__(self) -> Iterator[T]:
-        return self._deadline.checked(super().__iter__())
+        return self._deadline.check_each(super().__iter__())
 
 
 class ListPull(NamedTuple):
@@ -116,7 +116,7 @@ def plan(
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
     `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`), and `mixed`
-    whether other versions of it may have recorded contributions (`RegistrySnapshot.mixed`). Raises OutOfTime.
+    whether other versions of it may have recorded contributions (`RegistrySnapshot.is_mixed`). Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
     guards.rivals.clear()
@@ -131,7 +131,7 @@ def plan(
     entities: set[str] = set()
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
     unknown = any(mixed(program.rules[name]) for name in _keeping(program))
-    for record in deadline.checked(records):
+    for record in deadline.check_each(records):
         known = last.get(record.key)
         old = None
         if record.old is not None:
@@ -140,7 +140,7 @@ def plan(
         new = program.recognise(record.key, record.new) if record.new is not None else None
         if record.new is not None:
             last[record.key] = (record.new, new)
-            if guards.mark in record.new and record.old is not None and not guards.marked(record.key, record.old):
+            if guards.mark in record.new and record.old is not None and not guards.is_marked(record.key, record.old):
                 unmarked.append((record.key, record.new[guards.mark], record.sequence))
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
@@ -179,9 +179,9 @@ def plan(
     why: list[tuple[Record, Rule, Healing]] = []
     for record, old, new in recognised:
         if copied:
-            found = heals_of(program, guards, record.key, old, new, record.sequence)
-            copy_heals.extend(found)
-            why += [(record, heal.rule, heal.why) for heal in found if heal.why is not None]
+            of_record = heals_of(program, guards, record.key, old, new, record.sequence)
+            copy_heals.extend(of_record)
+            why += [(record, heal.rule, heal.why) for heal in of_record if heal.why is not None]
         for target, reason in _heals(program, guards, record, old, new):
             heals.setdefault(target, record.sequence)
             why.append((record, program.recorded[target[0]], reason))
@@ -216,7 +216,7 @@ def _keeping(program: Program) -> set[str]:
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
     """Return the index attributes of each item, as its newest record has it."""
-    found = []
+    writes = []
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
     olds: dict[ItemKey, list[Item | None]] = {}
     for record, old, new in recognised:
@@ -227,15 +227,15 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
             continue
         write, problems = index_write(program, item, (record.sequence,))
         if write is not None:
-            found.append(write)
+            writes.append(write)
         if not problems:
             continue
         # of several records of an item, one may have corrected it and a later one not: each must have been bad before
         known = [dict(index_write(program, old)[1]) if old is not None else {} for old in olds[record.key]]
         for rule, reason in problems:
-            befores = [one.get(rule) for one in known]
-            reject(record, rule, reason, befores[0] if all(alike(reason, one) for one in befores) else None)
-    return found
+            befores = [problems_before.get(rule) for problems_before in known]
+            reject(record, rule, reason, befores[0] if all(alike(reason, before) for before in befores) else None)
+    return writes
 
 
 def _changes(
@@ -331,11 +331,11 @@ def put_whole(guards: Guards, key: ItemKey, old: Image, new: Image) -> bool:
     return bool(had) and not any(guards.valid(name, key, new) for name in had)
 
 
-def release_of(program: Program, guards: Guards, record: Record, left: Item | None, new: Item | None) -> Release | None:
+def release_of(program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None) -> Release | None:
     """Return the values to remove from an item that has left its entity: those that the rules of that entity set."""
-    if left is None or record.new is None or (new is not None and new.entity is left.entity):
+    if old is None or record.new is None or (new is not None and new.entity is old.entity):
         return None
-    name, image = left.entity.name, left.image
+    name, image = old.entity.name, old.image
     if put_whole(guards, record.key, image, record.new):
         return None
     values: dict[str, list[tuple[str | None, Value]]] = {}
@@ -353,10 +353,10 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if isinstance(rule, EmbedRule) and guard.n == 0:
             continue  # it has set nothing
         setters.append(rule.name)
-        if guards.created(record.key, image):
-            for attribute, constant in left.entity.constants.items():
+        if guards.is_created(record.key, image):
+            for attribute, constant in old.entity.constants.items():
                 values.setdefault(attribute, []).append((mark, constant))
-        if isinstance(rule, CopyRule) and rule.copies_all and not guards.created(record.key, image):
+        if isinstance(rule, CopyRule) and rule.copies_all and not guards.is_created(record.key, image):
             copied = rule, guard.by  # what else the image shows is the application's
             continue
         for attribute in rule.owned(image):
@@ -365,13 +365,13 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
     for index in program.item_rules.get(name, ()):
         if not index.removes:
             continue  # what it set stays
-        for attribute, value in index_attributes(index, left)[0].items():
+        for attribute, value in index_attributes(index, old)[0].items():
             # only the record of its leaving shows what the rule had set before, from other values
             known = attribute in image and (record.sequence or same(image[attribute], value))
             values.setdefault(attribute, []).extend([(None, image[attribute])] if known else [])
         if not image.keys().isdisjoint(index.owned()):
             setters.append(index.name)
-    if guards.created(record.key, image):
+    if guards.is_created(record.key, image):
         held[guards.mark] = image[guards.mark]
         if not setters:  # the mark alone: whichever of them created it
             setters = [rule.name for rule in (*rules, copier) if rule is not None and rule.creates]
@@ -379,7 +379,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         return None
     by = tuple(name for name in program.rules if name in setters)
     sequences = (record.sequence,) if record.sequence else ()  # a refresh has no record
-    return Release(record.key, left.entity, held, values, sequences, copied, record.new, rules=by)
+    return Release(record.key, old.entity, held, values, sequences, copied, record.new, rules=by)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
@@ -401,18 +401,18 @@ def _reasons(why: Sequence[tuple[Record, Rule, Healing]]) -> dict[str, tuple[int
 
     The record shows no more of that process: a stream record does not name who wrote.
     """
-    found: dict[str, tuple[int, str]] = {}
+    counts: dict[str, tuple[int, str]] = {}
     for record, rule, reason in why:
         if reason not in _BY_OTHERS:
             continue
         old, new = record.old or {}, record.new or {}
         names = [name for name in sorted(rule.owned(old, new)) if not same(old.get(name), new.get(name))]
-        shown = ", ".join(name[:_MOST_SHOWN] for name in names[:5])
-        text = f"{rule.name}, {reason}" + (f": {shown}" if shown else "")
-        if text not in found and len(found) == _MOST_SHOWN:
+        attributes = ", ".join(name[:_MOST_SHOWN] for name in names[:5])
+        text = f"{rule.name}, {reason}" + (f": {attributes}" if attributes else "")
+        if text not in counts and len(counts) == _MOST_SHOWN:
             continue
-        found[text] = (found[text][0] + 1 if text in found else 1, encode_key(record.key))
-    return found
+        counts[text] = (counts[text][0] + 1 if text in counts else 1, encode_key(record.key))
+    return counts
 
 
 _MOST_SHOWN = 40
@@ -428,7 +428,7 @@ def _heals(
 ) -> list[tuple[Target, Healing]]:
     """Return the groups to be published again because of the record of a target, whatever version its guard has; and why."""
     target: str | None = None
-    found: list[tuple[Target, Healing]] = []
+    heals: list[tuple[Target, Healing]] = []
     into = program.ledger_rules_into
     entity: Entity | None = None
     for item in (old, new):
@@ -441,8 +441,8 @@ def _heals(
             reason = target_healing(guards, rule, record.key, before, after)
             if reason is not None:
                 target = target or encode_key(record.key)
-                found.append(((rule.name, target), reason))
-    return found
+                heals.append(((rule.name, target), reason))
+    return heals
 
 
 def target_healing(
@@ -454,8 +454,8 @@ def target_healing(
     """
     if after is None:  # removed by the application: what the rules alone create, they create again
         return "gone" if rule.creates else None
-    if found := needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
-        return found
+    if healing := needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
+        return healing
     if rule.claimed and before is not None and _is_adopted(guards, rule, key, before, after):
         return "taken over"
     # nothing contributes to it, and the attribute that it lost may have been the reason to keep it
@@ -485,7 +485,7 @@ def push_reason(rule: EmbedRule, old: Item | None, new: Item | None, changed: bo
     return "replaced" if keep and not was else None
 
 
-def offered(rule: EmbedRule, parent: Item | None) -> tuple[Any, str | None]:
+def offer_of(rule: EmbedRule, parent: Item | None) -> tuple[Any, str | None]:
     """Return the values that a parent gives its children; none, and a reason, if they cannot be computed."""
     try:
         return rule.offered(parent), None
@@ -498,27 +498,27 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
 
     Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
     """
-    found: dict[tuple[str, ItemKey], tuple[str, str]] = {}
+    pushes: dict[tuple[str, ItemKey], tuple[str, str]] = {}
     sequences: dict[tuple[str, ItemKey], list[str]] = {}
     for record, old, new in recognised:
         for entity in {item.entity.name for item in (old, new) if item is not None}:
             for rule in program.embeds_from.get(entity, ()):
-                (before, known), (after, problem) = offered(rule, old), offered(rule, new)
+                (before, known), (after, problem) = offer_of(rule, old), offer_of(rule, new)
                 if problem is not None:
                     reject(record, rule.name, problem, known)
                 if push_reason(rule, old, new, before != after) is not None:
                     last = last_offer(after) if rule.on_delete == "keep" else ""
-                    found[rule.name, record.key] = (record.version, last)
+                    pushes[rule.name, record.key] = (record.version, last)
                     sequences.setdefault((rule.name, record.key), []).append(record.sequence)
     return {
         Push(rule, encode_key(key), version, last=last): tuple(sequences[rule, key])
-        for (rule, key), (version, last) in found.items()
+        for (rule, key), (version, last) in pushes.items()
     }
 
 
 def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
     """Return the children that need their parent's attributes. Each record counts: a reference may change back within."""
-    found: dict[tuple[str, ItemKey], str] = {}
+    pulls: dict[tuple[str, ItemKey], str] = {}
     for record, old, new in recognised:
         if new is None:
             continue
@@ -528,13 +528,13 @@ def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Rej
             if problem is not None:
                 reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
             if not isinstance(rule, ListEmbedRule) and needs_pull(rule, guards, before, new):
-                found.setdefault((rule.name, record.key), record.sequence)
-    return found
+                pulls.setdefault((rule.name, record.key), record.sequence)
+    return pulls
 
 
 def _list_pulls(program: Program, guards: Guards, recognised: Recognised) -> dict[tuple[str, ItemKey], ListPull]:
     """Return the children that need the attributes of several parents, and those whose links change."""
-    found: dict[tuple[str, ItemKey], ListPull] = {}
+    pulls: dict[tuple[str, ItemKey], ListPull] = {}
     for record, old, new in recognised:
         for name in dict.fromkeys(item.entity.name for item in (old, new) if item is not None):
             for rule in program.embeds_into.get(name, ()):
@@ -543,12 +543,12 @@ def _list_pulls(program: Program, guards: Guards, recognised: Recognised) -> dic
                 before = old if old is not None and old.entity is rule.into else None
                 after = new if new is not None and new.entity is rule.into else None
                 were, are = parents_of(rule, before), parents_of(rule, after)
-                removed = tuple(one for one in were if one not in are)
+                removed = tuple(parent for parent in were if parent not in are)
                 if not removed and needs_pull(rule, guards, before, after) is None:
                     continue
-                known = found.get((rule.name, record.key), ListPull(record.sequence))
-                found[rule.name, record.key] = known._replace(
-                    added=tuple(dict.fromkeys((*known.added, *(one for one in are if one not in were)))),
+                known = pulls.get((rule.name, record.key), ListPull(record.sequence))
+                pulls[rule.name, record.key] = known._replace(
+                    added=tuple(dict.fromkeys((*known.added, *(parent for parent in are if parent not in were)))),
                     removed=tuple(dict.fromkeys((*known.removed, *removed))),
                 )
-    return found
+    return pulls

@@ -60,7 +60,7 @@ class _Collections:
         self._threshold = gc.get_threshold()
 
     @contextmanager
-    def postponed(self) -> Iterator[None]:
+    def postpone(self) -> Iterator[None]:
         """While a large batch is processed: each would take some tenths of a second. Young objects are still collected."""
         with self._lock:
             if not self._users:
@@ -138,9 +138,9 @@ class Processor:
         deadline, report, batch = self._deadline(remaining), Report(), None
         report.counters.add("records", len(records))
         try:
-            with full_collections.postponed() if len(records) >= _LARGE else nullcontext():
+            with full_collections.postpone() if len(records) >= _LARGE else nullcontext():
                 decoded = decode_all(
-                    deadline.checked(records),
+                    deadline.check_each(records),
                     lambda record: decode(record, self._tables, self._program.tables, self._label),
                 )
                 report.rejected.extend(decoded.rejected)
@@ -160,7 +160,7 @@ class Processor:
         reason = OUTDATED
         try:
             snapshot = deadline.retry(self._registry.admit)
-            if not snapshot.outdated(self._program):
+            if not snapshot.is_outdated(self._program):
                 return self._batch(snapshot, Guards(self._program, snapshot.identity), deadline, report)
         except Misconfigured:
             raise
@@ -171,13 +171,13 @@ class Processor:
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:
         report, snapshot, guards = batch.report, batch.snapshot, batch.guards
-        made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.mixed)
+        made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.is_mixed)
         if made.rivals:
             report.counters.add("rival", sum(n for (_, replaced), n in made.rivals.items() if replaced))
-            left = left_to(self._store, made.rivals, self._clock())
-            if not left <= guards.leaves:
-                guards.leaves |= left
-                made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.mixed)
+            ledgers = left_to(self._store, made.rivals, self._clock())
+            if not ledgers <= guards.leaves:
+                guards.leaves |= ledgers
+                made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.is_mixed)
         report.rejected.extend(made.rejected)
         report.saw(made.times)
         report.healing.update(made.healing)
@@ -199,7 +199,7 @@ class Processor:
         except (Misconfigured, OutOfTime):
             raise
         except Exception as error:
-            batch.report.unexpected(error)
+            batch.report.note_unexpected(error)
             return False
         return True
 
@@ -230,7 +230,7 @@ class Processor:
 
         Counts the rules that publish only after their backfill. Clocks differ: no age is negative.
         """
-        found: dict[str, tuple[float, float]] = {}
+        ages: dict[str, tuple[float, float]] = {}
         filling: set[str] = set()
         now = self._clock()
         for rule in self._program.variants:
@@ -242,7 +242,7 @@ class Processor:
                     filling.add(rule.name)
                 continue
             oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
-            before = found.get(rule.name, (oldest, newest))
-            found[rule.name] = max(before[0], oldest), min(before[1], newest)
+            before = ages.get(rule.name, (oldest, newest))
+            ages[rule.name] = max(before[0], oldest), min(before[1], newest)
         batch.report.counters.add("filling", len(filling))
-        return found
+        return ages

@@ -32,7 +32,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from projections.engine.application import ApplicationItems, occupied, purpose_of
+from projections.engine.application import ApplicationItems, occupied_error, purpose_of
 from projections.engine.changes import Result
 from projections.engine.groups import Generations, Group, damaged_group, read_groups, read_members
 from projections.engine.guards import Guard, Guards
@@ -93,7 +93,7 @@ class Publisher:
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
     ) -> dict[Target, StoreError]:
         """Bring targets with an older guard up to their groups. Return the failures."""
-        known = self._known(targets)
+        known = self._publishing_rules(targets)
         failures: dict[Target, StoreError] = {}
         if not known:
             return failures
@@ -125,7 +125,7 @@ class Publisher:
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
     ) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever the versions of their guards. Return the failures."""
-        known = self._known(targets)
+        known = self._publishing_rules(targets)
         if not known:
             return {}
         keys = {target: decode_key(target[1]) for target in known}
@@ -142,7 +142,7 @@ class Publisher:
             works[target] = partial(self._heal_one, rule, target, [first], deadline, why)
         return self._each(works, deadline)
 
-    def _known(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
+    def _publishing_rules(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
         """The targets that are items, and whose rules exist and publish, with these rules."""
         return {
             target: rule
@@ -175,7 +175,7 @@ class Publisher:
         item: Image | None = None
         # Only the item shows which attributes to remove from a copy of all attributes, and where there is no claim any
         # more, perhaps since the group was read.
-        suffices = not rule.claimed or (contributed(rule, group, members) and not rule.copies_all)
+        suffices = not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
         update = self._writer.unread(publication) if suffices else None
         if update is None:
             item = self._writer.read(key)
@@ -313,9 +313,9 @@ class TargetWriter:
         rule, key, group, _, why = publication
         if not rule.into.at(key):
             return None
-        wanted = self._wanted(publication)
+        wanted = self._wanted_attributes(publication)
         if rule.claimed:
-            wanted = {**_removed(rule.owned(), wanted), **wanted}
+            wanted = {**_attributes_to_remove(rule.owned(), wanted), **wanted}
         older = self._guards.older(rule.name, key, group.at)
         return self._items.change(rule.into, key, wanted, older, why)
 
@@ -329,16 +329,16 @@ class TargetWriter:
         if not rule.into.at(key):  # another version of the rule may have recorded other targets
             return item is not None and self._bring_elsewhere(publication, item, heals=heals)
         if item is None:
-            if not rule.creates or not contributed(rule, group, members):
+            if not rule.creates or not has_contributions(rule, group, members):
                 return False
-            wanted = {**rule.created_with, **self._wanted(publication)}
+            wanted = {**rule.created_with, **self._wanted_attributes(publication)}
             self._items.create(key, wanted, publication.why)
             return True
         if not self._items.may_write(rule, rule.into, key, item):
             return self._leave(publication, item)
         guard = self._items.guard(rule, key, item)
         published = guard is not None and guard.at >= group.at and not heals and not guard.former
-        if rule.claimed and not contributed(rule, group, members):
+        if rule.claimed and not has_contributions(rule, group, members):
             return not published and self._retract_claim(publication, item, guard)
         if published:  # the function that published zeros may have stopped before it deleted the item
             return rule.creates and group.totals.n == 0 and self.delete_empty(publication)
@@ -353,15 +353,15 @@ class TargetWriter:
         """
         if self._items.guard(rule, key, item) is None:
             return False
-        if any(not item.keys().isdisjoint(one.owned()) for one in self._program.item_rules.get(rule.into.name, ())):
+        if any(not item.keys().isdisjoint(each.owned()) for each in self._program.item_rules.get(rule.into.name, ())):
             return False
-        former = self._items.created(key, item) and self._program.recognise(key, item) is None
+        former = self._items.is_created(key, item) and self._program.recognise(key, item) is None
         # Without a claim, only the record of the leaving item shows the published values.
-        return not former and (not rule.claimed or contributed(rule, group, members))
+        return not former and (not rule.claimed or has_contributions(rule, group, members))
 
     # What an item should show
 
-    def _wanted(self, publication: Publication) -> dict[str, Value | None]:
+    def _wanted_attributes(self, publication: Publication) -> dict[str, Value | None]:
         """The attributes that a group gives its target, including the guard."""
         rule, key, group, members, _ = publication
         values = rule.published(group.totals, members)
@@ -376,8 +376,8 @@ class TargetWriter:
     def _update(self, publication: Publication, item: Image) -> bool:
         """Update an item, with the constants of the entity, and without attributes of an earlier copy."""
         rule, key, group, _, why = publication
-        shown = self._wanted(publication)
-        gone = _removed(self._guards.owned(rule, key, item), shown) if rule.claimed else {}
+        shown = self._wanted_attributes(publication)
+        gone = _attributes_to_remove(self._guards.owned_attributes(rule, key, item), shown) if rule.claimed else {}
         wanted = {**rule.created_with, **gone, **shown}
         differs = bool(differing(item, wanted))
         if differs:
@@ -391,16 +391,16 @@ class TargetWriter:
         rule, key, group, members, _ = publication
         releaser = Releaser(self._program, self._store, self._items)
         released = self._may_release(rule, key, group, members, item) and releaser.release(
-            self._left(publication, item)
+            self._release_of(publication, item)
         )
-        if rule.creates and contributed(rule, group, members):
-            raise occupied(rule.into)
+        if rule.creates and has_contributions(rule, group, members):
+            raise occupied_error(rule.into)
         return released
 
-    def _left(self, publication: Publication, item: Image) -> Release:
+    def _release_of(self, publication: Publication, item: Image) -> Release:
         """The release of an item that shows exactly what the group says: without a record, nothing else is known."""
         rule, key, group, members, why = publication
-        created = self._items.created(key, item)
+        created = self._items.is_created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
@@ -420,20 +420,20 @@ class TargetWriter:
         if guard is None or (guard.at >= group.at and not heals):
             return False
         entities = self._program.entities_at(key)
-        entity = next((one for one in entities if self._items.is_of(one, key, item)), None)
-        if rule.claimed and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
+        entity = next((candidate for candidate in entities if self._items.is_of(candidate, key, item)), None)
+        if rule.claimed and n == 0 and entity is not None and _all_are(entities, lambda each: each.copied):
             if not self._items.may_delete(entity, key, item):
                 return False
             self._items.delete(entity, key, item, why)
             return True
-        if entity is None or not _all_are(entities, lambda one: one.created_by_publishes):
+        if entity is None or not _all_are(entities, lambda each: each.created_by_publishes):
             return False
         stamp = self._guards.stamp(rule.name, key, group.at, n=n)
         wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
         if not rule.claimed:
             others = set(self._store.schema(key.table).key_attributes)
-            for one in entities:
-                others |= self._program.derived_attributes(one.name) | one.constants.keys()
+            for each in entities:
+                others |= self._program.derived_attributes(each.name) | each.constants.keys()
             wanted |= {name: None for name in rule.owned() if name not in others}
         differs = bool(differing(item, wanted))
         if differs:
@@ -453,8 +453,8 @@ class TargetWriter:
         item = self.read(key) if entity.created_by_publishes else None
         if item is None:
             return False
-        rules = {one.name: one for one in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
-        guards = [self._items.guard(one, key, item) for one in rules.values()]
+        rules = {each.name: each for each in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
+        guards = [self._items.guard(each, key, item) for each in rules.values()]
         contributes = any(guard is not None and guard.n != 0 for guard in guards)
         if contributes or not self._items.may_delete(entity, key, item):
             return False
@@ -482,12 +482,12 @@ class TargetWriter:
         return True
 
 
-def contributed(rule: LedgerRule, group: Group, members: Members) -> bool:
+def has_contributions(rule: LedgerRule, group: Group, members: Members) -> bool:
     """Whether anything contributes to the target: of a copy, what was read as its claim decides."""
     return rule.claimant(members) is not None if rule.claimed else group.totals.n > 0
 
 
-def _removed(owned: Iterable[str], wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
+def _attributes_to_remove(owned: Iterable[str], wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
     """The attributes of a copy that it does not show any more, to be removed."""
     return {name: None for name in sorted(owned) if name not in wanted}
 
@@ -497,7 +497,7 @@ def _all_are(entities: Sequence[Entity], kind: Callable[[Entity], bool]) -> bool
     return bool(entities) and all(map(kind, entities))
 
 
-def unpublished(failures: Mapping[Target, StoreError]) -> set[Target]:
+def unpublished_targets(failures: Mapping[Target, StoreError]) -> set[Target]:
     """Return the targets that have a pending publish. A key that is occupied has none: the record of that item's removal
     publishes.
     """
@@ -525,7 +525,7 @@ def pending_entries(store: Store, results: Sequence[Result], deadline: Deadline 
     items = store.get_many([entry_key(source) for source in sources])
     return {
         source: Entry.read(item)
-        for source in deadline.checked(sources)
+        for source in deadline.check_each(sources)
         if (item := items.get(entry_key(source))) is not None
     }
 
@@ -553,12 +553,12 @@ def forget(
         if not done and not ended:
             continue
         rules = tuple(sorted({read_recent(element)[0] for element in done}))
-        some = done != entry.recent  # all of it is removed as a whole: while the revision stays, nothing is added
+        partly = done != entry.recent  # all of it is removed as a whole: while the revision stays, nothing is added
         updates[source] = Update(
             entry_key(source),
             set={"ttl": expiry} if ended else {},
-            remove=("recent",) if done and not some else (),
-            discard={"recent": {"SS": sorted(done)}} if some else {},
+            remove=("recent",) if done and not partly else (),
+            discard={"recent": {"SS": sorted(done)}} if partly else {},
             condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
             purpose=Purpose("forget", rules, source, records.get(source, ())),
         )

@@ -140,9 +140,9 @@ def _claim(store: Store, note: Note, claim: Claim | None) -> None:
     """
     key = _note_key(note.target)
     item = store.get(key)
-    found = _read(item) if item is not None else None
-    same = found is not None and found.generation == note.generation
-    if same and (claim is None or (found is not None and claim.newest in found.before)):
+    stored_note = _read(item) if item is not None else None
+    same = stored_note is not None and stored_note.generation == note.generation
+    if same and (claim is None or (stored_note is not None and claim.newest in stored_note.before)):
         return
     condition = Equal(("generation",), item["generation"]) if item is not None else Missing(("pk",))
     add = {"before": claim.names} if same and claim is not None else {}
@@ -168,7 +168,7 @@ def _noting(note: Note, claim: Claim | None, condition: Condition | None = None)
     return Update(_note_key(note.target), set=values, remove=remove, condition=condition, purpose=why)
 
 
-def _noted(store: Store, note: Note, claim: Claim | None, writes: Sequence[Action]) -> None:
+def _begin_generation(store: Store, note: Note, claim: Claim | None, writes: Sequence[Action]) -> None:
     """Begin a generation and write its note."""
     _transact(store, [*writes, _noting(note, claim)], claim)
 
@@ -226,7 +226,7 @@ def close(
             if REBUILDING in first:
                 _claim(store, note, claim)
             for number in [generation, *strays]:
-                begins = partial(_noted, store, note, claim) if number == generation else None
+                begins = partial(_begin_generation, store, note, claim) if number == generation else None
                 _close_generation(store, program, target, number, following, known.get(number, {}), begins)
         except (TransactionCancelled, Transient) as error:  # as a rule because of a commit in between
             attempt += 1
@@ -262,12 +262,12 @@ def _close_generation(
 
 def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:
     """The shards of each generation by number; the extremes of settled values have the numbers -1, -2 and so on."""
-    found: dict[int, dict[int, Image]] = {0: {}}
+    generations: dict[int, dict[int, Image]] = {0: {}}
     for item in parts_of(store, group_key(*target).partition):
         generation, _, number = item["sk"]["S"].partition("|")
-        parts = found.setdefault(int(generation), {})
+        parts = generations.setdefault(int(generation), {})
         parts[int(number) if number.isdecimal() else -1 - len(parts)] = item
-    return found
+    return generations
 
 
 def _close_shard(
@@ -295,7 +295,7 @@ def _close_shard(
         Update(
             key,
             set={CLOSED: {"N": str(following)}, **whole_key(key, target[1])},
-            condition=_unchanged(part),
+            condition=_unchanged_condition(part),
             purpose=why,
         )
     ]
@@ -310,7 +310,7 @@ def _close_shard(
     begins(writes)
 
 
-def _unchanged(part: Image | None) -> Condition:
+def _unchanged_condition(part: Image | None) -> Condition:
     """The condition that a shard is open, and that nothing was committed to it since it was read."""
     read = {name: part.get(name) if part is not None else None for name in ("version", SHARD_COUNT)}
     return AllOf((Missing((CLOSED,)), *(as_read(name, value) for name, value in read.items())))

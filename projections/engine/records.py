@@ -137,7 +137,7 @@ def _table(record: Mapping[str, Any], tables: Mapping[str, str]) -> tuple[str, s
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
         raise BadInput('not a DynamoDB stream record: "eventSourceARN" does not name a table')
-    physical, label = _named(arn)
+    physical, label = _table_and_label(arn)
     table = tables.get(physical)
     if table is None:
         known = ", ".join(sorted(tables))
@@ -195,7 +195,7 @@ def in_order(records: Sequence[Record]) -> Sequence[Record]:
         newest[record.key] = record.version
     else:
         return records
-    return list({(one.key, one.version): one for one in sorted(records, key=lambda one: one.version)}.values())
+    return list({(each.key, each.version): each for each in sorted(records, key=lambda each: each.version)}.values())
 
 
 def sequence_of(record: Any) -> str | None:
@@ -211,7 +211,7 @@ def is_sequence(text: Any) -> TypeGuard[str]:
 
 
 @lru_cache(maxsize=64)
-def _named(arn: str) -> tuple[str, str]:
+def _table_and_label(arn: str) -> tuple[str, str]:
     """Return the table that a stream's ARN names, and the stream's label."""
     return arn.partition(":table/")[2].partition("/")[0], stream_label(arn)
 

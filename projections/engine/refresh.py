@@ -96,15 +96,15 @@ class Refresher:
             pace=commit_pace,
         )
 
-    def scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:
+    def refresh_scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:
         """Refresh items as a scan of an application's table returned them just now, in every role but that of a target.
 
         Commits are not published here, except where something was retracted: see `targets`.
         """
-        items = self._recognised(images)
+        items = self._recognise(images)
         self.sources(images, deadline)
-        self._derived(items, deadline)
-        self._failures.isolated(items, partial(self._orphans, deadline), _key_of)
+        self._refresh_derived(items, deadline)
+        self._failures.isolate(items, partial(self._orphans, deadline), _key_of)
         self._heal_copies(self._without_kind(images, items), deadline)
 
     def _orphans(self, deadline: Deadline, items: Sequence[Item]) -> None:
@@ -118,7 +118,7 @@ class Refresher:
         return [
             CopyHeal(rule, key, {guard.by: ""})
             for key in images
-            if key in unknown and self.guards.created(key, images[key])
+            if key in unknown and self.guards.is_created(key, images[key])
             for rule in self._program.copies_with_match.values()
             if (guard := self.guards.read(rule.name, key, images[key])) is not None and guard.by
         ]
@@ -141,8 +141,8 @@ class Refresher:
         wanted = list(dict.fromkeys(keys))
         self.sources(dict.fromkeys(wanted), deadline, publish=True, removed=removed, discarded=discarded)
         images = self._failures.attempt("items", deadline, lambda: self._store.get_many(wanted)) or {}
-        items = self._recognised(images)
-        self._derived(items, deadline, renew=True)
+        items = self._recognise(images)
+        self._refresh_derived(items, deadline, renew=True)
         heals = [heal for item in items for heal in self._as_copy(item)]
         for key, olds in (known or {}).items():
             for old in olds:
@@ -156,7 +156,7 @@ class Refresher:
             parent = encode_key(key)
             for entity in self._program.entities_at(key):  # also if the item is gone or of another kind now
                 for rule in self._program.embeds_from.get(entity.name, ()):
-                    pushes += self._renewed(rule, parent, deadline)
+                    pushes += self._renew_children(rule, parent, deadline)
         return pushes
 
     def _release(
@@ -164,49 +164,51 @@ class Refresher:
     ) -> None:
         """Remove from items of another kind than in `known` what rules had set on them."""
 
-        def release(some: Sequence[tuple[ItemKey, Image]]) -> None:
-            for key, old in some:
-                if any(put_whole(self.guards, key, one, images[key]) for one in known[key]):
+        def release(part: Sequence[tuple[ItemKey, Image]]) -> None:
+            for key, old in part:
+                if any(put_whole(self.guards, key, image, images[key]) for image in known[key]):
                     continue
-                left, now = self._program.recognise(key, old), self._program.recognise(key, images[key])
-                found = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), left, now)
-                if found is not None and images[key] not in known[key]:
+                former, now = self._program.recognise(key, old), self._program.recognise(key, images[key])
+                leaving = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), former, now)
+                if leaving is not None and images[key] not in known[key]:
                     # a value without a guard may be the application's by now
-                    values = {name: [one for one in each if one[0] is not None] for name, each in found.values.items()}
-                    found = found._replace(values=values)
-                if found is not None and self._failures.attempt(
-                    encode_key(key), deadline, partial(self._releaser.release, found)
+                    values = {
+                        name: [pair for pair in each if pair[0] is not None] for name, each in leaving.values.items()
+                    }
+                    leaving = leaving._replace(values=values)
+                if leaving is not None and self._failures.attempt(
+                    encode_key(key), deadline, partial(self._releaser.release, leaving)
                 ):
                     self.counters.add("released")
 
         pairs = [(key, old) for key, olds in known.items() if key in images for old in olds]
-        self._failures.isolated(pairs, release, lambda one: encode_key(one[0]))
+        self._failures.isolate(pairs, release, lambda pair: encode_key(pair[0]))
 
-    def _renewed(self, rule: EmbedRule, parent: str, deadline: Deadline) -> list[Push]:
+    def _renew_children(self, rule: EmbedRule, parent: str, deadline: Deadline) -> list[Push]:
         """The push of a parent's attributes to its children; empty if it failed."""
-        found: list[Push] = []
+        pushes: list[Push] = []
 
         def renew(rules: Sequence[EmbedRule]) -> None:
             push = self._failures.attempt(parent, deadline, partial(self.embedder.renew, rules[0], parent))
             if push is not None:
-                found.append(push)
+                pushes.append(push)
 
-        self._failures.isolated([rule], renew, lambda _: parent)
-        return found
+        self._failures.isolate([rule], renew, lambda _: parent)
+        return pushes
 
     def targets(self, keys: Iterable[ItemKey], deadline: Deadline, known: Mapping[ItemKey, Item]) -> None:
         """Bring items to their groups, whatever their guards. `known` has those that exist."""
-        found: set[Target] = set()
+        targets: set[Target] = set()
         into = self._program.ledger_rules_into
         for key in keys:
             item = known.get(key)
-            names = {one.name for one in self._program.entities_at(key)}
+            names = {entity.name for entity in self._program.entities_at(key)}
             for name in names:
                 for rule in into.get(name, ()):
                     # an item of another kind may have the guard of a rule for the entity that it has left
                     if item is None or item.entity.name == name or self.guards.name(rule.name) in item.image:
-                        found.add((rule.name, encode_key(key)))
-        self.publish(found, deadline)
+                        targets.add((rule.name, encode_key(key)))
+        self.publish(targets, deadline)
 
     def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever their guards. Return the failures, which are noted too."""
@@ -234,17 +236,17 @@ class Refresher:
 
     # What is derived from an item itself
 
-    def _derived(self, items: Sequence[Item], deadline: Deadline, *, renew: bool = False) -> None:
+    def _refresh_derived(self, items: Sequence[Item], deadline: Deadline, *, renew: bool = False) -> None:
         """Refresh the copies of items, their index attributes, and the attributes of their parents.
 
         `renew` is that of `ListEmbedder.refresh`.
         """
-        self._failures.isolated(items, partial(self._refresh_copies, deadline), _key_of)
+        self._failures.isolate(items, partial(self._refresh_copies, deadline), _key_of)
         indexed = [item for item in items if item.entity.name in self._program.item_rules]
-        self._failures.isolated(
-            indexed, lambda some: self._run([partial(self._refresh_index, item, deadline) for item in some]), _key_of
+        self._failures.isolate(
+            indexed, lambda part: self._run([partial(self._refresh_index, item, deadline) for item in part]), _key_of
         )
-        self._failures.isolated(items, partial(self._refresh_children, deadline, renew), _key_of)
+        self._failures.isolate(items, partial(self._refresh_children, deadline, renew), _key_of)
 
     def _refresh_copies(self, deadline: Deadline, items: Sequence[Item]) -> None:
         for rule, target, error in (
@@ -271,7 +273,7 @@ class Refresher:
                 self._failures.rejected[rejected_by(error, rule, source)] = None
 
     def _heal_copies(self, heals: Iterable[CopyHeal], deadline: Deadline) -> None:
-        self._failures.isolated(list(heals), partial(self._heal_some, deadline), lambda heal: encode_key(heal.target))
+        self._failures.isolate(list(heals), partial(self._heal_some, deadline), lambda heal: encode_key(heal.target))
 
     def _heal_some(self, deadline: Deadline, heals: Sequence[CopyHeal]) -> None:
         pieces = [
@@ -303,15 +305,15 @@ class Refresher:
         guard = self.guards.read(rule.name, item.key, item.image) if rule is not None else None
         return [CopyHeal(rule, item.key, {guard.by: ""})] if rule is not None and guard is not None else []
 
-    def _recognised(self, images: Mapping[ItemKey, Image]) -> list[Item]:
-        found: list[Item] = []
+    def _recognise(self, images: Mapping[ItemKey, Image]) -> list[Item]:
+        recognised: list[Item] = []
 
-        def recognise(some: Sequence[tuple[ItemKey, Image]]) -> None:
-            items = [self._program.recognise(key, image) for key, image in some]
-            found.extend(item for item in items if item is not None)
+        def recognise(part: Sequence[tuple[ItemKey, Image]]) -> None:
+            items = [self._program.recognise(key, image) for key, image in part]
+            recognised.extend(item for item in items if item is not None)
 
-        self._failures.isolated(list(images.items()), recognise, lambda one: encode_key(one[0]))
-        return found
+        self._failures.isolate(list(images.items()), recognise, lambda pair: encode_key(pair[0]))
+        return recognised
 
 
 def _key_of(item: Item) -> str:

@@ -170,20 +170,20 @@ class RegistrySnapshot(NamedTuple):
             since=int(Decimal(item["since"]["N"])) if "since" in item else 0,
         )
 
-    def outdated(self, program: Program) -> bool:
+    def is_outdated(self, program: Program) -> bool:
         """Whether other rules replaced these: then they must not be applied any more."""
         return program.fingerprint in self.past
 
     @property
     def active(self) -> dict[str, Registered]:
         """The active rules, without other versions and those that are retired."""
-        return {name: one for name, one in self.rules.items() if "@" not in name and one.state != RETIRING}
+        return {name: rule for name, rule in self.rules.items() if "@" not in name and rule.state != RETIRING}
 
     def inactive(self, program: Program) -> list[str]:
         """Return these rules that are not active, by name and version, and active rules that they are `WITHOUT`."""
         if program.fingerprint == self.program:
             return []
-        active = {name: one.fingerprint for name, one in self.active.items()}
+        active = {name: rule.fingerprint for name, rule in self.active.items()}
         theirs = {name: rule.fingerprint for name, rule in program.rules.items()}
         names = [former(name, version) for name, version in theirs.items() if active.get(name) != version]
         return names + [former(name, WITHOUT) for name in active if name not in theirs]
@@ -191,8 +191,10 @@ class RegistrySnapshot(NamedTuple):
     def provisional(self, program: Program) -> dict[str, Registered]:
         """Return the provisional rules that are not of this program, by the names of rules."""
         own = {name: rule.fingerprint for name, rule in program.rules.items()}
-        found = {name: one for name, one in self.rules.items() if one.state == PROVISIONAL}
-        return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
+        provisional = {name: rule for name, rule in self.rules.items() if rule.state == PROVISIONAL}
+        return {
+            _base(name): each for name, each in provisional.items() if own.get(_base(name), WITHOUT) != each.fingerprint
+        }
 
     def is_provisional(self, rule: Rule) -> bool:
         """Return whether functions have worked with this version of a rule, and it is not active yet."""
@@ -215,7 +217,7 @@ class RegistrySnapshot(NamedTuple):
         known = self.rules.get(rule.name)
         return known is not None and known.fingerprint == rule.fingerprint and known.state == LIVE
 
-    def mixed(self, rule: Rule) -> bool:
+    def is_mixed(self, rule: Rule) -> bool:
         """Whether other versions of the rule may have recorded contributions that no backfill has corrected yet."""
         return any(_base(name) == rule.name for name in self.rules if "@" in name)
 
@@ -246,26 +248,26 @@ class Registry:
             if item is not None:
                 return self._snapshot(item)
             first = self._first()
-            if self._put(first, Missing(("pk",)), {name: self._defined(name) for name in self._program.rules}):
+            if self._put(first, Missing(("pk",)), {name: self._define(name) for name in self._program.rules}):
                 return first
         raise Transient("the registry keeps appearing and disappearing")
 
     def admit(self) -> RegistrySnapshot:
         """Return the registry before contributions are recorded by these rules: those that are not active are provisional.
 
-        That takes one write for each deployment with other rules, and another one if a backfill removed the note. `outdated`
+        That takes one write for each deployment with other rules, and another one if a backfill removed the note. Outdated
         rules are not noted. The definition is stored if the rule may write to items. Raise Transient or Misconfigured.
         """
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
             # also a version that is being retired: it has to be retired once more
             new = [n for n in now.inactive(self._program) if n not in now.rules or now.rules[n].state != PROVISIONAL]
-            if not new or now.outdated(self._program):
+            if not new or now.is_outdated(self._program):
                 return now
             noted = {name: Registered(name.partition("@")[2], PROVISIONAL) for name in new}
             then = now._replace(rules={**now.rules, **noted})
             rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
-            texts = {name: self._defined(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
+            texts = {name: self._define(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
             if self._put(then, _as_read(now), texts):
                 return then
         raise Transient("the registry keeps changing")
@@ -303,7 +305,7 @@ class Registry:
             close_leases(self._store)
             texts = self._former_definitions(now, after)
             texts |= {
-                name: self._defined(name) for name in self._program.rules if now.rules.get(name) != after.rules[name]
+                name: self._define(name) for name in self._program.rules if now.rules.get(name) != after.rules[name]
             }
             dropped = [name for name in now.rules if "@" in name and name not in after.rules]
             texts |= self._kept_definitions(dropped)
@@ -317,11 +319,11 @@ class Registry:
         known_of = program.rules.keys() | program.retired.keys()
         gone = [name for name in now.rules if "@" not in name and name not in known_of]
         if gone:
-            one = len(gone) == 1
+            only = len(gone) == 1
             raise Misconfigured(
-                f"{', '.join(sorted(gone))}: {'this rule is' if one else 'these rules are'} active, and the rule file does "
-                f"not contain {'it' if one else 'them'}. Add {'it' if one else 'them'} to `retired`, to remove or to keep "
-                f"the values that {'it' if one else 'they'} set: `retired: {{{gone[0]}: remove}}` or `keep`."
+                f"{', '.join(sorted(gone))}: {'this rule is' if only else 'these rules are'} active, and the rule file does "
+                f"not contain {'it' if only else 'them'}. Add {'it' if only else 'them'} to `retired`, to remove or to keep "
+                f"the values that {'it' if only else 'they'} set: `retired: {{{gone[0]}: remove}}` or `keep`."
             )
         rules: dict[str, Registered] = {}
         for name, rule in program.rules.items():
@@ -381,7 +383,7 @@ class Registry:
 
     def rotate(self) -> RegistrySnapshot:
         """Sign guards with a new secret from now on. The one before is accepted until `drop_former_secret`."""
-        return self._identify(lambda now: now if len(now.secrets) > 1 else now.rotated())
+        return self._identify(lambda now: now if len(now.secrets) > 1 else now.rotate())
 
     def drop_former_secret(self) -> RegistrySnapshot:
         """End a rotation, after a backfill has signed all guards again."""
@@ -412,9 +414,9 @@ class Registry:
                 return
             close_leases(self._store)
             gone = retired[:_AT_ONCE]
-            left = {name: known for name, known in now.rules.items() if name not in gone}
+            remaining = {name: known for name, known in now.rules.items() if name not in gone}
             # In one transaction: a function may note one of them as provisional at any time, and define it again.
-            then = now._replace(epoch=now.epoch + 1, rules=left, since=now.active_since)
+            then = now._replace(epoch=now.epoch + 1, rules=remaining, since=now.active_since)
             tries += not self._put(then, _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
@@ -436,10 +438,10 @@ class Registry:
         """The definitions of the earlier versions of changed rules, by the names of these versions."""
         changed = [name for name in now.rules if former(name, now.rules[name].fingerprint) in after.rules]
         kept = self._store.get_many([rule_key(former(name, now.rules[name].fingerprint)) for name in changed])
-        found = self._store.get_many([rule_key(name) for name in changed])
+        definitions = self._store.get_many([rule_key(name) for name in changed])
         texts: dict[str, str] = {}
         for name in changed:
-            item, was = found.get(rule_key(name)), former(name, now.rules[name].fingerprint)
+            item, was = definitions.get(rule_key(name)), former(name, now.rules[name].fingerprint)
             if item is not None and rule_key(was) not in kept:  # else a process stopped before it wrote the registry
                 texts[was] = item["definition"]["S"]
         return texts
@@ -500,11 +502,11 @@ class Registry:
             raise Transient(str(cancelled)) from cancelled
         return True
 
-    def _defined(self, name: str, *, tried: bool = False) -> str:
+    def _define(self, name: str, *, tried: bool = False) -> str:
         document = self._program.document
         rule = document["projections"][name]
         names = {rule["from"], rule.get("into", rule["from"])}
-        names.update(other["from"] for other in rule.get("other_sources", ()))
+        names.update(source["from"] for source in rule.get("other_sources", ()))
         definition = {
             "rule": rule,
             "entities": {entity: document["entities"][entity] for entity in sorted(names)},
@@ -525,5 +527,7 @@ def _as_read(snapshot: RegistrySnapshot) -> Condition:
 
 
 def _wire(snapshot: RegistrySnapshot) -> Value:
-    rules = {name: {"M": {"f": {"S": one.fingerprint}, "s": {"S": one.state}}} for name, one in snapshot.rules.items()}
+    rules = {
+        name: {"M": {"f": {"S": each.fingerprint}, "s": {"S": each.state}}} for name, each in snapshot.rules.items()
+    }
     return {"M": rules}

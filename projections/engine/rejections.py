@@ -102,7 +102,7 @@ _MOST_FRAMES = 30
 """Calls of a trace, the innermost ones: those of an endless recursion are a thousand."""
 
 
-def refused(source: str, refusal: Refusal, sequence: str | None = None) -> Rejected:
+def rejection_of(source: str, refusal: Refusal, sequence: str | None = None) -> Rejected:
     """Return the rejection of a change that the ledger cannot hold for a rule: by the item, or by a target's group."""
     by_item = refusal.target is None
     return Rejected(
@@ -169,12 +169,12 @@ def internal_reason(error: Exception) -> str:
 
 def trace_of(error: BaseException) -> str:
     """Return the places in the code of an exception and of its causes, without their messages."""
-    found = []
-    one: BaseException | None = error
-    while one is not None:
-        found.append("".join([*format_tb(one.__traceback__, -_MOST_FRAMES), type(one).__name__]))
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-    return "\n\n".join(reversed(found))
+    parts = []
+    exception: BaseException | None = error
+    while exception is not None:
+        parts.append("".join([*format_tb(exception.__traceback__, -_MOST_FRAMES), type(exception).__name__]))
+        exception = exception.__cause__ or (None if exception.__suppress_context__ else exception.__context__)
+    return "\n\n".join(reversed(parts))
 
 
 def of_child(rule: str, parent: str, key: ItemKey, reason: str, sequence: str | None = None) -> Rejected:
@@ -201,17 +201,21 @@ def distinct(rejected: Iterable[Rejected]) -> list[Rejected]:
 
     It keeps the lowest sequence number.
     """
-    found: dict[Rejected, Rejected] = {}
-    for one in rejected:
-        same = replace(one, sequence=None, triggered_by=()) if one.target is not None and one.key == one.target else one
-        known = found.get(same)
+    merged: dict[Rejected, Rejected] = {}
+    for each in rejected:
+        same = (
+            replace(each, sequence=None, triggered_by=())
+            if each.target is not None and each.key == each.target
+            else each
+        )
+        known = merged.get(same)
         if known is None:
-            found[same] = one
-        elif same is not one:
-            lowest = min((known.sequence, one.sequence), key=lambda each: sequence_order(each or ""))
-            led = tuple(dict.fromkeys(known.triggered_by + one.triggered_by))
-            found[same] = replace(known, sequence=lowest, triggered_by=led)
-    return list(found.values())
+            merged[same] = each
+        elif same is not each:
+            lowest = min((known.sequence, each.sequence), key=lambda each: sequence_order(each or ""))
+            led = tuple(dict.fromkeys(known.triggered_by + each.triggered_by))
+            merged[same] = replace(known, sequence=lowest, triggered_by=led)
+    return list(merged.values())
 
 
 def sequence_order(sequence: str) -> tuple[int, str]:
@@ -233,7 +237,7 @@ class Failures:
         self.failed: dict[str, str] = {}
         self.rejected: dict[Rejected, None] = {}
 
-    def isolated(self, things: Sequence[T], work: Callable[[Sequence[T]], object], key: Callable[[T], str]) -> None:
+    def isolate(self, things: Sequence[T], work: Callable[[Sequence[T]], object], key: Callable[[T], str]) -> None:
         """Do work on many things. Reject those that cause an unexpected error; do the work on the others."""
         for thing, error in self.apart(things, work):
             self.rejected[rejection(error, key(thing))] = None

@@ -104,9 +104,9 @@ class Releaser:
         item = self._program.recognise(release.key, image)
         entity = item.entity if item is not None else None
         theirs = self._program.derived_attributes(entity.name) if entity is not None else frozenset()
-        published = {**release.values, **self._copied(release)}
+        published = {**release.values, **self._copied_attributes(release)}
         published = {name: values for name, values in published.items() if name not in theirs}
-        held = self._held(release, image)
+        held = self._unchanged_guards(release, image)
         names = [
             name
             for name, values in published.items()
@@ -120,7 +120,7 @@ class Releaser:
         guards = held - self._adopted_again(release, image, kept)
         return sorted([*names, *(guard for guard in guards if not self._writes(guard, entity))])
 
-    def _held(self, release: Release, image: Image) -> set[str]:
+    def _unchanged_guards(self, release: Release, image: Image) -> set[str]:
         """The guards that are still as they were when the item left; the mark only if all of them are."""
         there = release.guards.keys() & image.keys()
         held = {guard for guard in there if same(image[guard], release.guards[guard])}
@@ -136,7 +136,7 @@ class Releaser:
             if not self._copies_all(guard) and not _has_stayed(name, image, release.after)
         }
 
-    def _copied(self, release: Release) -> Published:
+    def _copied_attributes(self, release: Release) -> Published:
         """The attributes that a copy of all attributes has of its source now."""
         rule, by = release.copied or (None, "")
         if rule is None or not by:
@@ -167,18 +167,18 @@ class Releaser:
 
 def _complete(names: Sequence[str], together: Sequence[frozenset[str]], absent: Callable[[str], bool]) -> list[str]:
     """Return the names without those of sets that are not complete: each other name of them has to be rightly absent."""
-    left = list(names)
+    complete = list(names)
     while True:
-        parted = [unit for unit in together if any(name not in left and not absent(name) for name in unit)]
-        kept = [name for name in left if not any(name in unit for unit in parted)]
-        if kept == left:
-            return left
-        left = kept
+        parted = [unit for unit in together if any(name not in complete and not absent(name) for name in unit)]
+        kept = [name for name in complete if not any(name in unit for unit in parted)]
+        if kept == complete:
+            return complete
+        complete = kept
 
 
-def _has_stayed(name: str, image: Image, left: Image) -> bool:
+def _has_stayed(name: str, image: Image, former: Image) -> bool:
     """Whether an attribute of an item has the value that it had when the item left."""
-    return name in left and same(image[name], left[name])
+    return name in former and same(image[name], former[name])
 
 
 def _shows(value: Value, published: Sequence[tuple[str | None, Value]], held: Collection[str]) -> bool:

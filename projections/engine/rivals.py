@@ -62,18 +62,20 @@ def rivals(store: Store) -> Iterator[Rival]:
 
 def forget(store: Store, began: float) -> None:
     """Delete what is known of rivals that were not seen since a backfill began, which corrected what they wrote."""
-    for one in list(rivals(store)):
-        if one.seen < began:
+    for rival in list(rivals(store)):
+        if rival.seen < began:
             with suppress(ConditionFailed):  # seen meanwhile
-                seen = Equal(("seen",), {"N": f"{one.seen:.15g}"})
-                store.write(Delete(_key(one.ledger), seen, Purpose("registry", (), one.ledger)))
+                seen = Equal(("seen",), {"N": f"{rival.seen:.15g}"})
+                store.write(Delete(_key(rival.ledger), seen, Purpose("registry", (), rival.ledger)))
 
 
-def left_to(store: Store, shown: Mapping[tuple[str, bool], int], now: float) -> frozenset[str]:
+def left_to(store: Store, counts: Mapping[tuple[str, bool], int], now: float) -> frozenset[str]:
     """Note which ledgers replaced guards of this one (`Guards.rivals`). Return those whose guards are not healed now."""
-    ledgers = dict.fromkeys(ledger for ledger, _ in shown)
+    ledgers = dict.fromkeys(ledger for ledger, _ in counts)
     return frozenset(
-        one for one in ledgers if not _may_heal(store, one, shown.get((one, True), 0), shown.get((one, False), 0), now)
+        ledger
+        for ledger in ledgers
+        if not _may_heal(store, ledger, counts.get((ledger, True), 0), counts.get((ledger, False), 0), now)
     )
 
 

@@ -81,12 +81,12 @@ class Deadline:
         if self.over:
             raise self.out_of_time
 
-    def checked(self, some: Iterable[T]) -> Iterator[T]:
+    def check_each(self, values: Iterable[T]) -> Iterator[T]:
         """Yield what is given, and raise OutOfTime if no further piece of work should begin."""
-        for number, one in enumerate(some):
+        for number, value in enumerate(values):
             if not number % _BETWEEN_CHECKS:
                 self.check()
-            yield one
+            yield value
 
     def token(self) -> str:
         """Return a text that no other call returns, in any process."""
@@ -163,9 +163,9 @@ class Pacer:
         self._left: Callable[[], float] = lambda: float("inf")
         self._lock = threading.Lock()
 
-    def within(self, left: Callable[[], float]) -> None:
+    def within(self, seconds_left: Callable[[], float]) -> None:
         """Limit all waits from now on to the seconds that `left` returns."""
-        self._left = left
+        self._left = seconds_left
 
     def __call__(self, writes: int) -> None:
         """Wait until so many writes may be made. Raises OutOfTime, without a wait, if there is not enough time."""
@@ -192,10 +192,10 @@ Run = Callable[[Sequence[Callable[[], T]]], list[T]]
 """Runs independent pieces of work, at once or one after another, and gives their results in order."""
 
 
-def slices(some: Iterable[T], size: int) -> Iterator[list[T]]:
+def slices(values: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield lists of at most `size` of these, in order. Each is read when it is asked for."""
-    left = iter(some)
-    while part := list(islice(left, size)):
+    iterator = iter(values)
+    while part := list(islice(iterator, size)):
         yield part
 
 
@@ -224,10 +224,10 @@ def in_few_pieces(run: Run[Any]) -> Run[Any]:
     def few(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
         if len(pieces) <= _MOST_PIECES:
             return run(pieces)
-        told = run([partial(one_by_one, pieces[start::_MOST_PIECES]) for start in range(_MOST_PIECES)])
+        answers = run([partial(one_by_one, pieces[start::_MOST_PIECES]) for start in range(_MOST_PIECES)])
         results: list[Any] = [None] * len(pieces)
-        for start, some in enumerate(told):
-            results[start::_MOST_PIECES] = some
+        for start, part in enumerate(answers):
+            results[start::_MOST_PIECES] = part
         return results
 
     return few
@@ -242,34 +242,34 @@ def write_all(
     of one item may be made in any order: a batch takes none twice, and they should not wait for each other.
     """
     parts = [part for places in rounds(writes) for part in slices(places, _AT_ONCE)]
-    told = run([partial(_write_some, store, [writes[place] for place in places], deadline) for places in parts])
+    results = run([partial(_write_some, store, [writes[place] for place in places], deadline) for places in parts])
     answers: list[StoreError | None] = [None] * len(writes)
-    for places, some in zip(parts, told, strict=True):
-        for place, answer in zip(places, some, strict=True):
+    for places, errors in zip(parts, results, strict=True):
+        for place, answer in zip(places, errors, strict=True):
             answers[place] = answer
     return answers
 
 
 def _write_some(store: Store, writes: Sequence[Update], deadline: Deadline) -> list[StoreError | None]:
     answers: list[StoreError | None] = [None] * len(writes)
-    left = list(range(len(writes)))
+    remaining = list(range(len(writes)))
 
-    def write_left() -> None:
-        told: Sequence[StoreError | None]
+    def write_remaining() -> None:
+        errors: Sequence[StoreError | None]
         try:
-            told = store.write_each([writes[place] for place in left])
+            errors = store.write_each([writes[place] for place in remaining])
         except Transient as error:
-            told = [error] * len(left)
-        for place, answer in zip(left, told, strict=True):
+            errors = [error] * len(remaining)
+        for place, answer in zip(remaining, errors, strict=True):
             answers[place] = answer
-        left[:] = [place for place in left if isinstance(answers[place], Transient)]
-        if left:
-            raise Transient(str(answers[left[0]]))
+        remaining[:] = [place for place in remaining if isinstance(answers[place], Transient)]
+        if remaining:
+            raise Transient(str(answers[remaining[0]]))
 
     try:
-        deadline.retry(write_left)
+        deadline.retry(write_remaining)
     except Transient as error:
-        for place in left:
+        for place in remaining:
             answers[place] = answers[place] or error
     return answers
 

@@ -32,7 +32,7 @@ from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
-from projections.engine.publishing import Publisher, forget, pending_entries, unpublished
+from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import (
@@ -42,8 +42,8 @@ from projections.engine.rejections import (
     internal,
     is_internal,
     of_child,
-    refused,
     rejected_by,
+    rejection_of,
     sequence_order,
     trace_of,
 )
@@ -131,7 +131,7 @@ class Report:
             self.rejected.append(Rejected(None, str(error), key, record.sequence, record.key.table, record.event))
         return None
 
-    def unexpected(self, error: Exception) -> None:
+    def note_unexpected(self, error: Exception) -> None:
         """Note an error of the batch as a whole, if it is an internal one. The record that causes it is found alone."""
         if is_internal(error):
             self._internal.append(trace_of(error))
@@ -151,9 +151,9 @@ class Report:
 
         Rejected records that the quarantine does not take are reported as failed: no record is lost.
         """
-        found = distinct(self.rejected) if self.rejected else []
-        rejected = [one for one in found if not one.repeated]
-        repeated = tuple(one for one in found if one.repeated)
+        rejections = distinct(self.rejected) if self.rejected else []
+        rejected = [rejection for rejection in rejections if not rejection.repeated]
+        repeated = tuple(rejection for rejection in rejections if rejection.repeated)
         if rejected:
             reason = (
                 "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
@@ -170,7 +170,7 @@ class Report:
         first = min(self._failures, key=sequence_order, default=None)
         self.counters.add("rejected", len(rejected))
         self.counters.add("repeated", len(repeated))
-        at_records = sum(one.fault == INTERNAL for one in rejected)
+        at_records = sum(rejection.fault == INTERNAL for rejection in rejected)
         traces = () if at_records else tuple(self._internal)
         self.counters.add("internal", at_records or len(traces))
         return Outcome(
@@ -205,7 +205,7 @@ class Published(NamedTuple):
     done: Set[Target]
     failures: Mapping[Target, StoreError]
 
-    def touched(self, result: Result) -> Set[Target]:
+    def touched_by(self, result: Result) -> Set[Target]:
         """Return the targets of a result: those that its change and its entry name."""
         entry = self.pending.get(result.change.source)
         return result.touched | entry.targets if entry is not None else result.touched
@@ -294,8 +294,8 @@ class Batch:
                 changes = [change for change in changes if change.source not in failed]
             results = self.commit(changes)
             failed.update(result.change.source for result in results if result.state == "failed")
-            left = [result.change for result in results if result.state == "deferred"]
-            self.run([partial(self._defer, change) for change in left])
+            deferred = [result.change for result in results if result.state == "deferred"]
+            self.run([partial(self._defer, change) for change in deferred])
             done = [result for result in results if result.state not in ("failed", "deferred")]
             if done:
                 published = self.publish(done)
@@ -308,8 +308,8 @@ class Batch:
         for result in results:
             if result.state == "failed":
                 self.report.fail(result.change.sequences, str(result.error))
-            for no in result.refused:
-                self.report.rejected.append(refused(result.change.source, no, result.change.sequences[-1]))
+            for refusal in result.refused:
+                self.report.rejected.append(rejection_of(result.change.source, refusal, result.change.sequences[-1]))
         for state, number in Counter(result.state for result in results).items():
             self.report.counters.add(_COUNTED.get(state, "failed"), number)
         return results
@@ -341,8 +341,8 @@ class Batch:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""
         try:
             pending: dict[str, Entry] = {}
-            for some in slices(results, PART):
-                pending |= pending_entries(self.store, some, self.deadline)
+            for part in slices(results, PART):
+                pending |= pending_entries(self.store, part, self.deadline)
         except Transient as error:
             for result in results:
                 self.report.fail(result.change.sequences, str(error))
@@ -350,12 +350,12 @@ class Batch:
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         records = _records(results, pending)
-        for some_targets in slices(records, PART):
+        for targets in slices(records, PART):
             if self.deadline.over:
                 break
-            failures.update(self.publisher.publish(some_targets, self.deadline, records))
-            done.update(some_targets)
-        published = Published(results, pending, done - unpublished(failures), failures)
+            failures.update(self.publisher.publish(targets, self.deadline, records))
+            done.update(targets)
+        published = Published(results, pending, done - unpublished_targets(failures), failures)
         if failures or len(done) < len(records):
             self._report_unpublished(published)
         return published
@@ -363,7 +363,7 @@ class Batch:
     def _report_unpublished(self, published: Published) -> None:
         done, failures = published.done, published.failures
         for result in published.results:
-            change, touched = result.change, published.touched(result)
+            change, touched = result.change, published.touched_by(result)
             if touched <= done and not failures.keys() & touched:
                 continue
             for target in sorted(failures.keys() & touched):
@@ -451,24 +451,24 @@ class Batch:
         self.attempt(work, heal.sequences[0], heal.rule.name, encode_key(heal.target))
 
     def _heal(self, heals: Mapping[Target, str]) -> None:
-        for some in slices(heals, PART):
+        for part in slices(heals, PART):
             if self.deadline.over:
-                self.report.fail([heals[target] for target in some], str(self.deadline.out_of_time))
+                self.report.fail([heals[target] for target in part], str(self.deadline.out_of_time))
                 continue
-            records = {target: (heals[target],) for target in some}
-            for target, error in self.publisher.heal(some, self.deadline, records).items():
+            records = {target: (heals[target],) for target in part}
+            for target, error in self.publisher.heal(part, self.deadline, records).items():
                 self.report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, plan: Plan) -> None:
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
-        inner = self.run if len(plan.pushes) == 1 else one_by_one
+        embed_run = self.run if len(plan.pushes) == 1 else one_by_one
         embedder = Embedder(
             self.program,
             self.store,
             self.guards,
             pace=self.pace,
             counters=self.report.counters,
-            run=inner,
+            run=embed_run,
         )
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
@@ -495,10 +495,10 @@ class Batch:
         """Push one page. Return the page to push next; None if there is none, or if it is left to a task or to `waiting`."""
         if page.after is None and not page.again:
             embedder.raise_fence(page, records)
-        more, hopeless = embedder.push_page(page, self.deadline, records)
+        next_page, hopeless = embedder.push_page(page, self.deadline, records)
         for key, reason in hopeless:
             self.report.rejected.append(of_child(page.rule, page.parent, key, reason, records[0]))
-        following, later = embedder.following(page, more) or (None, False)
+        following, later = embedder.following(page, next_page) or (None, False)
         if following is not None and self.tasks is not None:
             self.tasks(following, SETTLE_SECONDS if later else 0.0)
             return None
@@ -528,28 +528,28 @@ class Batch:
 
 def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:
     """Return the targets to publish, each with the sequence numbers of the records that lead to it."""
-    found: dict[Target, list[str]] = {}
+    sequences: dict[Target, list[str]] = {}
     for result in results:
         change, touched = result.change, result.touched
         if change.source in pending:
             touched = touched | pending[change.source].targets
         for target in touched:
-            found.setdefault(target, []).extend(change.sequences)
-    return found
+            sequences.setdefault(target, []).extend(change.sequences)
+    return sequences
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
     """Return one heal per copy: all sources named, each with its newest version, and the records of all."""
-    found: dict[ItemKey, CopyHeal] = {}
+    by_target: dict[ItemKey, CopyHeal] = {}
     for heal in heals:
-        known = found.get(heal.target)
+        known = by_target.get(heal.target)
         if known is None:
-            found[heal.target] = heal
+            by_target[heal.target] = heal
             continue
         newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
-        found[heal.target] = known._replace(
+        by_target[heal.target] = known._replace(
             sources={**known.sources, **newest},
             sequences=tuple(dict.fromkeys([*known.sequences, *heal.sequences])),
             freed=known.freed or heal.freed,
         )
-    return list(found.values())
+    return list(by_target.values())

@@ -207,13 +207,13 @@ def all_items(read: Callable[..., Page]) -> Iterator[Image]:
 def rounds(writes: Sequence[Update]) -> list[list[int]]:
     """Return the positions of writes in rounds. No item occurs twice in a round, as a batch of statements requires."""
     seen: dict[ItemKey, int] = {}
-    found: list[list[int]] = []
+    positions: list[list[int]] = []
     for place, write in enumerate(writes):
         number = seen[write.key] = seen.get(write.key, -1) + 1
-        if number == len(found):
-            found.append([])
-        found[number].append(place)
-    return found
+        if number == len(positions):
+            positions.append([])
+        positions[number].append(place)
+    return positions
 
 
 class Store(Protocol):

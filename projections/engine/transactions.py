@@ -13,7 +13,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from projections.engine.changes import WIDE, Change, ChangeState, Piece, Refusal, Result, unstamped
+from projections.engine.changes import WIDE, Change, ChangeState, Piece, Refusal, Result, without_stamps
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
@@ -107,10 +107,10 @@ class Attempt(NamedTuple):
         entry, settle = self.entry, self.change.settle
         if entry is None or not entry.expired or not self.known:
             return settle
-        left = self.change.active & entry.contributions.keys() - settle.keys()
-        return {**settle, **{rule: unstamped(entry.contributions[rule]) for rule in left}}
+        rules = self.change.active & entry.contributions.keys() - settle.keys()
+        return {**settle, **{rule: without_stamps(entry.contributions[rule]) for rule in rules}}
 
-    def found(self, item: Image | None) -> Attempt:
+    def with_entry(self, item: Image | None) -> Attempt:
         """Return the attempt with its entry as it is."""
         entry = Entry.read(item) if item else None
         touched = self.touched | entry.targets if entry is not None else self.touched
@@ -206,8 +206,8 @@ def pack(steps: Sequence[Step], most_actions: int, deadline: Deadline = UNLIMITE
         return min([(-uses[target], target) for target in step.pieces], default=(0, ("", "")))
 
     transactions: list[Transaction] = []
-    order = sorted((*busiest(step), number) for number, step in enumerate(deadline.checked(steps)))
-    for step in (steps[number] for *_, number in deadline.checked(order)):
+    order = sorted((*busiest(step), number) for number, step in enumerate(deadline.check_each(steps)))
+    for step in (steps[number] for *_, number in deadline.check_each(order)):
         if not transactions or not transactions[-1].take(step, most_actions):
             transactions.append(Transaction())
             transactions[-1].take(step, most_actions)
@@ -224,14 +224,14 @@ def lanes(transactions: Sequence[Transaction], deadline: Deadline = UNLIMITED) -
         return number
 
     first: dict[Target, int] = {}
-    for number, transaction in enumerate(deadline.checked(transactions)):
+    for number, transaction in enumerate(deadline.check_each(transactions)):
         for group in transaction.groups:
-            one, other = leader(first.setdefault(group, number)), leader(number)
-            leaders[max(one, other)] = min(one, other)
-    found: dict[int, list[Transaction]] = {}
+            earlier, own = leader(first.setdefault(group, number)), leader(number)
+            leaders[max(earlier, own)] = min(earlier, own)
+    by_leader: dict[int, list[Transaction]] = {}
     for number, transaction in enumerate(transactions):
-        found.setdefault(leader(number), []).append(transaction)
-    return list(found.values())
+        by_leader.setdefault(leader(number), []).append(transaction)
+    return list(by_leader.values())
 
 
 Role = Step | Target | ItemKey | ValueCounter
@@ -288,7 +288,7 @@ class Transactions:
                 raise InvalidRequest(invalid) from cancelled
             raise Transient(str(cancelled)) from cancelled
         if counted := [role for role in roles if isinstance(role, ValueCounter)]:
-            self._value_counters.committed(counted)
+            self._value_counters.note_committed(counted)
         return None
 
     def _learn(self, cancelled: TransactionCancelled, steps: Sequence[Step], roles: Sequence[Role]) -> Cancelled:
@@ -303,22 +303,22 @@ class Transactions:
                 changed = changed or reason is not None
                 if reason is not None and reason.kind == "condition":
                     refresh = attempt.change.is_refresh
-                    attempt = attempt._replace(moved=True) if refresh else attempt.found(reason.item)
+                    attempt = attempt._replace(moved=True) if refresh else attempt.with_entry(reason.item)
                 attempts.append(attempt)
             elif reason is None or reason.kind != "condition":
                 continue
             elif isinstance(role, ValueCounter):
-                self._value_counters.found(role, reason.item)
+                self._value_counters.learn(role, reason.item)
             elif isinstance(role, ItemKey):
                 not_extreme.add(role)
             elif reason.item:
-                self._named.add((role, self._generations.closed(role, opened.of(role), reason.item)))
+                self._named.add((role, self._generations.close(role, opened.of(role), reason.item)))
                 changed = True
             else:
                 self._generations.missing(role, opened.of(role))
                 changed = True
         if not_extreme:
-            attempts = [one._replace(not_extreme=one.not_extreme | not_extreme) for one in attempts]
+            attempts = [attempt._replace(not_extreme=attempt.not_extreme | not_extreme) for attempt in attempts]
         return Cancelled(attempts, changed)
 
     def _writes(self, steps: Sequence[Step]) -> tuple[list[Write], list[Role]]:
@@ -416,10 +416,10 @@ class Transactions:
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
-        there = self._remembered(target, generation) and shard == 0
+        there = self._is_only_remembered(target, generation) and shard == 0
         return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN, purpose=why)
 
-    def _remembered(self, target: Target, generation: int) -> bool:
+    def _is_only_remembered(self, target: Target, generation: int) -> bool:
         """Whether only this process reports a generation: the ledger may have been restored since, without it."""
         return generation > 0 and (target, generation) not in self._named
 
@@ -431,7 +431,7 @@ class Transactions:
         if self._sharded.get((target, generation)) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
-            there = _OPEN_AND_THERE if self._remembered(target, generation) else _OPEN
+            there = _OPEN_AND_THERE if self._is_only_remembered(target, generation) else _OPEN
             fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
             try:
                 purpose = why._replace(kind="shards")

@@ -116,23 +116,23 @@ class ValueCounters:
         known = self._known.get(key, 0 if added > 0 else _MANY)
         why = Purpose("counter", counter.target[:1], counter.target[1], tuple(counter.records))
         if not isinstance(known, int) or (added < 0 and known < -added) or (added == 0 and known == 0):
-            return _replaced(counter, {} if isinstance(known, int) and not known else known, why)
+            return _replace(counter, {} if isinstance(known, int) and not known else known, why)
         if added < 0 and known == -added:
             return Delete(key, Equal((COUNT,), _number(known)), why), -1
         add = {COUNT: _number(added)} if added else {}
         if counter.kept:
             add[KEPT] = _number(counter.kept)
         if added >= 0 and known <= 0:
-            return Update(key, set=_described(counter.value), add=add, condition=_ABSENT, purpose=why), 1
+            return Update(key, set=_description(counter.value), add=add, condition=_ABSENT, purpose=why), 1
         return Update(key, add=add, condition=Above((COUNT,), _number(max(0, -added))), purpose=why), 0
 
-    def found(self, counter: ValueCounter, image: Image | None) -> None:
+    def learn(self, counter: ValueCounter, image: Image | None) -> None:
         """Record a counter that a cancelled transaction returned."""
         number = count_of(image) if image else 0
         odd = image and (number is None or number <= 0 or number < -counter.added)
         self._remember(counter.key, image if image and odd else number or 0)
 
-    def committed(self, counters: Iterable[ValueCounter]) -> None:
+    def note_committed(self, counters: Iterable[ValueCounter]) -> None:
         """Record that the writes of these counters were made."""
         for counter in counters:
             known = self._known.get(counter.key, 0 if counter.added > 0 else _MANY)
@@ -147,24 +147,24 @@ class ValueCounters:
         self._known[key] = known
 
 
-def _replaced(counter: ValueCounter, image: int | Image, why: Purpose) -> tuple[Write, int]:
+def _replace(counter: ValueCounter, image: int | Image, why: Purpose) -> tuple[Write, int]:
     """Return the write of a counter that cannot hold what is removed from it, and its edge."""
-    found: Image = {COUNT: _number(image)} if isinstance(image, int) else image
-    held, kept = count_of(found) or 0, count_of(found, KEPT) or 0
+    stored: Image = {COUNT: _number(image)} if isinstance(image, int) else image
+    held, kept = count_of(stored) or 0, count_of(stored, KEPT) or 0
     now_kept = kept + counter.kept
     now = max(held + counter.added, now_kept, 0)
     edge = int(now > 0) - int(held > 0)
-    if not found:
+    if not stored:
         condition: Condition = _ABSENT
     else:
-        condition = Equal((COUNT,), found[COUNT]) if COUNT in found else Missing((COUNT,))
+        condition = Equal((COUNT,), stored[COUNT]) if COUNT in stored else Missing((COUNT,))
     if not now:
         return Delete(counter.key, condition, why), edge
-    values = {**_described(counter.value), COUNT: _number(now), **({KEPT: _number(now_kept)} if now_kept else {})}
+    values = {**_description(counter.value), COUNT: _number(now), **({KEPT: _number(now_kept)} if now_kept else {})}
     return Update(counter.key, set=values, condition=condition, purpose=why), edge
 
 
-def _described(value: str) -> dict[str, Value]:
+def _description(value: str) -> dict[str, Value]:
     order = value.partition("|")[2]
     return {"o": {"S": order}, "v": decode_order(order)}
 

@@ -62,7 +62,7 @@ def active_rules(program: Program, store: Store) -> RegistrySnapshot:
     if snapshot is None:
         raise UsageError("the ledger has no rules: no function has used it. Check that --ledger names the right table")
     if snapshot.program != program.fingerprint:
-        older = "older than the active ones" if snapshot.outdated(program) else "not active"
+        older = "older than the active ones" if snapshot.is_outdated(program) else "not active"
         raise UsageError(
             f"these rules are {older}. Name the deployed rule file with --rules, or deploy these rules and activate them "
             "with `projections backfill`"

@@ -159,14 +159,14 @@ def rules(
     numbers = Counter(state for state in states.values() if state != PROVISIONAL)  # those are reported below
     counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
-    if snapshot.outdated(program) and deployed:
+    if snapshot.is_outdated(program) and deployed:
         yield Finding(
             "deployed rules",
             ACT,
             "are older than the active rules: the functions refuse every batch",
             f"Deploy the newer rules, or run {backfill} to activate the deployed ones again.",
         )
-    elif snapshot.outdated(program):
+    elif snapshot.is_outdated(program):
         yield Finding(
             "rule file",
             LOOK,

@@ -186,7 +186,7 @@ class _Invocation:
             return False
         try:
             snapshot = self._handler._registry.admit()
-            if not snapshot.outdated(self._handler._program):
+            if not snapshot.is_outdated(self._handler._program):
                 self._embedder, self._snapshot = self._embeds(snapshot), snapshot
                 return True
             reason = OUTDATED

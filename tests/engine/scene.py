@@ -84,7 +84,7 @@ class Scene(World):
         """What a backfill does with a table that fits into one page."""
         refresher = self.refresher()
         images = self.scanned()
-        refresher.scanned(images, deadline())
+        refresher.refresh_scanned(images, deadline())
         groups = {(rule, target) for item in self.ledger("G|") for _, rule, target in [item["pk"].split("|", 2)]}
         refresher.publish(groups, deadline())
         items = {key: item for key, image in images.items() if (item := self.program.recognise(key, image))}

@@ -231,7 +231,7 @@ def test_scan_writes_what_is_missing_and_nothing_else() -> None:
 
     def scan() -> int:
         w.store.calls.clear()
-        refresher.scanned({COURSE: w.store.get(COURSE) or {}}, after())
+        refresher.refresh_scanned({COURSE: w.store.get(COURSE) or {}}, after())
         assert not refresher.failed
         assert not refresher.rejected
         return w.store.calls["update"]

@@ -59,7 +59,7 @@ def backfill(w: Scene) -> None:
     w.registry().activate()
     w.settle()
     refresher = w.refresher()
-    refresher.scanned(w.scanned(), deadline())
+    refresher.refresh_scanned(w.scanned(), deadline())
     for one in w.ledger("E|"):
         refresher.sources({w.store.schema("main").key("main", _image(one)): None}, deadline())
     w.registry().complete(w.program.rules)

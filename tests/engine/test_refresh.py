@@ -37,7 +37,7 @@ def test_where_all_is_right_nothing_is_written_and_little_is_read() -> None:
     refresher = w.refresher()
     w.store.calls.clear()
     stored = w.store.items("main"), w.store.items("ledger")
-    refresher.scanned(w.scanned(), deadline())
+    refresher.refresh_scanned(w.scanned(), deadline())
     assert (w.store.items("main"), w.store.items("ledger")) == stored
     assert w.store.calls["transact"] == w.store.calls["update"] == w.store.calls["delete"] == 0
     assert w.store.calls["get_many"] <= 8
@@ -55,7 +55,7 @@ def test_nothing_that_is_counted_is_published_by_a_scan_but_what_is_taken_back_i
     w.like(2, 2)
     w.lose()
     refresher = w.refresher()
-    refresher.scanned(w.scanned(), deadline())
+    refresher.refresh_scanned(w.scanned(), deadline())
     assert [w.post(1), w.post(2)] == [{"likeCount": 1}, {"likeCount": 0}]
     refresher.sources({ItemKey("main", "USER#1", "LIKE#1"): None}, deadline())
     assert [w.post(1), w.post(2)] == [{"likeCount": 0}, {"likeCount": 0}]

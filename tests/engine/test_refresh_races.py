@@ -29,7 +29,7 @@ def test_an_old_image_is_not_believed_where_there_is_an_entry() -> None:
     w.remove("USER#a", "LIKE#1")
     w.put("POST#1", "COMMENT#0", userId="b", GSI2PK="AUTHOR#b", GSI2SK="0", text="edited", at=70)
     w.settle()
-    w.refresher().scanned(old, deadline())
+    w.refresher().refresh_scanned(old, deadline())
     w.settle()
     assert w.differences() == []
     assert w.contributed("USER#a|LIKE#1") == {}
@@ -43,7 +43,7 @@ def test_an_old_image_is_not_believed_where_an_entry_appears_meanwhile() -> None
     w.remove("USER#1", "LIKE#1")
     before(w, "transact", w.settle)
     refresher = w.refresher()
-    refresher.scanned(old, deadline())
+    refresher.refresh_scanned(old, deadline())
     assert w.contributed("USER#1|LIKE#1") == {}
     refresher.publish([("likes", "main|POST#1|METADATA")], deadline())
     assert w.post() == {"likeCount": 0}
@@ -55,7 +55,7 @@ def test_an_old_image_without_an_entry_is_put_right_by_the_record_on_its_way() -
     w.like(1, 1)
     old = w.scanned()
     w.remove("USER#1", "LIKE#1")
-    w.refresher().scanned(old, deadline())
+    w.refresher().refresh_scanned(old, deadline())
     assert w.contributed("USER#1|LIKE#1") != {}
     w.settle()
     assert (w.contributed("USER#1|LIKE#1"), w.post()) == ({}, {"likeCount": 0})
@@ -167,7 +167,7 @@ def test_a_publication_that_is_owed_is_made_and_then_forgotten(scan: bool) -> No
     assert w.post()["likeCount"] == 3
     key = ItemKey("main", "USER#b", "LIKE#1")
     if scan:
-        w.refresher().scanned({key: w.store.get(key) or {}}, deadline())
+        w.refresher().refresh_scanned({key: w.store.get(key) or {}}, deadline())
     else:
         w.refresh(key)
     assert w.post()["likeCount"] == 2

@@ -174,8 +174,8 @@ def test_what_a_changed_file_has_not_enforced_is_filling_for_it_and_live_for_the
     store, before, after = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
     Registry(before, store).read_or_create()
     snapshot = Registry(after, store).read_or_create()
-    assert not snapshot.outdated(after)
-    assert not snapshot.outdated(before)
+    assert not snapshot.is_outdated(after)
+    assert not snapshot.is_outdated(before)
     assert [snapshot.state(after.rules[name]) for name in ("likes", "tags")] == [FILLING, LIVE]
     assert [snapshot.state(before.rules[name]) for name in ("likes", "tags")] == [LIVE, LIVE]
 
@@ -206,9 +206,9 @@ def test_a_renamed_rule_retires_the_old_name(retired: str, left: dict[str, str])
 def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
     Registry(old, store).read_or_create()
-    assert Registry(new, store).activate().outdated(old)
+    assert Registry(new, store).activate().is_outdated(old)
     snapshot = Registry(old, store).activate()
-    assert (snapshot.epoch, snapshot.outdated(old), snapshot.outdated(new)) == (3, False, True)
+    assert (snapshot.epoch, snapshot.is_outdated(old), snapshot.is_outdated(new)) == (3, False, True)
     assert states(snapshot) == {"likes": FILLING, "tags": LIVE}, "what it left is mixed with the other's"
     assert Registry(new, store).activate().past == {old.fingerprint}
 
@@ -248,7 +248,7 @@ def test_a_rule_that_was_kept_may_be_removed_later() -> None:
     assert states(removing.activate()) == {"likes": RETIRING, "tags": LIVE}
     removing.forget(["likes"])
     assert states(removing.activate()) == {"tags": LIVE}
-    assert not removing.read_or_create().outdated(program(TAGS))
+    assert not removing.read_or_create().is_outdated(program(TAGS))
 
 
 # What functions have tried without its being in force.
@@ -291,7 +291,7 @@ def test_nothing_is_noted_of_rules_that_are_in_force_or_were_replaced() -> None:
     assert formers(Registry(old, store).admit()) == {}
     snapshot = Registry(new, store).activate()
     assert Registry(new, store).admit() == Registry(old, store).admit() == snapshot
-    assert snapshot.outdated(old)
+    assert snapshot.is_outdated(old)
 
 
 def test_rules_that_were_tried_and_come_into_force_are_theirs_no_more() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from projections.engine.changes import unmarked
+from projections.engine.changes import without_marks
 from projections.engine.copies import copies_of
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
@@ -243,7 +243,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         return None
     entry = Entry.read(stored) if stored is not None else None
     recorded, goal = (
-        {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
+        {rule: bare(without_marks(targets)) for rule, targets in contributions.items()}
         for contributions in (
             entry.contributions if entry is not None else {},
             contributions_goal(read.scope, entry, read.item, gone=read.image is None),

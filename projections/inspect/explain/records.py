@@ -11,7 +11,7 @@ from projections.engine.changes import Change
 from projections.engine.copies import freed_by, heals_of
 from projections.engine.embeds import needs_pull
 from projections.engine.guards import Guards, Healing
-from projections.engine.plan import Plan, freed_targets, offered, plan, push_reason, target_healing
+from projections.engine.plan import Plan, freed_targets, offer_of, plan, push_reason, target_healing
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
 from projections.inspect.explain.matching import Verdict, nearest_entities, verdict
@@ -279,7 +279,7 @@ def _why(
             before = old if old is not None and old.entity is rule.into else None
             yield _words(needs_pull(rule, guards, before, new) or "reference changed", program, rule, before, new)
         case "push" if isinstance(rule, EmbedRule):
-            changed = offered(rule, old)[0] != offered(rule, new)[0]
+            changed = offer_of(rule, old)[0] != offer_of(rule, new)[0]
             yield f"the parent was {push_reason(rule, old, new, changed) or 'changed'}"
         case "release":
             yield f"it is no longer {an(rule.into.name)}"

@@ -157,7 +157,7 @@ def _with_adopted_guards(
     change = dict(record["dynamodb"])
     for name in ("OldImage", "NewImage"):
         if change.get(name) is not None:
-            change[name] = guards.adopted(key, change[name])
+            change[name] = guards.adopt(key, change[name])
     return {**record, "dynamodb": change}
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine import rebuild
-from projections.engine.groups import Generations, is_amount, parts_of, summed
+from projections.engine.groups import Generations, is_amount, parts_of, sum_group
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, LEDGER, Target, group_key, rule_of_link
 from projections.engine.refresh import Refresher
@@ -209,7 +209,7 @@ class _Work:
         schema = self._program.tables[segment.table]
         images = {schema.key(segment.table, image): image for image in items}
         if segment.phase == "items":
-            return self.refresher.scanned(images, self._deadline)
+            return self.refresher.refresh_scanned(images, self._deadline)
         self._publish(images)
         return self._retire(images)
 
@@ -269,7 +269,7 @@ class _Work:
                 continue
             key = group_key(*target)
             parts = [part for part in parts_of(self._store, key.partition) if CLOSED not in part]
-            group = summed(0, parts)
+            group = sum_group(0, parts)
             if group.damaged or any(group.live.values()):
                 continue
             why = Purpose("rebuild", (rule.name,), target[1])

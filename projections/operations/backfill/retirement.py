@@ -175,7 +175,7 @@ def _remove(
     gone = [one for one in traces if not one.writes_still(item)]
     held = {one.guard for one in gone} & image.keys()
     wrote = {name for one in traces for name in one.left(key, image, item, guards)}
-    created = [one for one in gone if one.made(key, image) and guards.created(key, image)]
+    created = [one for one in gone if one.made(key, image) and guards.is_created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()
@@ -186,7 +186,7 @@ def _remove(
     names = held | wrote
     if not names:
         return ()
-    if gone and not makers and guards.created(key, image):
+    if gone and not makers and guards.is_created(key, image):
         names |= {guards.mark}  # no current rule creates such items
     guarded, retired = {one.guard for one in traces}, tuple(one.rule for one in traces)
     items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, Purpose("release", retired))
@@ -194,7 +194,7 @@ def _remove(
         item is not None and makers
     ):  # a created item without contributions may have stayed only for what was just removed
         left = {name: value for name, value in image.items() if name not in names}
-        created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
+        created_by_rules = items.is_created(key, left) and not _held(left, set(), makers, today)
         if created_by_rules and not items.foreign(item.entity, key, left):
             with suppress(ConditionFailed):
                 items.delete(item.entity, key, left, Purpose("delete", retired), rules=rules)

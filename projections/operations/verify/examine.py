@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from projections.engine.application import ApplicationItems
-from projections.engine.changes import GENERATION, SETTLED, unmarked
+from projections.engine.changes import GENERATION, SETTLED, without_marks
 from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import Embedder, Fence, reference_of
@@ -145,7 +145,7 @@ class Examiner:
         drifts: list[Drift] = []
         for rule in sorted(self._scope.recorded & (held.keys() | goal.keys())):
             shown = partial(showing.contributed, self._program.rules[rule])
-            olds, news = bare(unmarked(held.get(rule, {}))), bare(unmarked(goal.get(rule, {})))
+            olds, news = bare(without_marks(held.get(rule, {}))), bare(without_marks(goal.get(rule, {})))
             for target in sorted(olds.keys() | news.keys()):
                 old, new = olds.get(target), news.get(target)
                 if old != new:
@@ -200,12 +200,12 @@ class Examiner:
         held = item.get(name) if item is not None else None
         common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
         drifts: list[Drift] = []
-        names = rule.owned(item) if guard is None else self._guards.owned(rule, key, item)
+        names = rule.owned(item) if guard is None else self._guards.owned_attributes(rule, key, item)
         may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow and may_write:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
-            elif item is not None and guard is None and not shadow and self._items.created(key, item):
+            elif item is not None and guard is None and not shadow and self._items.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
             drifts = [occupied(replace(common, source=made[0]), item)]
@@ -260,7 +260,7 @@ class Examiner:
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
         if rules is None or self._items.foreign(rule.into, key, item):
             return []
-        if not self._items.created(key, item):
+        if not self._items.is_created(key, item):
             return []
         if rule.claimed:
             rules = (rule,)
@@ -316,7 +316,7 @@ class Examiner:
         references = references_of(rule, child)[0]
         parents = self._store.get_many([one.key for one in references or () if one.key is not None])
         lists = self._embedder.lists
-        wanted = lists.wanted(rule, child, references, parents, "")
+        wanted = lists.wanted_attributes(rule, child, references, parents, "")
         common = Drift("embed", rule.name, encode_key(child.key), shadow=shadow)
         drifts = wrong_values(common, child.image, {rule.list_name: wanted.values[rule.list_name]})
         if not shadow and not self._scope.offline:
@@ -327,7 +327,7 @@ class Examiner:
                 drifts.append(replace(common, kind="guard", attribute=name, actual=actual, expected=wanted_guard))
             drifts += [
                 replace(common, kind="link", source=parent, expected=common.target)
-                for parent in lists.unlinked(rule, child.key, references)
+                for parent in lists.unlinked_parents(rule, child.key, references)
             ]
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         return finding(drifts, child.image, child.image.get(name))
@@ -344,7 +344,7 @@ class Examiner:
         own = guard is not None and guard.by == by
         if shadow and image is None and parent is not None and rule.on_delete == "keep":
             return Finding()
-        wanted = self._embedder.wanted(rule, child, parent, fence, image)
+        wanted = self._embedder.wanted_attributes(rule, child, parent, fence, image)
         common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
         drifts = wrong_values(common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted})
         late = bool(drifts) and own and at < fence.version
@@ -430,7 +430,7 @@ def differences(
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if rule.claimed:
-        owned = rule.owned(item) if guard is None else scope.guards.owned(rule, key, item)
+        owned = rule.owned(item) if guard is None else scope.guards.owned_attributes(rule, key, item)
         if unclaimed:
             owned = set(owned) - rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}

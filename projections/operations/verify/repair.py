@@ -169,7 +169,7 @@ class Repair:
     def _own_values(self, keys: Sequence[ItemKey]) -> None:
         """Write what items have of themselves and of their parents, and no values of groups, which may be damaged."""
         images = patiently(lambda: self._store.get_many(keys), self._sleep)
-        self._patiently(lambda refresher, deadline: refresher.scanned(images, deadline))
+        self._patiently(lambda refresher, deadline: refresher.refresh_scanned(images, deadline))
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:

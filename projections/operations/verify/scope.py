@@ -228,7 +228,7 @@ def roles(scope: Scope, key: ItemKey, image: Image) -> list[Subject]:
         guard = scope.guards.read(copied.name, key, image)
         if guard is not None and guard.by:
             found.append(Subject(COPY, copied.name, text, (guard.by,)))
-        elif guard is None and scope.writes(copied) and scope.guards.created(key, image):
+        elif guard is None and scope.writes(copied) and scope.guards.is_created(key, image):
             found.append(Subject(COPY, copied.name, text))  # its source, if there is one, has the same subject
     if item is None:
         return found
@@ -289,7 +289,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
         if left:
             found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
-    if names and item is None and not guarded and items.created(key, image):
+    if names and item is None and not guarded and items.is_created(key, image):
         at = program.entities_at(key)
         makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if rule.creates]
         if makers and scope.writes(makers[0]):

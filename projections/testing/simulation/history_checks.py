@@ -148,7 +148,7 @@ class HistoryChecks:
         if name != program.guard_prefix or not program.whole_copies or key not in self._harm.meddled:
             return True
         identity = Registry(program, self._database.store).read_or_create().identity
-        return Guards(program, identity).created(key, item)
+        return Guards(program, identity).is_created(key, item)
 
     def _incomplete(self, touched: Collection[ItemKey]) -> Iterator[str]:
         """Yield everything that the last backfill has left undone."""

@@ -77,7 +77,7 @@ class OperatorProcess:
         self._quarantine = quarantine
         self.page = page
         self.snapshot = Registry(version.program, store, new_rules).admit()
-        self.outdated = self.snapshot.outdated(version.program)
+        self.outdated = self.snapshot.is_outdated(version.program)
         self.fenced = Fenced(store, self.snapshot, "job", clock=self.clock, named=self.named)
         """A store that checks the lease, for jobs whose operation does not make one itself."""
         self.refresher = Refresher(
