@@ -191,9 +191,7 @@ class ListEmbedder:
         with suppress(ConditionFailed):
             self._store.write(Delete(link, condition, Purpose("link", (rule.name,), parent, records)))
 
-    def unlinked_parents(
-        self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None
-    ) -> list[str]:
+    def missing_links(self, rule: ListEmbedRule, child: ItemKey, references: Sequence[Reference] | None) -> list[str]:
         """Return the encoded keys of a child's parents that have no link to it."""
         text = encode_key(child)
         links = {

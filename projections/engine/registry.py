@@ -191,10 +191,8 @@ class RegistrySnapshot(NamedTuple):
     def provisional(self, program: Program) -> dict[str, Registered]:
         """Return the provisional rules that are not of this program, by the names of rules."""
         own = {name: rule.fingerprint for name, rule in program.rules.items()}
-        provisional = {name: rule for name, rule in self.rules.items() if rule.state == PROVISIONAL}
-        return {
-            _base(name): each for name, each in provisional.items() if own.get(_base(name), WITHOUT) != each.fingerprint
-        }
+        rules = {name: rule for name, rule in self.rules.items() if rule.state == PROVISIONAL}
+        return {_base(name): each for name, each in rules.items() if own.get(_base(name), WITHOUT) != each.fingerprint}
 
     def is_provisional(self, rule: Rule) -> bool:
         """Return whether functions have worked with this version of a rule, and it is not active yet."""
@@ -506,7 +504,7 @@ class Registry:
         document = self._program.document
         rule = document["projections"][name]
         names = {rule["from"], rule.get("into", rule["from"])}
-        names.update(source["from"] for source in rule.get("other_sources", ()))
+        names.update(other["from"] for other in rule.get("other_sources", ()))
         definition = {
             "rule": rule,
             "entities": {entity: document["entities"][entity] for entity in sorted(names)},

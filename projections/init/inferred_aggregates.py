@@ -35,7 +35,7 @@ class Family:
         """For each parent, whether all its children are in the sample."""
         numbers = [attribute.name for attribute in link.child.entity.attributes if _is_number(attribute)]
         self.published = {
-            measure: [measure_value(measure, children) for children in self.children]
+            measure: [value_of(measure, children) for children in self.children]
             for measure in ("", *numbers[:_MOST_NUMBERS])
         }
         """The value of each measure for each parent: "" is the count, others are the names of summed attributes."""
@@ -92,9 +92,7 @@ class Family:
         several = [children for children in self.children if len(children) > 1]
         differing = 0
         for children in several:
-            whole, first, last = (
-                identity(measure_value(measure, subset)) for subset in (children, children[:1], children[-1:])
-            )
+            whole, first, last = (identity(value_of(measure, part)) for part in (children, children[:1], children[-1:]))
             differing += not first == last == whole
         return differing >= max(2, _DIFFERING * len(several))
 
@@ -111,7 +109,7 @@ def measure_candidates(links: Sequence[Link], table: Table, sample: Sample) -> I
                 yield from family.candidates(attribute, tries)
 
 
-def measure_value(name: str, items: Sequence[Image]) -> Value:
+def value_of(name: str, items: Sequence[Image]) -> Value:
     """Return the number of items, or the sum of an attribute as a rule publishes it. Other types do not count."""
     if not name:
         return {"N": str(len(items))}

@@ -90,9 +90,7 @@ class FacetTable:
             names.append(entity.name)
             declared[entity.name] = (facet, entity)
         entities = distinguish_entities(self._with_kinds(declared), self.separator)
-        patterns = [
-            {name: KeyPattern.parse(t, self.separator) for name, t in entity.key.items()} for entity in entities
-        ]
+        patterns = [{name: KeyPattern.parse(t, self.separator) for name, t in each.key.items()} for each in entities]
         others = [
             item for item in self.items if not any(_fits(item, pattern, self.table) is not None for pattern in patterns)
         ]

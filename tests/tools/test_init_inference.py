@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
 from projections.init.infer import infer, without_rejected_parts
-from projections.init.inferred_aggregates import measure_value
+from projections.init.inferred_aggregates import value_of
 from projections.init.project import project_of_table
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
@@ -269,7 +269,7 @@ def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
     ],
 )
 def test_measures_of_a_sample_are_those_of_rules(name: str, values: list[Any], expected: str) -> None:
-    assert measure_value(name, [{"n": value} if value else {} for value in values]) == {"N": expected}
+    assert value_of(name, [{"n": value} if value else {} for value in values]) == {"N": expected}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -327,7 +327,7 @@ class Examiner:
                 drifts.append(replace(common, kind="guard", attribute=name, actual=actual, expected=wanted_guard))
             drifts += [
                 replace(common, kind="link", source=parent, expected=common.target)
-                for parent in lists.unlinked_parents(rule, child.key, references)
+                for parent in lists.missing_links(rule, child.key, references)
             ]
         drifts = self._scope.attributed(rule, child.key, child.image, drifts)
         return finding(drifts, child.image, child.image.get(name))
