@@ -244,7 +244,7 @@ def backfill(
     operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
     runner = Runner(operation)
     if dry_run:
-        phases = runner.rehearse(operation.rehearsed(names, segments))
+        phases = runner.rehearse(operation.unrecorded_run(names, segments))
         complete, snapshot = not runner.failed, operation.registry.preview()
     else:
         run = operation.begin(rules=names, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)

@@ -241,7 +241,7 @@ def worker_from_environment(
     for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
         _require(environ, name)
     from projections.operations.dismissal import among  # not above: the stream function does not need these
-    from projections.operations.worker import WorkerHandler, redacted
+    from projections.operations.worker import WorkerHandler, redact
 
     parts = _parts(environ, throttled, wrote)
     assert parts.tasks is not None
@@ -253,7 +253,7 @@ def worker_from_environment(
         quarantine=parts.quarantine,
         pacer=parts.pacer,
         dismissed=partial(among, parts.store),
-        observe=parts.redact(observe, lambda redaction: partial(redacted, redaction)),
+        observe=parts.redact(observe, lambda redaction: partial(redact, redaction)),
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
@@ -272,7 +272,7 @@ def audit_from_environment(
 
     items = _number(environ, "AUDIT_ITEMS", ITEMS, _LEAST_AUDITED)
     parts = _parts(environ, throttled, wrote)
-    seen = parts.redact(observe, lambda redaction: redaction.audited)
+    seen = parts.redact(observe, lambda redaction: redaction.redact_audit)
     return parts.guard(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
 
 

@@ -119,7 +119,7 @@ def command(
         reporter = Reporter(live, bar)
         runner = Runner(backfill, report=reporter.page, report_wait=reporter.wait, report_read=reporter.reading)
         if dry_run:
-            counted = runner.rehearse(backfill.rehearsed(only, segments))
+            counted = runner.rehearse(backfill.unrecorded_run(only, segments))
             bar.end()
             return report_dry(backfill, counted, runner, as_json=as_json)
         known = backfill.progress.run()

@@ -235,9 +235,9 @@ class _Reporter:
 
 def _show(live: Live, queue: Queue, as_json: bool) -> int:
     """Print the messages of the quarantine and the dismissals. Return the exit code, 1 if there are messages."""
-    from projections.operations.dismissal import dismissed, quarantined
+    from projections.operations.dismissal import dismissed_messages, quarantined_messages
 
-    messages, records = list(quarantined(queue)), dismissed(live.store)
+    messages, records = list(quarantined_messages(queue)), dismissed_messages(live.store)
     if as_json:
         recorded = {record.message.id for record in records}
         listed = [{**_plain(message), "dismissalRecorded": message.id in recorded} for message in messages]

@@ -263,7 +263,7 @@ def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], option
 
 def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) -> Finding:
     """Return the finding with the causes of some messages, and how many were dismissed."""
-    from projections.operations.dismissal import Quarantined, dismissed
+    from projections.operations.dismissal import Quarantined, dismissed_messages
 
     says = found.says
     if found.value and url:
@@ -271,7 +271,7 @@ def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) ->
             messages = there.queue(url).receive(_PEEK_SECONDS, wait=0)
             causes = dict.fromkeys(Quarantined.read(message).cause for message in messages)
             says += "".join(f"; {cause}" for cause in [cause for cause in causes if cause][:_MOST_CAUSES])
-    if number := len(dismissed(live.store)):
+    if number := len(dismissed_messages(live.store)):
         says += f" ({number:,} dismissed in the last 90 days)"
     return replace(found, says=says)
 

@@ -150,14 +150,14 @@ def _text(form: str, deployment: Deployment, settings: tuple[str, ...]) -> str:
 
 
 def _plain(deployment: Deployment, settings: tuple[str, ...], valued: bool) -> str:
-    from projections.deploy.checksum import signed
+    from projections.deploy.checksum import sign
     from projections.deploy.plain import cloudformation_template, with_values
 
     template = cloudformation_template(deployment)
     if valued:
         split = (text.partition("=") for text in settings)
         template = with_values(template, {name: value if equals else None for name, equals, value in split})
-    return signed(json_text(template) + "\n")
+    return sign(json_text(template) + "\n")
 
 
 def _typescript() -> str:

@@ -34,7 +34,7 @@ from projections.deploy.cloudformation import (
     value_at,
 )
 from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
-from projections.deploy.finding import Finding, Severity, found
+from projections.deploy.finding import Finding, Severity, report
 from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
 from projections.deploy.template import sam_template
 from projections.errors import Misconfigured
@@ -54,7 +54,7 @@ _REQUIRED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME", "RULES_FILE")
 def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
     """Return where a template does not agree with rules, and what cannot be checked, in the order of its lines."""
     every = dict.fromkeys(_Comparison(document, deployment).findings())
-    return sorted(every, key=lambda one: (one.line, one.column, one.code, one.reason))
+    return sorted(every, key=lambda finding: (finding.line, finding.column, finding.code, finding.reason))
 
 
 @lru_cache(maxsize=4)
@@ -64,8 +64,8 @@ def _ours(deployment: Deployment) -> Resolution:
 
 def _variables(function: Resource) -> Mapping[str, str]:
     """Return the environment of a function as texts."""
-    given = mapping_at(function.properties, *VARIABLES)
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    variables = mapping_at(function.properties, *VARIABLES)
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in variables.items()}
 
 
 def _list(value: Any) -> list[Any]:
@@ -80,7 +80,7 @@ class _Comparison:
         self.deployment = replace(deployment, existing=False)
         self.ours = _ours(self.deployment)
         self.theirs = Resolution(document)
-        self.finding = partial(found, document)
+        self.finding = partial(report, document)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._functions()
@@ -107,10 +107,10 @@ class _Comparison:
         pairs = []
         for ours in self.ours.of_type(FUNCTION):
             handler = str(ours.properties["Handler"])
-            same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
+            same = [fn for fn in candidates if str(fn.properties.get("Handler")).endswith(handler)]
             if not same and handler == STREAM:  # perhaps a handler that wraps ours
-                same = [one for one in candidates if "LEDGER_TABLE_NAME" in _variables(one) and self._mappings(one)]
-            pairs += [(ours, one) for one in same[:1]]
+                same = [fn for fn in candidates if "LEDGER_TABLE_NAME" in _variables(fn) and self._mappings(fn)]
+            pairs += [(ours, fn) for fn in same[:1]]
         return pairs
 
     def _functions(self) -> Iterator[Finding]:
@@ -125,8 +125,8 @@ class _Comparison:
 
     def _recursion(self, ours: Resource, theirs: Resource) -> Iterator[Finding]:
         """Yield a worker whose messages to its own queue Lambda would stop."""
-        wanted, given = (one.properties.get("RecursiveLoop") for one in (ours, theirs))
-        if wanted == "Allow" and given != "Allow":
+        wanted, actual = (function.properties.get("RecursiveLoop") for function in (ours, theirs))
+        if wanted == "Allow" and actual != "Allow":
             reason = (
                 f"Lambda stops {theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
                 "are complete"
@@ -146,28 +146,28 @@ class _Comparison:
     # The environment
 
     def _environment(self, ours: Resource, function: Resource) -> Iterator[Finding]:
-        given = _variables(function)
-        streams = [part for part in given.get("STREAM_ARN", "").split(",") if self.theirs.is_known(part)]
-        if given.get("TABLES", "").startswith("${"):
-            reason = f"TABLES of {function.id} is {given['TABLES']}, so these tables cannot be checked"
+        variables = _variables(function)
+        streams = [part for part in variables.get("STREAM_ARN", "").split(",") if self.theirs.is_known(part)]
+        if variables.get("TABLES", "").startswith("${"):
+            reason = f"TABLES of {function.id} is {variables['TABLES']}, so these tables cannot be checked"
             yield self.finding(kinds.NOT_JUDGED, self._place(function, "TABLES"), reason)
         else:
             try:
-                settings = Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+                settings = Settings.read({**variables, "STREAM_ARN": ",".join(streams)})
                 agree(settings.tables, [table.name for table in self.deployment.tables])
             except Misconfigured as error:
                 yield self.finding(kinds.ENVIRONMENT, self._place(function), f"{function.id}: {error}")
         for name, value in mapping_at(ours.properties, *VARIABLES).items():
-            if name not in given and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
+            if name not in variables and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
                 reason = f"{function.id} has no environment variable {name}"
                 instead = f"set it to {value}, as `projections template` does"
                 yield self.finding(kinds.ENVIRONMENT, self._place(function), reason, instead, "warning")
 
     def _new_rules(self, function: Resource) -> Iterator[Finding]:
         """Yield rules that publish at once to a table that may hold data."""
-        given = _variables(function)
+        variables = _variables(function)
         existing = [name for name in self._tables_of(function).values() if self._creates(name) is None]
-        if existing and given.get("NEW_RULES", "live") == "live":
+        if existing and variables.get("NEW_RULES", "live") == "live":
             reason = (
                 f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite its values"
             )
@@ -196,7 +196,7 @@ class _Comparison:
 
     def _creates(self, name: str) -> Resource | None:
         """Return the resource that creates a table; None if the table exists already."""
-        return next((one for one in self.theirs.of_type(*TABLE) if self.theirs.name(one.id) == name), None)
+        return next((table for table in self.theirs.of_type(*TABLE) if self.theirs.name(table.id) == name), None)
 
     def _table(self, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
         if (resource := self._creates(name)) is not None:
@@ -277,7 +277,7 @@ class _Comparison:
                     called = self.theirs.name(queue) if queue in self.theirs.resources else None
                 if called is not None:
                     known[self.ours.name(resource.id)] = called
-            group, logs = (value_at(one.properties, "LoggingConfig", "LogGroup") for one in (ours, function))
+            group, logs = (value_at(function.properties, "LoggingConfig", "LogGroup") for function in (ours, function))
             known |= {str(group): str(logs)} if logs else {}
             for mapping in self._mappings(function) if ours.properties["Handler"] == STREAM else ():
                 if mapping.bucket is not None:
@@ -293,13 +293,12 @@ class _Comparison:
             reason, path = error.args
             yield self.finding(kinds.NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
             return
-        keys = {
-            f"table/{self.tables[one.name]}": one.leading for one in self.deployment.tables if one.name in self.tables
-        }
+        leading = {table.name: table.leading for table in self.deployment.tables}
+        keys = {f"table/{called}": leading[name] for name, called in self.tables.items() if name in leading}
         lacking: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
         for action, resource in self._needs(ours):
             own = keys.get(resource.partition(" ")[2], ())
-            allowing = [(one.path, one.excluded(action, own)) for one in grants if one.covers(action, resource)]
+            allowing = [(grant.path, grant.excludes(action, own)) for grant in grants if grant.covers(action, resource)]
             if all(excluded for _, excluded in allowing):
                 place, excluded = allowing[0] if allowing else (path, ())
                 lacking.setdefault((place, resource, excluded), []).append(action)
@@ -343,15 +342,15 @@ class _Grant:
     keys: tuple[str, ...] | None
 
     def covers(self, action: str, resource: str) -> bool:
-        allows = any(fnmatchcase(action.lower(), one.lower()) for one in self.actions)
-        return allows and any(fnmatchcase(resource, one) for one in self.resources)
+        allows = any(fnmatchcase(action.lower(), pattern.lower()) for pattern in self.actions)
+        return allows and any(fnmatchcase(resource, pattern) for pattern in self.resources)
 
-    def excluded(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    def excludes(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of these partition keys the condition excludes. A scan names none, and so is not restricted."""
         if self.keys is None or action == "dynamodb:Scan":
             return ()
-        begins = tuple(one.removesuffix("*") for one in self.keys if one.endswith("*"))
-        return tuple(one for one in keys if one not in self.keys and not one.startswith(begins))
+        begins = tuple(key.removesuffix("*") for key in self.keys if key.endswith("*"))
+        return tuple(key for key in keys if key not in self.keys and not key.startswith(begins))
 
 
 class _NotJudgedError(Exception):
@@ -370,7 +369,7 @@ def _grants(
     if role is None or role.type != "AWS::IAM::Role":
         raise _NotJudgedError("its role is not in this template", function.path("Role"))
     path, grants = role.path("Policies"), []
-    policies = [(one, (*path, number)) for number, one in enumerate(_list(role.properties.get("Policies", [])))]
+    policies = [(policy, (*path, number)) for number, policy in enumerate(_list(role.properties.get("Policies", [])))]
     for arn in map(str, _list(role.properties.get("ManagedPolicyArns", []))):
         if arn.endswith(":policy/service-role/AWSLambdaBasicExecutionRole"):
             continue  # it allows logs only
@@ -378,16 +377,16 @@ def _grants(
         if managed is None:
             raise _NotJudgedError(f"the policy {arn} is not in this template", role.path("ManagedPolicyArns"))
         policies.append((managed.properties, managed.path()))
-    for other in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-        if role.id in placeholders([other.properties.get("Roles"), other.properties.get("RoleName")]):
-            policies.append((other.properties, other.path()))
+    for resource in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+        if role.id in placeholders([resource.properties.get("Roles"), resource.properties.get("RoleName")]):
+            policies.append((resource.properties, resource.path()))
     for policy, place in policies:
-        for number, one in enumerate(_list(value_at(policy, "PolicyDocument", "Statement"))):
+        for number, entry in enumerate(_list(value_at(policy, "PolicyDocument", "Statement"))):
             at = (*place, "PolicyDocument", "Statement", number)
-            if value_at(one, "Effect") != "Allow" or "Action" not in one or "Resource" not in one:
+            if value_at(entry, "Effect") != "Allow" or "Action" not in entry or "Resource" not in entry:
                 raise _NotJudgedError("only statements that allow actions on resources are read", at)
-            resources = tuple(_short(str(resource), known) for resource in _list(one["Resource"]))
-            grants.append(_Grant(tuple(map(str, _list(one["Action"]))), resources, at, _keys(one.get("Condition"))))
+            resources = tuple(_short(str(resource), known) for resource in _list(entry["Resource"]))
+            grants.append(_Grant(tuple(map(str, _list(entry["Action"]))), resources, at, _keys(entry.get("Condition"))))
     return path, grants
 
 
@@ -396,7 +395,7 @@ def _keys(condition: Any) -> tuple[str, ...] | None:
     for operator, escapes in (("StringLike", {}), ("StringEquals", IN_POLICIES)):
         keys = value_at(condition, f"ForAllValues:{operator}", "dynamodb:LeadingKeys")
         if keys is not None:
-            return tuple(str(one).translate(escapes) for one in _list(keys))
+            return tuple(str(key).translate(escapes) for key in _list(keys))
     return None
 
 

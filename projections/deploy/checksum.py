@@ -18,10 +18,10 @@ _FOUND = re.compile(f"(?s:.*){_MARK}([0-9a-f]{{16}})")
 
 def with_checksum(text: str, comment: str = "# {}") -> str:
     """Return a text with a last line that has its checksum, as a comment of its language."""
-    return signed(f"{text}{comment.format(UNSIGNED)}\n")
+    return sign(f"{text}{comment.format(UNSIGNED)}\n")
 
 
-def signed(text: str) -> str:
+def sign(text: str) -> str:
     """Return a text whose last `UNSIGNED` is replaced by the checksum."""
     before, _, after = text.rpartition(UNSIGNED)
     return f"{before}{_MARK}{_checksum(text)}{after}"
@@ -35,8 +35,8 @@ def is_generated(text: str) -> bool:
 def is_as_written(text: str) -> bool:
     """Return whether a text is as `signed` returned it, whatever its line ends. Without a checksum it is not."""
     text = text.replace("\r\n", "\n")
-    found = _FOUND.match(text)
-    return found is not None and found[1] == _checksum(f"{text[: found.start(1)]}{_ZEROS}{text[found.end(1) :]}")
+    match = _FOUND.match(text)
+    return match is not None and match[1] == _checksum(f"{text[: match.start(1)]}{_ZEROS}{text[match.end(1) :]}")
 
 
 def _checksum(text: str) -> str:

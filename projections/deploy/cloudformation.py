@@ -56,8 +56,8 @@ def value_at(value: Any, *path: Any) -> Any:
 
 def mapping_at(value: Any, *path: Any) -> Mapping[str, Any]:
     """Return the mapping at a path, empty if there is none."""
-    found = value_at(value, *path)
-    return found if isinstance(found, Mapping) else {}
+    value_there = value_at(value, *path)
+    return value_there if isinstance(value_there, Mapping) else {}
 
 
 def read_template(path: str | Path) -> Document:
@@ -73,7 +73,7 @@ def template_of(text: str, file: str = "<template>") -> Document:
         raise RulesError([Problem(file, error.line, error.column, "(top)", error.message)]) from None
     if source.mistakes:
         raise RulesError(
-            [Problem(file, *source.position(one), dotted(one.path), one.message) for one in source.mistakes]
+            [Problem(file, *source.position(fault), dotted(fault.path), fault.message) for fault in source.mistakes]
         )
     if not isinstance(source.data, dict) or not isinstance(source.data.get("Resources"), dict):
         reason = "is not a SAM or CloudFormation template: there is no mapping `Resources`"
@@ -137,7 +137,7 @@ def placeholders(value: Any) -> Iterator[str]:
             yield from placeholders(each)
 
 
-def judged(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Return whether a value has no placeholders."""
     return not any(True for _ in placeholders(value))
 
@@ -153,13 +153,13 @@ class Resolution:
     @cached_property
     def resources(self) -> Mapping[str, Resource]:
         """The resources that exist with parameters at their defaults, and those whose condition is undecided."""
-        found = {}
+        resources = {}
         for name, raw in self._data["Resources"].items():
             if isinstance(raw, Mapping) and isinstance(kind := raw.get("Type"), str):
                 if "Condition" in raw and self.condition(raw["Condition"]) is False:
                     continue
-                found[name] = Resource(name, kind, self._properties(kind, raw))
-        return found
+                resources[name] = Resource(name, kind, self._properties(kind, raw))
+        return resources
 
     def of_type(self, *types: str) -> Iterator[Resource]:
         return (resource for resource in self.resources.values() if resource.type in types)
@@ -210,9 +210,9 @@ class Resolution:
             if holds is not None:
                 return self.value(content[1 if holds else 2])
         if name == "Fn::Sub":
-            text, given = content if isinstance(content, list) and len(content) == 2 else (content, {})
-            if isinstance(text, str) and isinstance(given, Mapping):
-                return _PLACEHOLDER.sub(lambda found: str(self._substituted(found[1].strip(), given)), text)
+            text, variables = content if isinstance(content, list) and len(content) == 2 else (content, {})
+            if isinstance(text, str) and isinstance(variables, Mapping):
+                return _PLACEHOLDER.sub(lambda match: str(self._substitute(match[1].strip(), variables)), text)
         content = self.value(content)
         match name, content:
             case "Ref", "AWS::NoValue":
@@ -222,7 +222,7 @@ class Resolution:
             case "Fn::GetAtt", [str(resource), str(attribute)]:
                 return self._attribute(resource, attribute)
             case "Fn::GetAtt", str():
-                return self._substituted(content, {})
+                return self._substitute(content, {})
             case "Fn::Join", [str(between), [*parts]]:
                 return between.join(map(str, parts))
             case "Fn::Split", [str(between), str(text)] if between:
@@ -232,9 +232,9 @@ class Resolution:
         text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"), default=str)
         return f"${{{name} {re.sub('[{}]', '', text)}}}"
 
-    def _substituted(self, name: str, given: Mapping[str, Any]) -> Any:
-        if name in given:
-            return self.value(given[name])
+    def _substitute(self, name: str, variables: Mapping[str, Any]) -> Any:
+        if name in variables:
+            return self.value(variables[name])
         resource, _, attribute = name.partition(".")
         return self._attribute(resource, attribute) if attribute else self._ref(name)
 
@@ -271,10 +271,10 @@ class Resolution:
                 return self._decided[condition]
             case {"Condition": name}:
                 return self.condition(name)
-            case {"Fn::Equals": [one, other]}:
-                one, other = self.value(one), self.value(other)
-                decided = one == other or judged([one, other])
-                return str(one) == str(other) if decided else None
+            case {"Fn::Equals": [left, right]}:
+                left, right = self.value(left), self.value(right)
+                decided = left == right or is_plain([left, right])
+                return str(left) == str(right) if decided else None
             case {"Fn::Not": [part]}:
                 holds = self.condition(part)
                 return None if holds is None else not holds

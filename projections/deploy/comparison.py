@@ -13,8 +13,8 @@ from typing import Any
 
 from projections.aws.live_tables import GLOBAL, LOCAL, listed_attributes, projection_text
 from projections.deploy import finding as kinds
-from projections.deploy.cloudformation import Document, Resource, judged, value_at
-from projections.deploy.finding import Finding, Severity, found
+from projections.deploy.cloudformation import Document, Resource, is_plain, value_at
+from projections.deploy.finding import Finding, Severity, report
 from projections.deploy.needs import Filter, NotJudgedError, TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
@@ -29,17 +29,17 @@ def table_findings(
     document: Document, table: Resource, schema: Schema, called: str, *, streams: bool
 ) -> Iterator[Finding]:
     """Yield where a table differs from its schema, or cannot be checked. `streams`: it needs a stream."""
-    path, want = table.path("KeySchema"), _wanted([schema.partition], [schema.sort] if schema.sort else [])
+    path, want = table.path("KeySchema"), _wanted_key([schema.partition], [schema.sort] if schema.sort else [])
     have = _keys(table.properties, table.properties)
     if have is None or not all(isinstance(table.properties.get(kind, []), list) for kind in (GLOBAL, LOCAL)):
-        yield found(document, kinds.NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
+        yield report(document, kinds.NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
     else:
         if have != want:
-            reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
+            reason = f"the key of {called} is {_key_text(have)}, the rules require {_key_text(want)}"
             instead = "the key of a table cannot be changed: correct the rules, or create another table"
-            yield found(document, kinds.KEYS, path, reason, instead)
+            yield report(document, kinds.KEYS, path, reason, instead)
         for name, (partition, sort) in schema.indexes.items():
-            yield from _index(document, table, schema, name, _wanted(partition, sort), called)
+            yield from _index(document, table, schema, name, _wanted_key(partition, sort), called)
     if streams:
         yield from _stream(document, table, called)
     yield from _ttl(document, table, schema, called)
@@ -56,65 +56,67 @@ def _index(document: Document, table: Resource, schema: Schema, name: str, want:
         (table.path(LOCAL if name in schema.local else GLOBAL), None),
     )
     if index is None:
-        reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
-        yield found(document, kinds.INDEXES, path, reason, "add it")
+        reason = f"{called} has no index {name}, which the rules name: {_key_text(want)}"
+        yield report(document, kinds.INDEXES, path, reason, "add it")
         return
     have, written = _keys(index, table.properties), index.get("Projection")
-    if have is None or not (isinstance(written, Mapping) and judged(written)):
-        yield found(document, kinds.NOT_JUDGED, path, f"index {name} cannot be checked")
+    if have is None or not (isinstance(written, Mapping) and is_plain(written)):
+        yield report(document, kinds.NOT_JUDGED, path, f"index {name} cannot be checked")
         return
     if have != want:
-        reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
-        yield found(document, kinds.INDEXES, path, reason, "an index cannot be changed: give the new one another name")
+        reason = f"the key of index {name} is {_key_text(have)}, the rules require {_key_text(want)}"
+        yield report(document, kinds.INDEXES, path, reason, "an index cannot be changed: give the new one another name")
     local = LOCAL in path
     if local != (name in schema.local):
-        other = "global" if local else "local"
-        reason = f"index {name} is {'local' if local else 'global'}, the rules have a {other} one"
+        kind = "global" if local else "local"
+        reason = f"index {name} is {'local' if local else 'global'}, the rules have a {kind} one"
         instead = f"{'add' if local else 'remove'} `local: true` {'to' if local else 'from'} it in the rules"
-        yield found(document, kinds.INDEXES, path, reason, instead, "warning" if local else "error")
+        yield report(document, kinds.INDEXES, path, reason, instead, "warning" if local else "error")
     has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
     if has != wanted:  # less is an error, more only costs more
         less = has is not None and (wanted is None or not has >= wanted)
         reason = f"index {name} projects {projection_text(has)}, the rules have {projection_text(wanted)}"
         instead = f"set `projection: {projection_text(has)}` in the rules, or give the new index another name"
-        yield found(document, kinds.INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
+        yield report(document, kinds.INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
 
 
 def _keys(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
     """Return the attributes of the key of a table or index, or None if it cannot be read."""
     elements, definitions = described.get("KeySchema"), table.get("AttributeDefinitions")
-    if not isinstance(elements, list) or not all(isinstance(one, Mapping) and judged(one) for one in elements):
+    if not isinstance(elements, list) or not all(isinstance(part, Mapping) and is_plain(part) for part in elements):
         return None
     listed = definitions if isinstance(definitions, list) else []
-    types = {str(value_at(one, "AttributeName")): value_at(one, "AttributeType") for one in listed}
+    types = {str(value_at(definition, "AttributeName")): value_at(definition, "AttributeType") for definition in listed}
     keys = [
-        (name := str(one.get("AttributeName")), str(types.get(name, "?")), str(one.get("KeyType"))) for one in elements
+        (name := str(part.get("AttributeName")), str(types.get(name, "?")), str(part.get("KeyType")))
+        for part in elements
     ]
     return sorted(keys, key=lambda key: {"HASH": 0, "RANGE": 1}.get(key[2], 2))
 
 
-def _wanted(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> Key:
+def _wanted_key(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> Key:
     return [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
 
 
-def _shown(keys: Key) -> str:
+def _key_text(keys: Key) -> str:
     return "[" + ", ".join(f"{name}: {kind}" for name, kind, _ in keys) + "]"
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
     stream, path = table.properties.get("StreamSpecification"), table.path("StreamSpecification")
     view = stream.get("StreamViewType") if isinstance(stream, Mapping) else stream
-    if not judged(view):
-        yield found(document, kinds.NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
+    if not is_plain(view):
+        yield report(document, kinds.NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
     elif view != "NEW_AND_OLD_IMAGES":
         reason = f"the stream of {called} has {view} instead of both images" if view else f"{called} has no stream"
-        yield found(document, kinds.STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
+        instead = "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }"
+        yield report(document, kinds.STREAM, path, reason, instead)
 
 
 def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
     ttl, path = table.properties.get("TimeToLiveSpecification"), table.path("TimeToLiveSpecification")
-    if isinstance(ttl, str) or not judged(ttl):
-        yield found(document, kinds.NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
+    if isinstance(ttl, str) or not is_plain(ttl):
+        yield report(document, kinds.NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
         return
     enabled = str(value_at(ttl, "Enabled")).lower() in ("true", "yes", "on")
     attribute = value_at(ttl, "AttributeName") if enabled else None
@@ -123,10 +125,10 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
     expire = f"items of {called} expire by {attribute}" if attribute else f"items of {called} never expire"
     if schema.ttl is None:
         instead = f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire"
-        yield found(document, kinds.TTL, path, f"{expire}, and the rules have no `ttl`", instead, "warning")
+        yield report(document, kinds.TTL, path, f"{expire}, and the rules have no `ttl`", instead, "warning")
     else:
         instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
-        yield found(document, kinds.TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
+        yield report(document, kinds.TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
 
 
 # Mappings of a stream
@@ -160,19 +162,19 @@ def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Fin
     """Yield settings of a mapping under which records are lost."""
 
     def wrong(name: str, reason: str, instead: str, severity: Severity = "error") -> Finding:
-        return found(document, kinds.DELIVERY, (*mapping.path, name), reason, instead, severity)
+        return report(document, kinds.DELIVERY, (*mapping.path, name), reason, instead, severity)
 
-    given = mapping.properties
-    if "ReportBatchItemFailures" not in str(given.get("FunctionResponseTypes")):
+    properties = mapping.properties
+    if "ReportBatchItemFailures" not in str(properties.get("FunctionResponseTypes")):
         reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
         yield wrong("FunctionResponseTypes", reason, "FunctionResponseTypes: [ReportBatchItemFailures]")
-    if given.get("TumblingWindowInSeconds"):
+    if properties.get("TumblingWindowInSeconds"):
         reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
         yield wrong("TumblingWindowInSeconds", reason, "remove it")
-    if given.get("StartingPosition") == "LATEST":
+    if properties.get("StartingPosition") == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
         yield wrong("StartingPosition", reason, "StartingPosition: TRIM_HORIZON", "warning")
-    if not given.get("DestinationConfig"):
+    if not properties.get("DestinationConfig"):
         reason = "records that Lambda discards are lost: there is no on-failure destination"
         yield wrong("DestinationConfig", reason, "add DestinationConfig with an S3 bucket", "warning")
     elif mapping.destination.startswith("arn:") and mapping.bucket is None:
@@ -193,17 +195,17 @@ def filter_findings(
         if mapping.properties.get("FilterCriteria") is None:
             return  # everything arrives
         filters, unusable = _filters(mapping, document)
-        unknown = unknown or any(one.code == kinds.NOT_JUDGED.code for one in unusable)
+        unknown = unknown or any(finding.code == kinds.NOT_JUDGED.code for finding in unusable)
         yield from unusable
         if not filters and not unusable:
             return
         every += filters
     instead = "remove FilterCriteria"
-    if ours := [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]:
-        instead = f"use the filters that `projections template` writes: {', '.join(ours)}"
+    if patterns := [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]:
+        instead = f"use the filters that `projections template` writes: {', '.join(patterns)}"
     for entity in entities_of(program, table.name):
         records = list(_records(entity, entity.schema))
-        lost = [event for event, record in records if not any(one.matches(record) for one in every)]
+        lost = [event for event, record in records if not any(pattern.matches(record) for pattern in every)]
         if not lost:
             continue
         key = ", ".join(
@@ -218,7 +220,7 @@ def filter_findings(
         elif rules:
             reason += f"; rule {rules} receives no change of them"
         path = (*mappings[0].path, "FilterCriteria")
-        finding = found(document, kinds.FILTERS, path, reason, instead, "note" if unknown else "error")
+        finding = report(document, kinds.FILTERS, path, reason, instead, "note" if unknown else "error")
         yield replace(finding, rule=rules) if rules else finding
 
 
@@ -227,21 +229,21 @@ def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], 
     path = (*mapping.path, "FilterCriteria")
     listed = value_at(mapping.properties, "FilterCriteria", "Filters")
     if not isinstance(listed, list):
-        return [], [found(document, kinds.NOT_JUDGED, path, "the filters cannot be read")]
+        return [], [report(document, kinds.NOT_JUDGED, path, "the filters cannot be read")]
     filters: list[Filter] = []
     unusable: list[Finding] = []
-    for number, one in enumerate(listed):
-        place, text = (*path, "Filters", number, "Pattern"), value_at(one, "Pattern")
-        if not isinstance(value_at(document.data, *place), str) and (text is None or not judged(text)):
+    for number, listed_filter in enumerate(listed):
+        place, text = (*path, "Filters", number, "Pattern"), value_at(listed_filter, "Pattern")
+        if not isinstance(value_at(document.data, *place), str) and (text is None or not is_plain(text)):
             reason = "this filter refers to values that are not in the template"
-            unusable.append(found(document, kinds.NOT_JUDGED, place, reason))
+            unusable.append(report(document, kinds.NOT_JUDGED, place, reason))
             continue
         try:
             filters.append(Filter(json.loads(str(text))))
         except NotJudgedError as error:
-            unusable.append(found(document, kinds.NOT_JUDGED, place, str(error)))
+            unusable.append(report(document, kinds.NOT_JUDGED, place, str(error)))
         except (ValueError, RecursionError) as error:
-            unusable.append(found(document, kinds.FILTERS, place, f"Lambda rejects this filter: {error}"))
+            unusable.append(report(document, kinds.FILTERS, place, f"Lambda rejects this filter: {error}"))
     return filters, unusable
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from projections.deploy.cloudformation import Document, Resource
 from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
-from projections.deploy.finding import FILTERS, INDEXES, NOT_JUDGED, STREAM, TTL, Finding, found
+from projections.deploy.finding import FILTERS, INDEXES, NOT_JUDGED, STREAM, TTL, Finding, report
 from projections.deploy.needs import Deployment
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -44,9 +44,9 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable], ledger: Liv
         if table.mappings is None or not (table.described.get("StreamSpecification") or {}).get("StreamEnabled"):
             continue
         name, latest = table.described["TableName"], table.described.get("LatestStreamArn")
-        current = [one for one in table.mappings if one.get("EventSourceArn") == latest]
+        current = [mapping for mapping in table.mappings if mapping.get("EventSourceArn") == latest]
         properties = [
-            {**one, "FilterCriteria": _UNREADABLE} if "FilterCriteriaError" in one else one for one in current
+            {**entry, "FilterCriteria": _UNREADABLE} if "FilterCriteriaError" in entry else entry for entry in current
         ]
         document = _document(name, properties)
         read = [
@@ -55,7 +55,7 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable], ledger: Liv
         ]
         if not read:
             reason = f"no event source mapping of the function reads the stream of table {name}"
-            yield found(document, STREAM, (), reason, "deploy the stack again")
+            yield report(document, STREAM, (), reason, "deploy the stack again")
             continue
         for mapping in read:
             for finding in setting_findings(document, mapping):

@@ -8,7 +8,7 @@ from projections.deploy.cloudformation import Document
 from projections.language.findings.kinds import Finding, Kind, Severity
 from projections.language.mistakes import Location, dotted
 
-__all__ = ["KINDS", "Finding", "Severity", "found"]
+__all__ = ["KINDS", "Finding", "Severity", "report"]
 
 
 # The example of each is merged into the template that `projections template` writes for `social`.
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Kind] = {kind.code: kind for kind in list(vars().values()) i
 """All of the above, by code."""
 
 
-def found(
+def report(
     document: Document, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
 ) -> Finding:
     """Return a finding at a path of a template; `rated` is its severity where that is not the usual one of its kind."""

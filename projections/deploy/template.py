@@ -36,32 +36,32 @@ def sam_template(deployment: Deployment) -> str:
             f"--gradual supports at most {_GRADUAL_TABLES} tables, and these rules have {len(deployment.tables)}: the "
             "description of a function's version names the streams in at most 256 characters. Omit --gradual"
         )
-    reason = next((one.unrestricted for one in deployment.tables if one.unrestricted), "")
+    reason = next((table.unrestricted for table in deployment.tables if table.unrestricted), "")
     if deployment.leading_keys and reason:
         raise UsageError(
             f"--leading-keys needs partition keys that begin with constant text: {reason}. Omit --leading-keys"
         )
     lines = BASE.read_text(encoding="utf-8").splitlines()
-    return with_checksum("".join(f"{line}\n" for line in _written(lines, deployment, None)))
+    return with_checksum("".join(f"{line}\n" for line in _lines(lines, deployment, None)))
 
 
-def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None) -> Iterator[str]:
+def _lines(lines: list[str], deployment: Deployment, table: TableNeeds | None) -> Iterator[str]:
     facts, values = _facts(deployment, table), _values(deployment, table)
     position = 0
     while position < len(lines):
         line = lines[position]
-        found = _DIRECTIVE.fullmatch(line)
-        if found is None:
+        match = _DIRECTIVE.fullmatch(line)
+        if match is None:
             yield from _line(line, facts, values)
-        elif found["word"] == "each":
+        elif match["word"] == "each":
             position, inner, _ = _block(lines, position)
-            for one in deployment.tables:
-                yield from _written(inner, deployment, one)
-        elif found["word"] == "if":
+            for each_table in deployment.tables:
+                yield from _lines(inner, deployment, each_table)
+        elif match["word"] == "if":
             position, inner, otherwise = _block(lines, position)
-            yield from _written(inner if facts[found["rest"]] else otherwise, deployment, table)
-        elif found["word"] == "insert":
-            yield from ((found["indent"] + text).rstrip() for text in _part(found["rest"], deployment, table))
+            yield from _lines(inner if facts[match["rest"]] else otherwise, deployment, table)
+        elif match["word"] == "insert":
+            yield from ((match["indent"] + text).rstrip() for text in _part(match["rest"], deployment, table))
         position += 1
 
 
@@ -71,7 +71,7 @@ def _line(line: str, facts: dict[str, bool], values: dict[str, str]) -> Iterator
     if fact and not facts[fact]:
         return
     indent = " " * (len(text) - len(text.lstrip()))
-    first, *more = _VALUE.sub(lambda found: values[found[1]], text).split("\n")
+    first, *more = _VALUE.sub(lambda match: values[match[1]], text).split("\n")
     yield first.rstrip()
     yield from (indent + each for each in more)
 
@@ -80,8 +80,8 @@ def _block(lines: list[str], start: int) -> tuple[int, list[str], list[str]]:
     """Return the end of the block that begins at `start`, the lines in it, and those after its `else`."""
     depth, middle = 0, None
     for position in range(start, len(lines)):
-        found = _DIRECTIVE.fullmatch(lines[position])
-        word = found["word"] if found else ""
+        match = _DIRECTIVE.fullmatch(lines[position])
+        word = match["word"] if match else ""
         depth += (word in ("each", "if")) - (word == "end")
         if word == "else" and depth == 1:
             middle = position
@@ -108,7 +108,7 @@ _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:ta
 
 def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
     """Return the facts of `#: if FACT`; with those of a table inside `#: each table`."""
-    found = {
+    facts = {
         "new": not deployment.existing,
         "existing": deployment.existing,
         "gradual": deployment.gradual,
@@ -116,7 +116,7 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
         "unrestricted": not deployment.leading_keys,
     }
     if table is not None:
-        found |= {
+        facts |= {
             "updates": table.updates,
             "deletes": table.deletes,
             "has children": table.children,
@@ -124,23 +124,23 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
             "takes statements": table.children or table.published,
             "looks up children": bool(table.queried),
         }
-    return found
+    return facts
 
 
 def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     """Return the values of `<name>`; with those of a table inside `#: each table`."""
     tables = deployment.tables
-    parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
-    found = {
+    parameters = [f"{name}{each.suffix}" for each in tables for name in ("ExistingTableName", "ExistingStreamArn")]
+    values = {
         "rules file": shlex.quote(printable(deployment.file)),
         "flags": "".join(
             f" --{flag}"
-            for flag, given in {
+            for flag, is_set in {
                 "existing-table": deployment.existing,
                 "gradual": deployment.gradual,
                 "leading-keys": deployment.leading_keys,
             }.items()
-            if given
+            if is_set
         ),
         "table parameters": ", ".join(parameters),
         "any exists": _any(
@@ -156,19 +156,19 @@ def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             f"sum(`writes.{name}`) as `{name}`" for name in ["(entry)", *deployment.program.rules][:_MOST_LINES]
         ),
         "tickets": _TICKETS,
-        "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
+        "streams of all tables": _one_or_list([_within(deployment, each, "/stream/*") for each in tables]),
     }
     if table is not None:
-        found |= {
+        values |= {
             "T": table.suffix,
             "called": f" as {table.name} of the rules" if table.name != MAIN else "",
             "table name": _name(deployment, table),
             "stream arn": _stream(deployment, table),
             "table arn": _within(deployment, table, ""),
-            "leading keys": f"[{', '.join(json.dumps(one) for one in table.leading)}]",
-            "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
+            "leading keys": f"[{', '.join(json.dumps(key) for key in table.leading)}]",
+            "index arns": _one_or_list([_within(deployment, table, f"/index/{index}") for index in table.queried]),
         }
-    return found
+    return values
 
 
 def _part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[str]:
@@ -301,7 +301,7 @@ def _any(conditions: list[str]) -> str:
     return f"!Or [{', '.join(conditions)}]"
 
 
-def _listed(values: Sequence[str]) -> str:
+def _one_or_list(values: Sequence[str]) -> str:
     """Return one value unchanged, several as a list."""
     if len(values) == 1:
         return values[0]
@@ -346,15 +346,15 @@ def _ttl(table: TableNeeds) -> list[str]:
 
 
 def _filters(table: TableNeeds) -> list[str]:
-    found = table.filters
-    if not found.patterns:
-        return [f"# No filter: {note}." for note in found.notes]
+    filters = table.filters
+    if not filters.patterns:
+        return [f"# No filter: {note}." for note in filters.notes]
     return [
         "# Key prefixes only, so that INSERT, MODIFY and REMOVE of sources and targets all arrive (healing needs them).",
-        *(f"# Note: {note}." for note in found.notes),
+        *(f"# Note: {note}." for note in filters.notes),
         "FilterCriteria:",
         "  Filters:",
-        *(line for pattern in found.patterns for line in _pattern(pattern)),
+        *(line for pattern in filters.patterns for line in _pattern(pattern)),
     ]
 
 

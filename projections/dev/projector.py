@@ -87,7 +87,7 @@ class Reporter(Protocol):
 
     def delivered(self, delivery: Delivery, *, task: bool = False) -> None: ...
 
-    def findings(self, found: Sequence[Finding]) -> None: ...
+    def findings(self, findings: Sequence[Finding]) -> None: ...
 
     def changed(self, difference: Difference, name: str) -> None: ...
 
@@ -111,7 +111,7 @@ def is_own(program: Program, report: RecordReport) -> bool:
 
 
 class WatchedStore(WrappedStore):
-    """A store that records what it wrote since the last `taken`. Safe for threads if `store` is."""
+    """A store that records what it wrote since the last `take_delivery`. Safe for threads if `store` is."""
 
     def __init__(self, store: Store, program: Program) -> None:
         super().__init__(store)
@@ -119,7 +119,7 @@ class WatchedStore(WrappedStore):
         self._seen = Delivery()
         self._lock = threading.Lock()
 
-    def taken(self) -> Delivery:
+    def take_delivery(self) -> Delivery:
         """Return what was written since the last call."""
         with self._lock:
             seen, self._seen = self._seen, Delivery()
@@ -149,9 +149,9 @@ class WatchedStore(WrappedStore):
                     continue
                 self._seen.writes += 1
                 if len(self._seen.written) < MOST_WRITES:
-                    self._seen.written.append(self._written(write))
+                    self._seen.written.append(self._written_item(write))
 
-    def _written(self, write: Write) -> Written:
+    def _written_item(self, write: Write) -> Written:
         if isinstance(write, Delete):
             return Written(write.key, write.purpose.rules, {}, (), True)
         values = {name: value for name, value in write.set.items() if not name.startswith(self._prefix)}
@@ -226,13 +226,13 @@ class Projector:
         store: WatchedStore | None = None,
     ) -> Delivery:
         """Return what was written, rejected and spent since `before`, and add it to the totals."""
-        found = (store or self.store).taken()
-        found.records, found.own = records, [is_own(self.program, one) for one in records]
-        found.rejected, self._rejected = self._rejected, []
-        found.write_units = self.meter.write_units - before
-        found.failed = failed
-        self.totals.add(found)
-        return found
+        delivery = (store or self.store).take_delivery()
+        delivery.records, delivery.own = records, [is_own(self.program, record) for record in records]
+        delivery.rejected, self._rejected = self._rejected, []
+        delivery.write_units = self.meter.write_units - before
+        delivery.failed = failed
+        self.totals.add(delivery)
+        return delivery
 
     def reject(self, rejected: Sequence[Rejected]) -> None:
         """Quarantine records."""

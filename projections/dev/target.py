@@ -77,7 +77,7 @@ def prepare(
     created: list[str] = []
     for logical, name in names.items():
         try:
-            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, create)
+            created += _prepare(dynamodb, name, schemas[logical], logical == LEDGER, create)
         except (ClientError, BotoCoreError) as error:
             raise UsageError(f"table {name} at {url}: {error}") from None
     live = connect_to(program, names, endpoint_url, region, threads=20)
@@ -86,7 +86,7 @@ def prepare(
 
 def stream_of(dynamodb: Any, name: str) -> str:
     """Return the ARN of a table's stream. Raises UsageError if the table is gone, or has no stream that is on."""
-    table = _described(dynamodb, name)
+    table = _describe(dynamodb, name)
     if table is None:
         raise UsageError(f"table {name} is gone")
     arn = table.get("LatestStreamArn")
@@ -95,21 +95,21 @@ def stream_of(dynamodb: Any, name: str) -> str:
     return str(arn)
 
 
-def _described(dynamodb: Any, name: str) -> dict[str, Any] | None:
+def _describe(dynamodb: Any, name: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+        table: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
             return None
         raise
-    return found
+    return table
 
 
-def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bool) -> Iterator[str]:
+def _prepare(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bool) -> Iterator[str]:
     """Create what a table lacks, and yield what was created."""
-    found = _described(dynamodb, name)
+    table = _describe(dynamodb, name)
     where = dynamodb.meta.endpoint_url
-    if found is None:
+    if table is None:
         if not (create or ledger):
             raise UsageError(
                 f"there is no table {name} at {where}. Pass --create to create it from the rules, or name another"
@@ -119,7 +119,7 @@ def _prepared(dynamodb: Any, name: str, schema: Schema, ledger: bool, create: bo
     elif not ledger:
         if create:
             yield from _create_indexes(dynamodb, name, schema)
-        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, create)
+        yield from _switch_on(dynamodb, name, table.get("StreamSpecification") or {}, create)
 
 
 def _switch_on(dynamodb: Any, name: str, stream: Mapping[str, Any], create: bool) -> Iterator[str]:
@@ -190,17 +190,17 @@ class Followed:
     def discover(self) -> None:
         """Look for new shards. Raises Transient, StreamGone, Misconfigured."""
         first = not self._known
-        self.on, found = self.reader.shards()
-        for one in found:
-            if one.id in self._known:
+        self.on, shards = self.reader.shards()
+        for listed in shards:
+            if listed.id in self._known:
                 continue
             skipped = first and self._latest
-            if not (skipped and one.closed):
-                self.reader.begin(one.id, latest=skipped)
-                shard = Shard(one.id, parent=one.parent)
+            if not (skipped and listed.closed):
+                self.reader.begin(listed.id, latest=skipped)
+                shard = Shard(listed.id, parent=listed.parent)
                 self._stream.adopt(shard)
-                self._open[one.id] = shard
-            self._known.add(one.id)
+                self._open[listed.id] = shard
+            self._known.add(listed.id)
 
     @property
     def ended(self) -> bool:
@@ -209,19 +209,19 @@ class Followed:
 
     def poll(self) -> bool:
         """Read more records of every open shard. Return whether there were any. Raises as `discover` does."""
-        found = ended = False
+        any_read = ended = False
         for shard in list(self._open.values()):
             if len(shard.records) - self._mapping.checkpoint(shard.id) >= WAITING:
                 continue
             stretch = self.reader.read(shard.id)
             shard.records.extend(stretch.records)
-            found = found or bool(stretch.records)
+            any_read = any_read or bool(stretch.records)
             if stretch.ended:
                 shard.closed = ended = True
                 del self._open[shard.id]
         if ended:
             self.discover()  # its children, if it was split
-        return found
+        return any_read
 
     @property
     def waiting(self) -> int:

@@ -12,7 +12,7 @@ from projections.deploy.cloudformation import (
     Document,
     Resolution,
     Resource,
-    judged,
+    is_plain,
     template_of,
     value_at,
 )
@@ -152,9 +152,9 @@ def _table(resource: Resource, part: Part, model: Model) -> Table:
     stream = part.get("StreamSpecification")
     view = stream.need("StreamViewType").text() if stream is not None else None
     for name in ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        if (keys := part.get(name)) is not None and not judged(keys.value):
+        if (keys := part.get(name)) is not None and not is_plain(keys.value):
             raise keys.wrong("depends on values that are not in the template: give the parameters defaults")
-    if attribute is not None and not judged(attribute):
+    if attribute is not None and not is_plain(attribute):
         model.unread.append(Unread(part.need("TimeToLiveSpecification").place, f"{attribute} is not in the template"))
         attribute = None
     return table_of(_name(resource), part, attribute, view)
@@ -162,4 +162,4 @@ def _table(resource: Resource, part: Part, model: Model) -> Table:
 
 def _name(resource: Resource) -> str:
     name = resource.properties.get("TableName")
-    return name if isinstance(name, str) and judged(name) else resource.id
+    return name if isinstance(name, str) and is_plain(name) else resource.id

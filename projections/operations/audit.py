@@ -110,7 +110,7 @@ class _Place:
     @classmethod
     def read(cls, text: str) -> _Place:
         fields = json.loads(text)
-        suspects = [_Candidate(**{**one, "look": tuple(one["look"])}) for one in fields.pop("suspects")]
+        suspects = [_Candidate(**{**suspect, "look": tuple(suspect["look"])}) for suspect in fields.pop("suspects")]
         return cls(**fields, suspects=suspects)
 
 
@@ -232,7 +232,7 @@ class _Round:
     def look_again(self) -> None:
         """Examine the candidates of earlier runs: each is drift, or fine, or examined again."""
         old, self._place.suspects = self._place.suspects, []
-        for suspect, finding in self._examined(old):
+        for suspect, finding in self._examine(old):
             verdict, look = judge(Observation(*suspect.look), finding)
             if verdict == FINE:
                 continue
@@ -241,7 +241,7 @@ class _Round:
                 self.drifts += finding.drifts
             elif suspect.looks >= _MOST_LOOKS:
                 continue  # it changes constantly; the next round finds it again
-            self._place.suspects.append(_Candidate(suspect.subject, _kept(look), suspect.looks + 1, drift))
+            self._place.suspects.append(_Candidate(suspect.subject, _state_of(look), suspect.looks + 1, drift))
 
     def go_on(self) -> None:
         """Examine pages while there is time to examine candidates once more; at most all items once."""
@@ -271,34 +271,34 @@ class _Round:
         if self._new:
             self._handler._sleep(self._handler._patience)
         try:
-            for suspect, finding in self._examined(self._new):
+            for suspect, finding in self._examine(self._new):
                 verdict, look = judge(Observation(*suspect.look), finding)
                 if verdict != FINE:
-                    self._place.suspects.append(_Candidate(suspect.subject, _kept(look)))
+                    self._place.suspects.append(_Candidate(suspect.subject, _state_of(look)))
         except Transient:
             self._place.suspects += self._new
 
     def _page(self, table: str, images: Sequence[Image]) -> None:
         known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
         subjects = of_ledger(self._scope, images) if table == LEDGER else of_items(self._scope, table, images)
-        fresh = [_Candidate(text, ("", "", "", True)) for one in subjects if (text := one.text()) not in known]
-        for suspect, finding in self._examined(fresh):
+        fresh = [_Candidate(text, ("", "", "", True)) for subject in subjects if (text := subject.text()) not in known]
+        for suspect, finding in self._examine(fresh):
             if finding.drifts:
-                self._new.append(_Candidate(suspect.subject, _kept(judge(None, finding)[1])))
+                self._new.append(_Candidate(suspect.subject, _state_of(judge(None, finding)[1])))
         if table != LEDGER:
             self.items += len(images)
             self._place.items += len(images)
 
-    def _examined(self, suspects: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Finding]]:
+    def _examine(self, suspects: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Finding]]:
         """Yield candidates with their findings, whose states are as short as they are kept.
 
         Raises Transient, before the first.
         """
         batches = [suspects[start : start + _AT_ONCE] for start in range(0, len(suspects), _AT_ONCE)]
-        pieces = [partial(self._examiner.examine, [Subject.read(one.subject) for one in some]) for some in batches]
-        for some, found in zip(batches, self._handler._run(pieces), strict=True):
-            for suspect in some:
-                finding = found[Subject.read(suspect.subject)]
+        calls = [partial(self._examiner.examine, [Subject.read(each.subject) for each in part]) for part in batches]
+        for batch, findings in zip(batches, self._handler._run(calls), strict=True):
+            for suspect in batch:
+                finding = findings[Subject.read(suspect.subject)]
                 yield suspect, _short(finding)
 
 
@@ -308,5 +308,5 @@ def _short(finding: Finding) -> Finding:
     return replace(finding, state=state, drifts=drifts)
 
 
-def _kept(look: Observation) -> tuple[str, str, str, bool]:
+def _state_of(look: Observation) -> tuple[str, str, str, bool]:
     return look.state, look.known, look.image, look.steady

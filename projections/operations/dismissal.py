@@ -33,8 +33,8 @@ _NAMES = ("rule", "key", "target", "fault", "reason")
 
 def age(text: str) -> timedelta | None:
     """Return the age that a text such as `36h` gives, or None. Units are s, min, h and d."""
-    found = _AGE.fullmatch(text)
-    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+    match = _AGE.fullmatch(text)
+    return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Quarantined:
         held = body if isinstance(body, dict) else {}
         texts = {name: held[name] if isinstance(held.get(name), str) else None for name in _NAMES}
         led = held.get("triggeredBy")
-        sources = tuple(one for one in led if isinstance(one, str)) if isinstance(led, list) else ()
+        sources = tuple(source for source in led if isinstance(source, str)) if isinstance(led, list) else ()
         number = held.get("triggeredByCount")
         triggers = number if isinstance(number, int) else len(sources)
         return cls(message.id, **texts, time=_time(held.get("time")), triggered_by=sources, triggers=triggers)
@@ -132,7 +132,7 @@ class _Opened:
         self.queue.release(list(self.held.values()))
 
 
-def quarantined(queue: MessageQueue) -> Iterator[Quarantined]:
+def quarantined_messages(queue: MessageQueue) -> Iterator[Quarantined]:
     """Yield the messages of a quarantine, and release them afterwards."""
     opened = _Opened(queue)
     try:
@@ -173,10 +173,10 @@ def dismiss(
     return done, others
 
 
-def dismissed(store: Store) -> list[Dismissed]:
+def dismissed_messages(store: Store) -> list[Dismissed]:
     """Return the messages dismissed in the last 90 days, the newest first. Raise what a read raises."""
-    found = map(_read, all_items(partial(store.query, LEDGER, [{"S": _PARTITION}])))
-    return sorted(found, key=lambda one: one.decision.at, reverse=True)
+    messages = map(_read, all_items(partial(store.query, LEDGER, [{"S": _PARTITION}])))
+    return sorted(messages, key=lambda message: message.decision.at, reverse=True)
 
 
 def among(store: Store, rejected: Sequence[Rejected]) -> list[Rejected]:
@@ -184,9 +184,9 @@ def among(store: Store, rejected: Sequence[Rejected]) -> list[Rejected]:
     if not rejected:
         return []
     rules: dict[str | None, set[str]] = {}
-    for one in dismissed(store):
-        rules.setdefault(one.message.key, set()).update(_rules(one.message.rule))
-    return [one for one in rejected if one.key is not None and _rules(one.rule) <= rules.get(one.key, set())]
+    for dismissal in dismissed_messages(store):
+        rules.setdefault(dismissal.message.key, set()).update(_rules(dismissal.message.rule))
+    return [item for item in rejected if item.key is not None and _rules(item.rule) <= rules.get(item.key, set())]
 
 
 def _rules(names: str | None) -> set[str]:

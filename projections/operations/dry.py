@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from projections.engine.guards import Guards, Identity
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapshot
+from projections.engine.running import slices
 from projections.engine.store import (
     Action,
     Check,
@@ -173,7 +174,7 @@ class Adoption:
         self._program = program
         self._guards = Guards(program, before.identity if before is not None else Identity("", (b"",)))
         rules = before.rules if before is not None else {}
-        self._known = {name.partition("@")[0] for name, one in rules.items() if one.state in (LIVE, RETIRING)}
+        self._known = {name.partition("@")[0] for name, entry in rules.items() if entry.state in (LIVE, RETIRING)}
         self._lock = threading.Lock()
         self.changed: Counter[str] = Counter()
         self.examples: dict[str, list[ValueChange]] = {}
@@ -188,7 +189,7 @@ class Adoption:
             return rule not in self._known
         return rule in self._program.rules and self._guards.read(rule, key, image) is None
 
-    def written(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
+    def record_write(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
         """Record what a write of a rule would change on an item."""
         if not self.by_hand(rule, key, before):
             return
@@ -200,9 +201,9 @@ class Adoption:
     def add(self, rule: str, change: ValueChange) -> None:
         with self._lock:
             self.changed[rule] += 1
-            some = self.examples.setdefault(rule, [])
-            if len(some) < MOST_CHANGES:
-                some.append(change)
+            examples = self.examples.setdefault(rule, [])
+            if len(examples) < MOST_CHANGES:
+                examples.append(change)
 
 
 def compute(
@@ -231,14 +232,9 @@ def compute(
 
     with Scratch() as scratch:
         verification = Verification(Scope(program, None, names), store, scratch, threads=threads, report=report)
-        some: list[Drift] = []
-        for drift in verification.compared():
-            if drift.attribute is not None and drift.actual is not None:
-                some.append(drift)
-            if len(some) == _AT_ONCE:
-                _note(some, store, adoption)
-                some = []
-        _note(some, store, adoption)
+        drifts = (drift for drift in verification.differences() if None not in (drift.attribute, drift.actual))
+        for batch in slices(drifts, _AT_ONCE):
+            _note(batch, store, adoption)
 
 
 def _note(drifts: list[Drift], store: Store, adoption: Adoption) -> None:
@@ -274,20 +270,20 @@ class DryStore(_Withholding):
         return {name: image[name] for name in attributes if name in image}
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        found = self._store.get_many(keys)
+        images = self._store.get_many(keys)
         with self._lock:
-            self.done["read units"] += sum(_read_units([found.get(key, {})]) for key in keys)
+            self.done["read units"] += sum(_read_units([images.get(key, {})]) for key in keys)
             for key in keys:
-                self._seen.setdefault(key, found.get(key))
+                self._seen.setdefault(key, images.get(key))
             return {key: dict(image) for key in keys if (image := self._seen[key]) is not None}
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
-        return self._counted(self._store.query(table, values, **options))
+        return self._count_page(self._store.query(table, values, **options))
 
     def scan(self, table: str, **options: Any) -> Page:
-        return self._counted(self._store.scan(table, **options))
+        return self._count_page(self._store.scan(table, **options))
 
-    def _counted(self, page: Page) -> Page:
+    def _count_page(self, page: Page) -> Page:
         with self._lock:
             self.done["read units"] += _read_units(page.items)
         return page
@@ -330,7 +326,7 @@ class DryStore(_Withholding):
         rule = counted_as(write)
         self.done[f"{what}|{rule}"] += 1
         if self._adoption is not None and before is not None:
-            self._adoption.written(rule, write.key, before, after or {})
+            self._adoption.record_write(rule, write.key, before, after or {})
         self.done["write units"] += cost_of(before, after, self._store.schema(write.key.table)).total
         if after is None:
             self.example(write.key, rule)

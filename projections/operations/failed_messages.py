@@ -89,8 +89,8 @@ class Reader:
         try:
             return self._read(value, place)
         except BadInput as reason:
-            given = value.get("reason") if isinstance(value, dict) else None
-            return FailedMessage(place, reason=str(given or ""), unusable=str(reason))
+            stated = value.get("reason") if isinstance(value, dict) else None
+            return FailedMessage(place, reason=str(stated or ""), unusable=str(reason))
 
     def _read(self, value: Any, place: str) -> FailedMessage:
         if isinstance(value, list):
@@ -100,7 +100,7 @@ class Reader:
         if value.get("Type") == "Notification" and isinstance(value.get("Message"), str):
             return self.text(value["Message"], place)  # by way of an SNS topic
         if "DDBStreamBatchInfo" in value:
-            return self._discarded(value, place)
+            return self._discarded_batch(value, place)
         if isinstance(value.get("Records"), list):
             return self._records(value["Records"], place)
         if "dynamodb" in value:
@@ -108,10 +108,10 @@ class Reader:
         if value.keys() & {"push", "backfill", "refresh"}:
             return FailedMessage(place, task=tasks.read(json.dumps(value)))
         if value.keys() >= {"reason", "key"}:
-            return self._quarantined(value, place)
+            return self._quarantined_message(value, place)
         raise BadInput("neither this package nor Lambda wrote it")
 
-    def _quarantined(self, message: Mapping[str, Any], place: str) -> FailedMessage:
+    def _quarantined_message(self, message: Mapping[str, Any], place: str) -> FailedMessage:
         text, rule = message["key"], message.get("rule")
         target, fault = message.get("target"), message.get("fault")
         reason = complaint(rule, message["reason"], key=text, target=target, fault=fault)
@@ -123,9 +123,9 @@ class Reader:
             key = decode_key(text)
         except ValueError as error:
             raise BadInput(f"{error}. Only this package writes to its quarantine") from None
-        return FailedMessage(place, {self._checked(key): ()}, reason=reason)
+        return FailedMessage(place, {self._check_key(key): ()}, reason=reason)
 
-    def _discarded(self, message: Mapping[str, Any], place: str) -> FailedMessage:
+    def _discarded_batch(self, message: Mapping[str, Any], place: str) -> FailedMessage:
         batch, context = message["DDBStreamBatchInfo"], message.get("requestContext")
         condition = context.get("condition", "") if isinstance(context, dict) else ""
         payload = message.get("payload")
@@ -163,7 +163,7 @@ class Reader:
 
     def _discarded_records(self, records: Iterable[Any]) -> dict[ItemKey, list[DiscardedRecord]]:
         """Return the records of each item that have all that a function needs."""
-        found: dict[ItemKey, list[DiscardedRecord]] = {}
+        by_key: dict[ItemKey, list[DiscardedRecord]] = {}
         for record in records:
             key, change = self._key(record)
             event, sequence = record.get("eventName"), change.get("SequenceNumber")
@@ -175,8 +175,8 @@ class Reader:
                 continue
             version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
             seconds = max(time_of(change) or 0.0, 0.0)
-            found.setdefault(key, []).append(DiscardedRecord(version, old if whole else None, new, expired, seconds))
-        return found
+            by_key.setdefault(key, []).append(DiscardedRecord(version, old if whole else None, new, expired, seconds))
+        return by_key
 
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:
         change = record.get("dynamodb") if isinstance(record, dict) else None
@@ -195,9 +195,9 @@ class Reader:
         except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
             expected = " and ".join(f"{n} ({kind})" for n, kind in (schema.partition, schema.sort or ("", "")) if n)
             raise BadInput(f'its key is not that of table "{logical}" in the rules, {expected}') from None
-        return self._checked(key), change
+        return self._check_key(key), change
 
-    def _checked(self, key: ItemKey) -> ItemKey:
+    def _check_key(self, key: ItemKey) -> ItemKey:
         """Return a key that a table of the rules can have. Raises BadInput."""
         schema = self._schemas.get(key.table)
         if schema is None:
@@ -217,7 +217,7 @@ class Reader:
 
 
 def _is_image(value: Any) -> TypeGuard[Image]:
-    return isinstance(value, dict) and bool(value) and all(is_value(one) for one in value.values())
+    return isinstance(value, dict) and bool(value) and all(is_value(nested) for nested in value.values())
 
 
 # Sources: see `operations.redrive.MessageSource`
@@ -238,11 +238,11 @@ class QueueSource:
             received = self._queue.receive(HELD_SECONDS, wait=0 if taken else 2)
             if not received:
                 break
-            for one in received:
-                if one.id not in self._held:  # otherwise its visibility timeout is over: it was taken before
-                    taken[one.id] = one
-                self._held[one.id] = one
-        return [(self._reader.text(one.body, f"message {one.id}"), one) for one in islice(taken.values(), most)]
+            for message in received:
+                if message.id not in self._held:  # otherwise its visibility timeout is over: it was taken before
+                    taken[message.id] = message
+                self._held[message.id] = message
+        return [(self._reader.text(raw.body, f"message {raw.id}"), raw) for raw in islice(taken.values(), most)]
 
     def done(self, messages: Sequence[tuple[FailedMessage, Any]], now: datetime) -> None:
         self._queue.delete([received for _, received in messages])

@@ -149,18 +149,18 @@ class Fenced(WrappedStore):
             except TransactionCancelled as cancelled:
                 last = cancelled.reasons[-1] if len(cancelled.reasons) > len(writes) else None
                 if last is not None and last.kind == "condition":
-                    raise self._stopped() from cancelled
+                    raise self._stop() from cancelled
                 raise
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         answers: list[StoreError | None] = []
         for start in range(0, len(writes), _AT_ONCE):
-            some = writes[start : start + _AT_ONCE]
-            if any(write.key.table == LEDGER for write in some):
-                answers += [answer_to(self.write, write) for write in some]
+            batch = writes[start : start + _AT_ONCE]
+            if any(write.key.table == LEDGER for write in batch):
+                answers += [answer_to(self.write, write) for write in batch]
             else:
-                self._check_lease(len(some))
-                answers += self._store.write_each(some)
+                self._check_lease(len(batch))
+                answers += self._store.write_each(batch)
         return answers
 
     # Leases
@@ -176,7 +176,7 @@ class Fenced(WrappedStore):
                 return
         with self._lease() as lease:
             if self._store.get(lease_key(lease), ("epoch",)) is None:
-                raise self._stopped()
+                raise self._stop()
         with self._lock:
             self._checked, self._unchecked = now, writes
 
@@ -217,13 +217,13 @@ class Fenced(WrappedStore):
         except TransactionCancelled as cancelled:
             first = cancelled.reasons[0]
             if first is not None and first.kind == "condition":
-                raise self._stopped() from cancelled
+                raise self._stop() from cancelled
             raise Transient(f"a lease could not be opened: {cancelled}") from cancelled
         with self._lock:
             self._opened.update(dict.fromkeys(names, now))
             self._free += names
 
-    def _stopped(self) -> Replaced:
+    def _stop(self) -> Replaced:
         with self._lock:
             self._replaced = True
         return Replaced(_CLOSED)

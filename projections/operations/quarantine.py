@@ -68,7 +68,7 @@ class Quarantine:
         now = self._clock()
         self._queue = self._queue or self._connect()
         arns, redaction = self._stream_arns, self._redaction
-        self._queue.send([json.dumps(message(one, now, arns.get(one.table or ""), redaction)) for one in rejected])
+        self._queue.send([json.dumps(message(item, now, arns.get(item.table or ""), redaction)) for item in rejected])
 
 
 def message(
@@ -78,8 +78,8 @@ def message(
 
     It has the key also if keys are redacted, because a redrive needs it; then it also has its hash.
     """
-    shown = rejected if redaction is None else redaction.rejected(rejected)
-    reason = shown.reason
+    logged = rejected if redaction is None else redaction.redact_rejected(rejected)
+    reason = logged.reason
     known = redaction.hash(rejected.key) if redaction is not None else None
     if len(reason) > _LONGEST_REASON:
         reason = reason[:_LONGEST_REASON] + "…"
@@ -93,10 +93,10 @@ def message(
         "sequenceNumber": rejected.sequence,
         "streamArn": stream_arn,
         "time": now.isoformat(),
-        "target": shown.target,
-        "fault": shown.fault,
-        "triggeredBy": list(shown.triggered_by[:MOST_TRIGGERS]),
-        "triggeredByCount": len(shown.triggered_by),
+        "target": logged.target,
+        "fault": logged.fault,
+        "triggeredBy": list(logged.triggered_by[:MOST_TRIGGERS]),
+        "triggeredByCount": len(logged.triggered_by),
     }
 
 

@@ -94,14 +94,14 @@ class Redaction:
         """Return an encoded key as it may be shown."""
         if not self._keys:
             return key
-        secret = self._made()
+        secret = self._make_secret()
         return key_hash(secret, key) if secret is not None else f"{HASH}unknown"
 
     def hash(self, key: str | None) -> str | None:
         """Return the hash of a key where hashes are shown, else None."""
         return self.key(key) if self._keys and key is not None else None
 
-    def _made(self) -> str | None:
+    def _make_secret(self) -> str | None:
         """Return the secret, which is made if needed; None if the ledger cannot be read or written."""
         with suppress(StoreError):
             self._secret = self._secret or read_secret(self._store)
@@ -127,12 +127,12 @@ class Redaction:
             words = set(_words(key)) - set(_words(" ".join(self._own)))
             for match in _SHOWN.finditer(text):
                 if not any(word in match[1].lower() for word in words) and not words & set(_words(match[1])):
-                    kept += [*self._allowed(text[at : match.start()]), match[0]]
+                    kept += [*self._safe_parts(text[at : match.start()]), match[0]]
                     at = match.end()
-        kept += self._allowed(text[at:])
+        kept += self._safe_parts(text[at:])
         return re.sub(rf"{_GONE}(?:[\s{_GONE}]*{_GONE})+", _GONE, "".join(kept))
 
-    def _allowed(self, text: str) -> Iterator[str]:
+    def _safe_parts(self, text: str) -> Iterator[str]:
         at = 0
         for match in self._may_stay.finditer(text):
             yield _without(text[at : match.start()])
@@ -159,27 +159,27 @@ class Redaction:
                     phrases.add(piece)
                 elif re.fullmatch(r"(?:[A-Z][a-z]+){2,}", piece):
                     names.add(piece)
-        names |= {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
+        names |= {name for name, cls in vars(builtins).items() if isinstance(cls, type) and issubclass(cls, Exception)}
         names |= {text for text in self._own if re.search(r"\w", text)}
         alone = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True)]
         return re.compile("|".join([*map(_begun, sorted(phrases, key=len, reverse=True)), *alone]))
 
     # Reports of a function
 
-    def rejected(self, one: Rejected) -> Rejected:
+    def redact_rejected(self, record: Rejected) -> Rejected:
         """Return a rejected record as it may be logged."""
-        key, target = (self.key(text) if text is not None else None for text in (one.key, one.target))
-        triggered_by = tuple(map(self.key, one.triggered_by))
-        return replace(one, key=key, reason=self.text(one.reason, one.key), target=target, triggered_by=triggered_by)
+        key, target = (self.key(text) if text is not None else None for text in (record.key, record.target))
+        sources, reason = tuple(map(self.key, record.triggered_by)), self.text(record.reason, record.key)
+        return replace(record, key=key, reason=reason, target=target, triggered_by=sources)
 
     def outcome(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a batch as it may be logged."""
         reason = self.text(outcome.failed_reason) if outcome.failed_reason is not None else None
         healing = {self.text(what): (times, self.key(key)) for what, (times, key) in outcome.healing.items()}
-        rejected = tuple(map(self.rejected, outcome.rejected))
+        rejected = tuple(map(self.redact_rejected, outcome.rejected))
         return replace(outcome, failed_reason=reason, rejected=rejected, healing=healing)
 
-    def audited(self, audited: Audited) -> Audited:
+    def redact_audit(self, audited: Audited) -> Audited:
         """Return the outcome of an audit as it may be logged: drift by kind, rule, attribute and keys."""
         return replace(
             audited,
@@ -199,8 +199,8 @@ class Redaction:
         """Return an error as Lambda may log it, with its traceback and without the errors that caused it."""
         text = self.text(str(error))
         known = isinstance(error, Misconfigured)
-        shown = Misconfigured(text) if known else RuntimeError(f"{type(error).__name__}: {text}")
-        return shown.with_traceback(error.__traceback__)
+        safe_error = Misconfigured(text) if known else RuntimeError(f"{type(error).__name__}: {text}")
+        return safe_error.with_traceback(error.__traceback__)
 
     def guarding(self, handler: Handler) -> Handler:
         """Return a handler whose errors are redacted."""
@@ -231,11 +231,11 @@ def _words(text: str) -> Iterable[str]:
 
 def _without(text: str) -> str:
     """Return what remains of a text that must not stay: the punctuation around it."""
-    inner = text.strip(_SAFE)
-    if not inner:
+    core = text.strip(_SAFE)
+    if not core:
         return text
-    start = text.index(inner)
-    return f"{text[:start]}{_GONE}{text[start + len(inner) :]}"
+    start = text.index(core)
+    return f"{text[:start]}{_GONE}{text[start + len(core) :]}"
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -246,12 +246,12 @@ def _texts(value: object) -> Iterator[str]:
         yield from re.findall(r"\{([^{}|]+)", value)  # expressions in templates
         yield from re.findall(r"[A-Za-z_]\w+", value)
     elif isinstance(value, Mapping):
-        for name, one in value.items():
+        for name, nested in value.items():
             yield from _texts(name)
-            yield from _texts(one)
+            yield from _texts(nested)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for nested in value:
+            yield from _texts(nested)
 
 
 def _constants() -> Iterator[str]:
@@ -271,8 +271,8 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, CodeType):
         yield from _strings(value.co_consts)
     elif isinstance(value, tuple | frozenset):
-        for one in value:
-            yield from _strings(one)
+        for nested in value:
+            yield from _strings(nested)
 
 
 _WHOLE = "key"
@@ -285,7 +285,7 @@ def is_hash(text: str) -> bool:
     return text.startswith(HASH) and len(digits) == 24 and set(digits) <= set("0123456789abcdef")
 
 
-def _named(item: Mapping[str, Mapping[str, str]]) -> str:
+def _key_text(item: Mapping[str, Mapping[str, str]]) -> str:
     """Return the encoded key that an item of the ledger is about; empty if there is none."""
     if _WHOLE in item:
         return item[_WHOLE].get("S", "")
@@ -303,9 +303,9 @@ def key_of(program: Program, store: Store, text: str) -> ItemKey:
     made = partial(key_hash, secret)
     for table, schema in program.tables.items():
         for image in all_items(partial(store.scan, table, attributes=schema.key_attributes)):
-            if made(encode_key(found := schema.key(table, image))) == text:
-                return found
+            if made(encode_key(item_key := schema.key(table, image))) == text:
+                return item_key
     for image in all_items(partial(store.scan, LEDGER, attributes=("pk", _WHOLE))):
-        if (key := _named(image)) and made(key) == text:
+        if (key := _key_text(image)) and made(key) == text:
             return decode_key(key)
     raise UsageError(f"{text}: no item of the tables or of the ledger has a key with this hash")

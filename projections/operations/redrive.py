@@ -141,7 +141,7 @@ class Redrive:
         self.items += len(keys)
         refresher = self._refresher(snapshot, self._run)
         try:
-            pushes = self._refreshed(refresher, keys, contents)
+            pushes = self._refresh(refresher, keys, contents)
         except Misconfigured:
             raise
         except Exception:
@@ -149,13 +149,13 @@ class Redrive:
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
             singly = self._run([partial(self._item, key, contents, snapshot) for key in keys])
-            pushes = [push for _, found, _ in singly for push in found]
+            pushes = [push for _, item_pushes, _ in singly for push in item_pushes]
             problems = {key: reasons for key, _, reasons in singly if reasons}
-        for push, reason in self._pushed(pushes, refresher):
+        for push, reason in self._push(pushes, refresher):
             problems.setdefault(decode_key(push.parent), []).append(reason)
         return problems
 
-    def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], contents: _Contents) -> list[Push]:
+    def _refresh(self, refresher: Refresher, keys: Sequence[ItemKey], contents: _Contents) -> list[Push]:
         known = {key: contents.known[key] for key in keys}
         return refresher.keys(keys, self._deadline(), known, contents.removed, contents.records)
 
@@ -164,14 +164,14 @@ class Redrive:
     ) -> tuple[ItemKey, list[Push], list[str]]:
         refresher = self._refresher(snapshot, one_by_one)
         try:
-            pushes = self._refreshed(refresher, [key], contents)
+            pushes = self._refresh(refresher, [key], contents)
         except Misconfigured:
             raise
         except Exception as error:
             return key, [], [_reason(error)]
         reasons = [reason for _, reason in sorted(refresher.failed.items())]
-        for one in refresher.rejected:
-            reasons.append(complaint(one.rule, one.reason, key=encode_key(key), target=one.target, fault=one.fault))
+        for item in refresher.rejected:
+            reasons.append(complaint(item.rule, item.reason, key=encode_key(key), target=item.target, fault=item.fault))
         return key, pushes, list(dict.fromkeys(reasons))
 
     def _refresher(self, snapshot: RegistrySnapshot, run: Run[Any]) -> Refresher:
@@ -192,7 +192,7 @@ class Redrive:
 
     # Pushes
 
-    def _pushed(self, pushes: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
+    def _push(self, pushes: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
         """Make or send pushes. Yield those that failed, with the reason, and children that can never be written."""
         here: list[Push] = []
         for push in pushes:
@@ -334,7 +334,7 @@ class Outcome:
 
     @property
     def remains(self) -> bool:
-        return self.stopped or any(one.left for one in self.sources.values())
+        return self.stopped or any(source.left for source in self.sources.values())
 
 
 def redrive_all(

@@ -114,7 +114,7 @@ def _content(body: object) -> object:
 def read(body: object) -> Task:
     """Return the task that `write` wrote. Raises BadInput for any other message."""
     content = _content(body)
-    fields = [one for one in content.items() if one[0] != "hop"] if isinstance(content, dict) else []
+    fields = [field for field in content.items() if field[0] != "hop"] if isinstance(content, dict) else []
     try:
         task: Task = _KINDS[fields[0][0]](**fields[0][1])
         match task:
@@ -133,4 +133,4 @@ def read(body: object) -> Task:
 
 
 def _are_texts(*values: object) -> bool:
-    return all(isinstance(one, str) for one in values)
+    return all(isinstance(value, str) for value in values)

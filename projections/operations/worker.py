@@ -57,10 +57,10 @@ class Work:
     counts: Mapping[str, int]
 
 
-def redacted(redaction: Redaction, work: Work) -> Work:
+def redact(redaction: Redaction, work: Work) -> Work:
     """Return the outcome of tasks as it may be logged."""
     failed = {message: redaction.text(reason) for message, reason in work.failed.items()}
-    return replace(work, failed=failed, rejected=tuple(map(redaction.rejected, work.rejected)))
+    return replace(work, failed=failed, rejected=tuple(map(redaction.redact_rejected, work.rejected)))
 
 
 class WorkerHandler:
@@ -142,7 +142,7 @@ class WorkerHandler:
         self._rejected = []
         work = _Invocation(self, deadline)
         work.receive(event)
-        if work.admitted():
+        if work.admit():
             try:
                 work.do()
             finally:
@@ -180,7 +180,7 @@ class _Invocation:
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0, "refreshes": 0}
         self.failed: dict[str, str] = {}
 
-    def admitted(self) -> bool:
+    def admit(self) -> bool:
         """Return whether the rules are active. If not, or if that cannot be read, all tasks fail and are repeated."""
         if not self._waiting:
             return False
@@ -258,10 +258,10 @@ class _Invocation:
         """Do a refresh: one is enough for all such tasks that were received with it. Return the task if copies are left."""
         assert self._snapshot is not None
         guards = Guards(self._handler._program, self._snapshot.identity)
-        tasks = [task, *(one.work for one in self._waiting if isinstance(one.work, Refresh))]
+        tasks = [task, *(waiting.work for waiting in self._waiting if isinstance(waiting.work, Refresh))]
         about = (task.source, task.rule)
-        signed = [one for one in tasks if about == (one.source, one.rule) and guards.is_signed(one.text, one.signature)]
-        done = max(signed, key=lambda one: one.version, default=Refresh(task.source, "", rule=task.rule))
+        signed = [job for job in tasks if about == (job.source, job.rule) and guards.is_signed(job.text, job.signature)]
+        done = max(signed, key=lambda job: job.version, default=Refresh(task.source, "", rule=task.rule))
         all_done = True
         if not done.version or done.version > self._refreshed.get(about, ""):
             all_done = self._write_copies(done, guards) if done.rule else self._refresh_item(done)
@@ -372,7 +372,7 @@ class _Invocation:
 
     def outcome(self) -> Work:
         rejected = tuple(self._handler._rejected)
-        internal = sum(one.fault == INTERNAL for one in rejected)
+        internal = sum(record.fault == INTERNAL for record in rejected)
         embedded = self._counters.counts["embedded"]
         counts = {**self._counts, "embedded": embedded, "rejected": len(rejected), "internal": internal}
         return Work(self.failed, rejected, counts)

@@ -42,7 +42,7 @@ def rehearsed(stage: Stage, rules: tuple[str, ...] = ()) -> dict[str, list[Value
     """The examples by rule. Nothing is written."""
     before = stage.store.items("main"), stage.store.items("ledger")
     dry = stage.backfill(dry=True)
-    stage.runner(dry).rehearse(dry.rehearsed(rules, 2))
+    stage.runner(dry).rehearse(dry.unrecorded_run(rules, 2))
     assert (stage.store.items("main"), stage.store.items("ledger")) == before
     assert dry.adoption is not None
     examples = dry.adoption.examples

@@ -529,14 +529,14 @@ def test_watched_store_records_writes_with_their_rules(rules: Path) -> None:
     with pytest.raises(ConditionFailed):
         store.write(Update(key, condition=Missing(("PK",))))
     store.write(Delete(key, condition=Exists(("~likes",)), purpose=Purpose("delete", ("likes",))))
-    seen = store.taken()
+    seen = store.take_delivery()
     assert [(one.rules, dict(one.set), one.removed, one.deleted) for one in seen.written] == [
         (("likes",), {"likeCount": {"N": "1"}}, (), False),
         (("board",), {"B": {"S": "BOARD"}}, ("R",), False),
         (("likes",), {}, (), True),
     ]
     assert seen.ledger_writes == 1
-    assert store.taken().written == []
+    assert store.take_delivery().written == []
 
 
 def test_records_of_our_own_writes_are_known(rules: Path) -> None:

@@ -29,7 +29,7 @@ from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import decode_order, same
-from projections.operations.verify.showing import contributed
+from projections.operations.verify.showing import contribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _entry(program: Program, write: Update, before: Image) -> str:
         for target in sorted(olds.get(rule, {}).keys() | news.get(rule, {}).keys()):
             old, new = olds.get(rule, {}).get(target), news.get(rule, {}).get(target)
             if old != new:
-                change = difference_words(*(contributed(program.rules.get(rule), side) for side in (old, new)))
+                change = difference_words(*(contribution(program.rules.get(rule), side) for side in (old, new)))
                 words.append(f"{rule} to {encoded_words(target)}: {' → '.join(change)}")
     return "; ".join(words) or f"contributes {'the same' if news else 'nothing'}; records its version"
 

@@ -255,7 +255,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         for target in sorted(olds.keys() | news.keys()):
             drift = next(read.drifts(rule, SOURCE, target=target), None)
             excuse = _excuse(read, rule) if drift is None else ""
-            old, new = (showing.contributed(program.rules.get(rule), side.get(target)) for side in (olds, news))
+            old, new = (showing.contribution(program.rules.get(rule), side.get(target)) for side in (olds, news))
             contributions.append(Contribution(rule, target, old, new, drift, excuse))
     problems = dict(program.contributions(read.item).problems)
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():

@@ -132,7 +132,7 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
         first = max if isinstance(rule, PickRule) and rule.descending else min
         member = first(contributed["+"])
         return plain_item(change.after.payloads[rule.name, target, member])
-    shown = without_hashes(showing.contributed(rule, contributed))
+    shown = without_hashes(showing.contribution(rule, contributed))
     values: dict[str, Any] = {}
     for measure in rule.measures:
         name = showing.members(rule, measure.slot)

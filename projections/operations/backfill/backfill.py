@@ -140,7 +140,7 @@ class Backfill:
 
         Its first page may begin at `ready`. Raises UsageError and Misconfigured.
         """
-        names = self._named(rules)
+        names = self._rule_names(rules)
         known = self.progress.run()
         if names and (now := self.registry.read()) is not None and now.provisional(self._program):
             raise UsageError(
@@ -154,13 +154,13 @@ class Backfill:
             restart = restart or len(snapshot.identity.secrets) == 1
             snapshot = self.registry.rotate()
         wanted = (self.fingerprint, snapshot.active_since, names, allow_delete)
-        going = known if known is not None and not known.done and not restart and not self._expired(known) else None
+        going = known if known is not None and not known.done and not restart and not self._is_expired(known) else None
         if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
             return going
         # In the first epoch no function had other rules. Later a function may still have them, also if the epoch was raised
         # by a backfill that died before it recorded its run.
-        others = snapshot.active_since > 1 and any(one.state in (FILLING, RETIRING) for one in snapshot.rules.values())
-        ready = self.now().timestamp() + wait if others or new_secret else 0.0
+        mixed = snapshot.active_since > 1 and any(rule.state in (FILLING, RETIRING) for rule in snapshot.rules.values())
+        ready = self.now().timestamp() + wait if mixed or new_secret else 0.0
         run = self._run(
             self._named_next(), snapshot, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
@@ -188,7 +188,7 @@ class Backfill:
         self.release()
         raise UsageError("another backfill began at the same time. `projections status` shows its progress")
 
-    def _expired(self, run: Run) -> bool:
+    def _is_expired(self, run: Run) -> bool:
         """Return whether a run is older than the records of a stream: its results may be outdated."""
         return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
@@ -198,23 +198,23 @@ class Backfill:
         If several backfills start at the same time, the one that succeeds ends the rebuilds that any of them took over.
         Raises ConditionFailed if another one succeeded.
         """
-        found = list(rebuild.notes(self._store))
-        if not found:
+        notes = list(rebuild.notes(self._store))
+        if not notes:
             return
-        store = self._fenced(run, snapshot)
+        store = self._fenced_store(run, snapshot)
         store.open()
-        claim = rebuild.Claim(run.replaces, self.progress.unchanged(newest))
-        for note in found:  # one after another: transactions that check the same item conflict
+        claim = rebuild.Claim(run.replaces, self.progress.unchanged_check(newest))
+        for note in notes:  # one after another: transactions that check the same item conflict
             if note.target[0] in self._program.rules:
                 rebuild.close(store, self._program, note.target, Generations(), self._deadline(), self._clock, claim)
             else:  # its entries are removed with it
                 with suppress(ConditionFailed):
                     store.write(rebuild.forgotten(note))
 
-    def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
+    def unrecorded_run(self, rules: Iterable[str], segments: int) -> Run:
         """Return a run that is not recorded, for a dry backfill. Raises UsageError and Misconfigured."""
         self._pages.adoption = Adoption(self._program, self.registry.read())
-        return self._run("dry", self.registry.preview(), self._named(rules), segments)
+        return self._run("dry", self.registry.preview(), self._rule_names(rules), segments)
 
     @property
     def adoption(self) -> Adoption | None:
@@ -232,7 +232,7 @@ class Backfill:
     def _run(
         self, name: str, snapshot: RegistrySnapshot, rules: tuple[str, ...], segments: int, **settings: Any
     ) -> Run:
-        retiring = [] if rules else [name for name, one in snapshot.rules.items() if one.state == RETIRING]
+        retiring = [] if rules else [name for name, rule in snapshot.rules.items() if rule.state == RETIRING]
         return Run(
             name=name,
             program=self.fingerprint,
@@ -246,7 +246,7 @@ class Backfill:
             **settings,
         )
 
-    def _named(self, rules: Iterable[str]) -> tuple[str, ...]:
+    def _rule_names(self, rules: Iterable[str]) -> tuple[str, ...]:
         names = tuple(sorted(set(rules)))
         for name in names:
             if name not in self._program.rules:
@@ -258,8 +258,8 @@ class Backfill:
         if not rules:
             return list(self._program.tables)
         chosen = [self._program.rules[name] for name in rules]
-        found = {entity.table for rule in chosen for entity in (*rule.sources, rule.into)}
-        return [name for name in self._program.tables if name in found]
+        tables = {entity.table for rule in chosen for entity in (*rule.sources, rule.into)}
+        return [name for name in self._program.tables if name in tables]
 
     def tables_of(self, run: Run, phase: str) -> Sequence[str]:
         """Return the tables that a phase scans."""
@@ -286,10 +286,10 @@ class Backfill:
         following = PHASES[PHASES.index(run.phase) + 1]
         if following == "live":
             snapshot = self._snapshot(run)
-            filling = [name for name, one in snapshot.rules.items() if one.state == FILLING]
+            filling = [name for name, rule in snapshot.rules.items() if rule.state == FILLING]
             filled = tuple(name for name in filling if not run.rules or name in run.rules)
             for note in rebuilds(self._store, run):
-                rebuild.reopen(self._fenced(run, snapshot), note.target, note.generation)
+                rebuild.reopen(self._fenced_store(run, snapshot), note.target, note.generation)
             return self.progress.move(run, phase=following, filled=filled)
         if run.phase == "live":
             self.registry.complete(run.filled)
@@ -297,16 +297,16 @@ class Backfill:
             return self.progress.move(run, phase=following, ready=ready)
         if run.phase == "groups" and rebuilds(self._store, run):
             snapshot = self._snapshot(run)
-            self._pages.rebuilt(run, snapshot, self._deadline(), self._fenced(run, snapshot))
+            self._pages.rebuilt(run, snapshot, self._deadline(), self._fenced_store(run, snapshot))
         if following == DONE:
-            self.registry.forget(self._retired(run))
+            self.registry.forget(self._retired_rules(run))
             if not run.rules:
                 self.registry.drop_former_secret()
                 rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)
 
-    def _retired(self, run: Run) -> list[str]:
+    def _retired_rules(self, run: Run) -> list[str]:
         """Return the rules whose traces are all removed. A withheld deletion counts for one rule, but may concern others."""
         counts = self.report(run).get("targets", Counter())
         kept = ["withheld"] if run.allow_delete else ["withheld", "unmade"]
@@ -314,20 +314,20 @@ class Backfill:
 
     def report(self, run: Run) -> dict[str, Counter[str]]:
         """Return the counts so far by phase; see `pages`."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for phase in PHASES:
             if tables := self.tables_of(run, phase):
-                found[phase] = Counter()
+                counts[phase] = Counter()
                 for segment in self.progress.segments(run, phase, tables):
-                    found[phase].update(segment.counts)
-        return found
+                    counts[phase].update(segment.counts)
+        return counts
 
     # Pages
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Do the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
         snapshot = self._snapshot(run)
-        fenced = self._fenced(run, snapshot) if not self._dry else None
+        fenced = self._fenced_store(run, snapshot) if not self._dry else None
         if fenced is not None:
             fenced.open()
         page = self._pages.do(run, segment, snapshot, deadline, fenced)
@@ -335,7 +335,7 @@ class Backfill:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
             self._quarantine(page.rejected)
-        after = segment.advanced(page.after, page.counts, page.rejected)
+        after = segment.after_page(page.after, page.counts, page.rejected)
         if fenced is None or Progress(fenced).keep(run, segment, after):
             return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
@@ -354,7 +354,7 @@ class Backfill:
 
     # Leases
 
-    def _fenced(self, run: Run, snapshot: RegistrySnapshot) -> Fenced:
+    def _fenced_store(self, run: Run, snapshot: RegistrySnapshot) -> Fenced:
         """Return the store for this run, which writes only while the registry is as in `snapshot`."""
         with self._fences:
             if self._fence is not None:

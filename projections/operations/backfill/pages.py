@@ -125,15 +125,15 @@ class Pages:
         # rejections of an entry's item were reported when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
         skipped = self._dismissed(rejected)
-        rejected = [one for one in rejected if one not in skipped]
+        rejected = [record for record in rejected if record not in skipped]
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
         if skipped:
             counts["dismissed"] = len(skipped)
         counts.update(work.counts)
         counts.update(store.done)
-        told = self._told(segment)
-        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
-        examples = [key for key, rule in store.examples.items() if told(rule)]
+        reports = self._reports(segment)
+        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if reports(rule)})
+        examples = [key for key, rule in store.examples.items() if reports(rule)]
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped)
 
     def _learn(self, run: Run) -> None:
@@ -164,13 +164,13 @@ class Pages:
             reserved=RESERVED,
         )
 
-    def _told(self, segment: Segment) -> Callable[[str], bool]:
+    def _reports(self, segment: Segment) -> Callable[[str], bool]:
         """Return the rules for which this phase reports withheld deletions: each such item is read in at least one phase."""
 
-        def told(name: str) -> bool:
+        def reports(name: str) -> bool:
             return segment.phase == "targets" or name in self._program.guarded_copies
 
-        return told
+        return reports
 
     def past(self, names: Sequence[str]) -> list[Past]:
         """Return removed rules, as far as the registry has their definitions."""
@@ -180,7 +180,7 @@ class Pages:
                 if definition is None and self._dry:  # the definition of a rule is recorded when it changes
                     definition = self._registry.definition(name.partition("@")[0])
                 self._past[name] = Past(name, definition, self._program) if definition is not None else None
-        return [one for name in names if (one := self._past[name]) is not None]
+        return [past for name in names if (past := self._past[name]) is not None]
 
 
 class _Work:
@@ -232,7 +232,7 @@ class _Work:
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """Return the keys of the items of entries, except for empty entries that expire."""
-        found = []
+        keys = []
         for item in items:
             partition = item["pk"]["S"]
             if not partition.startswith("E|"):
@@ -248,8 +248,8 @@ class _Work:
                 )
                 continue
             if key.table in self._program.tables:  # otherwise its outcome is unknown
-                found.append(key)
-        return found
+                keys.append(key)
+        return keys
 
     def _create(self, items: Sequence[Image]) -> None:
         """Refresh items that rules create and that do not exist or are not recognised; the phase `targets` reads others."""
@@ -357,10 +357,10 @@ def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
 
 def _groups(items: Sequence[Image]) -> list[Target]:
     """Return the groups of which these items are the open first shards."""
-    found = []
+    targets = []
     for item in items:
         kind, _, rest = item["pk"]["S"].partition("|")
         rule, _, target = rest.partition("|")
         if kind == "G" and item["sk"]["S"].endswith("|00") and CLOSED not in item:
-            found.append((rule, item["key"]["S"] if "key" in item else target))
-    return found
+            targets.append((rule, item["key"]["S"] if "key" in item else target))
+    return targets

@@ -118,20 +118,20 @@ class Segment:
     counts: Mapping[str, int] = field(default_factory=dict)
     rejected: tuple[Example, ...] = ()
 
-    def advanced(self, after: Any, counts: Mapping[str, int], rejected: Iterable[Rejected] = ()) -> Segment:
+    def after_page(self, after: Any, counts: Mapping[str, int], rejected: Iterable[Rejected] = ()) -> Segment:
         """Return the segment after one more page."""
         total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in {**self.counts, **counts}}
-        found = dict.fromkeys(self.rejected)
-        for one in rejected:
-            example = Example(one.key or "", one.rule or "", one.reason[:_LONGEST_REASON])
-            if len(_text((*found, example))) <= _MOST_BYTES:
-                found[example] = None
+        examples = dict.fromkeys(self.rejected)
+        for record in rejected:
+            example = Example(record.key or "", record.rule or "", record.reason[:_LONGEST_REASON])
+            if len(_text((*examples, example))) <= _MOST_BYTES:
+                examples[example] = None
         return replace(
             self,
             after=after,
             done=after is None,
             counts={name: n for name, n in total.items() if n},
-            rejected=tuple(found),
+            rejected=tuple(examples),
         )
 
 
@@ -161,12 +161,12 @@ class Progress:
         return self.run() or after, False
 
     @staticmethod
-    def unchanged(run: Run | None) -> Check:
+    def unchanged_check(run: Run | None) -> Check:
         """Return the check that this is the newest run, unchanged."""
         return Check(RUN, Missing(("pk",)) if run is None else Equal(("run",), {"S": run.text()}))
 
     def _put(self, run: Run, before: Run | None) -> bool:
-        condition = self.unchanged(before).condition
+        condition = self.unchanged_check(before).condition
         try:
             self._store.write(Update(RUN, set={"run": {"S": run.text()}}, condition=condition, purpose=_WHY))
         except ConditionFailed:
@@ -175,13 +175,13 @@ class Progress:
 
     def segments(self, run: Run, phase: str, tables: Iterable[str]) -> list[Segment]:
         """Return all segments of a phase with their progress."""
-        found = [Segment(phase, table, number, run.segments) for table in tables for number in range(run.segments)]
-        items = self._store.get_many([_key(run, segment) for segment in found])
-        return [self._read(segment, items.get(_key(run, segment))) for segment in found]
+        segments = [Segment(phase, table, number, run.segments) for table in tables for number in range(run.segments)]
+        items = self._store.get_many([_key(run, segment) for segment in segments])
+        return [self._read(segment, items.get(_key(run, segment))) for segment in segments]
 
     def segment(self, run: Run, phase: str, table: str, number: int) -> Segment:
-        one = Segment(phase, table, number, run.segments)
-        return self._read(one, self._store.get(_key(run, one)))
+        segment = Segment(phase, table, number, run.segments)
+        return self._read(segment, self._store.get(_key(run, segment)))
 
     @staticmethod
     def _read(segment: Segment, item: Image | None) -> Segment:
@@ -219,7 +219,7 @@ class Progress:
 
 def examples_in(item: Image) -> tuple[Example, ...]:
     """Return the rejected items that the progress of a segment names."""
-    return tuple(Example(*one) for one in json.loads(item["rejected"]["S"])) if "rejected" in item else ()
+    return tuple(Example(*fields) for fields in json.loads(item["rejected"]["S"])) if "rejected" in item else ()
 
 
 def _text(examples: Iterable[Example]) -> str:

@@ -119,12 +119,12 @@ class Runner:
         return counted
 
     def _phase(self, run: Run, segments: Sequence[Segment]) -> list[Segment]:
-        left = [segment for segment in segments if not segment.done]
-        if not left:
+        remaining = [segment for segment in segments if not segment.done]
+        if not remaining:
             return []
         stop = threading.Event()
-        with ThreadPoolExecutor(min(len(left), run.segments)) as pool:
-            futures = [pool.submit(self._segment, run, segment, stop) for segment in left]
+        with ThreadPoolExecutor(min(len(remaining), run.segments)) as pool:
+            futures = [pool.submit(self._segment, run, segment, stop) for segment in remaining]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
@@ -144,10 +144,10 @@ class Runner:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
             else:
                 failed, segment = dict(done.failed), done.segment
-                for one in done.rejected:
-                    _keep(self.rejected, one, None)
-                for one in done.dismissed:
-                    _keep(self.dismissed, one, None)
+                for record in done.rejected:
+                    _keep(self.rejected, record, None)
+                for record in done.dismissed:
+                    _keep(self.dismissed, record, None)
                 for key in done.withheld:
                     _keep(self.withheld, key, None)
                 if not failed:
@@ -178,7 +178,7 @@ def send_tasks(backfill: Backfill, run: Run, send: TaskSender) -> None:
         segments = [segment for segment in backfill.segments(run) if not segment.done]
         if segments:
             seconds = _early(backfill, run)
-            tasks = [BackfillTask(name, one.phase, one.table, one.number) for one in segments]
+            tasks = [BackfillTask(name, segment.phase, segment.table, segment.number) for segment in segments]
             return send.send([(task, seconds) for task in tasks])
         run, _ = backfill.forward(run)
     return None
@@ -217,7 +217,7 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
         segment = done.segment
         if not segment.done:
             return task if done.ours else None
-    if all(one.done for one in backfill.segments(run)):
+    if all(segment.done for segment in backfill.segments(run)):
         send_tasks(backfill, run, send)
     return None
 

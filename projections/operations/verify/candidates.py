@@ -66,14 +66,14 @@ class Candidates:
     def differing(self, examiner: Examiner) -> Iterator[Finding]:
         """Remove the candidates without a difference to this examiner, and yield what it finds of the others."""
         for rows in self._batches("subject, sources", AT_ONCE):
-            found = examiner.examine(_subject(*row) for row in rows)
-            self._remove([subject for subject, finding in found.items() if not finding.drifts])
-            yield from (finding for finding in found.values() if finding.drifts)
+            findings = examiner.examine(_subject(*row) for row in rows)
+            self._remove([subject for subject, finding in findings.items() if not finding.drifts])
+            yield from (finding for finding in findings.values() if finding.drifts)
 
     def examine(self, subjects: Sequence[Subject]) -> None:
         """Examine subjects now, and add those with differences."""
-        found = self._examiner.examine(subjects)
-        rows = [_row(one, finding, judge(None, finding)[1]) for one, finding in found.items() if finding.drifts]
+        findings = self._examiner.examine(subjects)
+        rows = [_row(name, finding, judge(None, finding)[1]) for name, finding in findings.items() if finding.drifts]
         if rows:
             self._keep(rows)
 
@@ -104,8 +104,8 @@ class Candidates:
         for drift in drifts:
             row = subject.text(), drift.rule, drift.target, int(drift.shadow), drift.text()
             rows.setdefault(LEFT if drift.kind == LEFT_OVER else table, []).append(row)
-        for name, some in rows.items():
-            self._scratch.fill(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", some)
+        for name, table_rows in rows.items():
+            self._scratch.fill(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", table_rows)
 
     def about(self, rule: str, target: str, table: str = DRIFTS) -> Iterator[tuple[str, Drift]]:
         """Yield the drift of a group, its target and its entries, each with its kind of subject."""
@@ -149,8 +149,8 @@ class Candidates:
     def reset(self) -> None:
         """Make all drift of rules that publish candidates again, because it was repaired."""
         for table in (DRIFTS, BUSY):
-            for some in slices((one for one in self.subjects(table) if one.kind != GROUP), AT_ONCE):
-                self.add(some)
+            for subjects in slices((subject for subject in self.subjects(table) if subject.kind != GROUP), AT_ONCE):
+                self.add(subjects)
             self._scratch.run(f"DELETE FROM {table} WHERE NOT shadow")
 
     # One observation
@@ -165,7 +165,7 @@ class Candidates:
 
     def _examine_all(self) -> None:
         for rows in self._batches("subject, sources, state, known, image, steady", 8 * AT_ONCE):
-            self._run([partial(self._batch, some) for some in slices(rows, AT_ONCE)])
+            self._run([partial(self._batch, batch) for batch in slices(rows, AT_ONCE)])
         self._give_up()
 
     def _batch(self, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -115,9 +115,9 @@ class Drift:
 
     def document(self) -> dict[str, Any]:
         """Return the drift for programs, with what a repair does."""
-        found = asdict(self)
-        del found["raw"]
-        return {**found, "repair": self.repair}
+        fields = asdict(self)
+        del fields["raw"]
+        return {**fields, "repair": self.repair}
 
     @property
     def repair(self) -> str:
@@ -171,7 +171,7 @@ class Finding:
     push: str = ""
 
 
-def occupied(common: Drift, item: Image) -> Drift:
+def occupied_drift(common: Drift, item: Image) -> Drift:
     """Return the drift for an item of another kind under the key of an item that a rule would create."""
     return replace(common, kind="occupied", actual=showing.item(item))
 
@@ -185,7 +185,7 @@ def finding(drifts: Sequence[Drift], item: Image | None, *state: object) -> Find
     return Finding(text, tuple(drifts), digest)
 
 
-def recognised(program: Program, key: ItemKey, image: Image | None) -> Item | None:
+def recognise(program: Program, key: ItemKey, image: Image | None) -> Item | None:
     """Return the item of an image; None if there is none, or if it is of no entity."""
     return program.recognise(key, image) if image is not None else None
 

@@ -35,8 +35,8 @@ from projections.operations.verify.drift import (
     Drift,
     Finding,
     finding,
-    occupied,
-    recognised,
+    occupied_drift,
+    recognise,
 )
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import (
@@ -74,7 +74,7 @@ class Examiner:
             TARGET: self._targets,
             REBUILD: self._rebuilds,
             ITEM: self._failing,
-            LEFT: self._left,
+            LEFT: self._left_over,
         }
 
     def examine(self, subjects: Iterable[Subject]) -> dict[Subject, Finding]:
@@ -82,23 +82,23 @@ class Examiner:
         by_kind: dict[str, list[Subject]] = {}
         for subject in dict.fromkeys(subjects):
             by_kind.setdefault(subject.kind, []).append(subject)
-        found: dict[Subject, Finding] = {}
-        for kind, some in by_kind.items():
-            found.update(self._apart(self._kinds[kind], some))
-        return {subject: self._sided(result) for subject, result in found.items()}
+        findings: dict[Subject, Finding] = {}
+        for kind, of_kind in by_kind.items():
+            findings.update(self._apart(self._kinds[kind], of_kind))
+        return {subject: self._with_sides(result) for subject, result in findings.items()}
 
-    def _sided(self, result: Finding) -> Finding:
+    def _with_sides(self, result: Finding) -> Finding:
         if not result.drifts:
             return result
-        return replace(result, drifts=tuple(self._scope.sided(drift) for drift in result.drifts))
+        return replace(result, drifts=tuple(self._scope.with_sides(drift) for drift in result.drifts))
 
     def _apart(
         self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
     ) -> dict[Subject, Finding]:
         """Examine many subjects, and fewer at a time if that fails unexpectedly. One that fails alone is a finding."""
-        found: dict[Subject, Finding] = {}
-        again = Failures().apart(subjects, lambda some: found.update(patiently(partial(examine, some), self._sleep)))
-        return found | {subject: _failed(subject, error) for subject, error in again}
+        findings: dict[Subject, Finding] = {}
+        again = Failures().apart(subjects, lambda part: findings.update(patiently(partial(examine, part), self._sleep)))
+        return findings | {subject: _error_finding(subject, error) for subject, error in again}
 
     def _read(self, subjects: Sequence[Subject]) -> list[tuple[Subject, ItemKey, Image | None]]:
         """Return each subject with its item."""
@@ -110,41 +110,41 @@ class Examiner:
 
     def _failing(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         """Examine each subject alone. An error becomes a finding."""
-        found = dict.fromkeys(subjects, Finding())
+        findings = dict.fromkeys(subjects, Finding())
         for subject, key, image in self._read(subjects):
             try:
                 if image is not None:
                     roles(self._scope, key, image)
-                    self._program.contributions(recognised(self._program, key, image))
+                    self._program.contributions(recognise(self._program, key, image))
             except Exception as error:
-                found[subject] = _failed(subject, error, image)
-        return found
+                findings[subject] = _error_finding(subject, error, image)
+        return findings
 
-    def _left(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+    def _left_over(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         """Examine items for values that rules left on them."""
-        found = dict.fromkeys(subjects, Finding())
+        findings = dict.fromkeys(subjects, Finding())
         for subject, key, image in self._read(subjects):
             if image is not None:
-                drifts = left_on(self._scope, self._items, key, image, recognised(self._program, key, image))
-                found[subject] = finding(drifts, image)
-        return found
+                drifts = left_on(self._scope, self._items, key, image, recognise(self._program, key, image))
+                findings[subject] = finding(drifts, image)
+        return findings
 
     # Entries
 
     def _sources(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         entries = self._store.get_many([entry_key(subject.key) for subject in subjects])
-        found = {}
+        findings = {}
         for subject, key, image in self._read(subjects):
             held = entries.get(entry_key(subject.key))
-            found[subject] = self._source(subject.key, Entry.read(held) if held is not None else None, key, image)
-        return found
+            findings[subject] = self._source(subject.key, Entry.read(held) if held is not None else None, key, image)
+        return findings
 
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
-        goal = contributions_goal(self._scope, entry, recognised(self._program, key, image), gone=image is None)
+        goal = contributions_goal(self._scope, entry, recognise(self._program, key, image), gone=image is None)
         drifts: list[Drift] = []
         for rule in sorted(self._scope.recorded & (held.keys() | goal.keys())):
-            shown = partial(showing.contributed, self._program.rules[rule])
+            plainly = partial(showing.contribution, self._program.rules[rule])
             olds, news = bare(without_marks(held.get(rule, {}))), bare(without_marks(goal.get(rule, {})))
             for target in sorted(olds.keys() | news.keys()):
                 old, new = olds.get(target), news.get(target)
@@ -152,23 +152,23 @@ class Examiner:
                     kind = "entry missing" if old is None else "entry extra" if new is None else "entry stale"
                     at = entry.version or None if entry is not None else None
                     raw = [old or {}, new or {}]
-                    drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at, raw=raw))
+                    drifts.append(Drift(kind, rule, target, None, plainly(old), plainly(new), source, at, raw=raw))
         revision = entry.revision if entry is not None else None
         return finding(drifts, None, revision, goal)
 
     # Index attributes
 
     def _indexes(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        found = {}
+        findings = {}
         for subject, key, image in self._read(subjects):
-            item = recognised(self._program, key, image)
+            item = recognise(self._program, key, image)
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
                 common = Drift(rule.kind, rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
                 drifts += wrong_values(common, item.image, index_attributes(rule, item)[0])
-            found[subject] = finding(drifts, image)
-        return found
+            findings[subject] = finding(drifts, image)
+        return findings
 
     # Copies
 
@@ -180,19 +180,19 @@ class Examiner:
             guard = self._guards.read(subject.rule, targets[subject], items.get(targets[subject]))
             held = guard.by if guard is not None else ""
             sources[subject] = sorted({*subject.sources, held} - {""})
-        keys = {source: decode_key(source) for some in sources.values() for source in some}
+        keys = {source: decode_key(source) for texts in sources.values() for source in texts}
         images = self._store.get_many(list(keys.values()))
-        found = {}
+        findings = {}
         for subject in subjects:
             rule = self._program.guarded_copies[subject.rule]
             made: tuple[str, Image] | None = None
             for source in sources[subject]:
-                copies = copies_of(rule, recognised(self._program, keys[source], images.get(keys[source])))
+                copies = copies_of(rule, recognise(self._program, keys[source], images.get(keys[source])))
                 if targets[subject] in copies:
                     made = source, copies[targets[subject]]
                     break
-            found[subject] = self._copy(rule, subject.key, items.get(targets[subject]), made)
-        return found
+            findings[subject] = self._copy(rule, subject.key, items.get(targets[subject]), made)
+        return findings
 
     def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
         shadow, name, key = self._scope.shadow(rule), self._program.guard(rule.name), decode_key(target)
@@ -208,7 +208,7 @@ class Examiner:
             elif item is not None and guard is None and not shadow and self._items.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
-            drifts = [occupied(replace(common, source=made[0]), item)]
+            drifts = [occupied_drift(replace(common, source=made[0]), item)]
         elif item is None:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
@@ -218,7 +218,7 @@ class Examiner:
             if not drifts and not shadow and (guard is None or guard.by != source):
                 actual = showing.guard(held, guard, "by")
                 drifts = [replace(common, kind="guard", attribute=name, actual=actual, expected={"by": source})]
-        drifts = self._scope.attributed(rule, key, item, drifts)
+        drifts = self._scope.with_ledger(rule, key, item, drifts)
         return finding(drifts, item, held, showing.item(item or {}, names), made)
 
     # Targets and groups
@@ -227,14 +227,14 @@ class Examiner:
         items = self._read(subjects)
         generations = Generations()
         groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], generations)
-        found = {}
+        findings = {}
         for subject, key, item in items:
             rule, group = self._scope.rule(subject.rule), groups[subject.rule, subject.key]
             assert rule is not None
-            known = recognised(self._program, key, item)
+            known = recognise(self._program, key, item)
             # recorded by another version of the rule, for another entity; or not an item that the rule writes to
             if not rule.into.at(key) or not (rule.creates or (known is not None and known.entity is rule.into)):
-                found[subject] = Finding()
+                findings[subject] = Finding()
                 continue
             members = read_members(self._store, rule, subject.key, group)
             guard = self._guards.read(rule.name, key, item)
@@ -242,20 +242,20 @@ class Examiner:
                 drifts = []
                 if group.totals.n and not group.withheld:
                     common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
-                    drifts = [occupied(common, item)]
+                    drifts = [occupied_drift(common, item)]
             else:
                 drifts = differences(self._scope, rule, key, item, group, members)
                 empty = item is not None and rule.creates and group.totals.n == 0 and not self._scope.shadow(rule)
                 if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
-                    drifts += self._unwanted(rule, key, item, generations)
+                    drifts += self._unwanted_item(rule, key, item, generations)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
-            found[subject] = finding(drifts, item, held, group.at)
+            findings[subject] = finding(drifts, item, held, group.at)
             at = guard.at if guard is not None else ""
             if drifts and at < group.at:
-                found[subject] = replace(found[subject], reached=at, known=group.at)
-        return found
+                findings[subject] = replace(findings[subject], reached=at, known=group.at)
+        return findings
 
-    def _unwanted(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
+    def _unwanted_item(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
         """Return a drift for an item that rules created, to which no rule contributes, and which has nothing else."""
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
         if rules is None or self._items.foreign(rule.into, key, item):
@@ -264,7 +264,7 @@ class Examiner:
             return []
         if rule.claimed:
             rules = (rule,)
-        groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
+        groups = read_groups(self._store, [(maker.name, target) for maker in rules], generations)
         if any(group.totals.n or group.withheld for group in groups.values()):
             return []
         names = rule.owned(item)
@@ -274,17 +274,17 @@ class Examiner:
 
     def _rebuilds(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], Generations())
-        found = {}
+        findings = {}
         for subject in subjects:
             group = groups[subject.rule, subject.key]
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
-            found[subject] = finding([drift] if group.rebuilding else [], None, group.at)
-        return found
+            findings[subject] = finding([drift] if group.rebuilding else [], None, group.at)
+        return findings
 
     # Children
 
     def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        children = {subject: recognised(self._program, key, image) for subject, key, image in self._read(subjects)}
+        children = {subject: recognise(self._program, key, image) for subject, key, image in self._read(subjects)}
         every = [
             (subject, child, rule)
             for subject, child in children.items()
@@ -299,22 +299,22 @@ class Examiner:
         fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
         raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
         parents = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in pairs if key)))
-        found = dict.fromkeys(subjects, Finding())
+        findings = dict.fromkeys(subjects, Finding())
         for subject, child, rule, key in pairs:
             fence = raised.get(fences[rule.name, key]) if key is not None else None
-            one = self._child(rule, child, key, Fence.read(fence), parents.get(key) if key is not None else None)
-            if one.drifts or not found[subject].drifts:
-                found[subject] = _both(found[subject], one)
+            result = self._child(rule, child, key, Fence.read(fence), parents.get(key) if key is not None else None)
+            if result.drifts or not findings[subject].drifts:
+                findings[subject] = _both(findings[subject], result)
         for subject, child, rule in every:
             if isinstance(rule, ListEmbedRule):
-                found[subject] = _both(found[subject], self._listed(rule, child))
-        return found
+                findings[subject] = _both(findings[subject], self._list_finding(rule, child))
+        return findings
 
-    def _listed(self, rule: ListEmbedRule, child: Item) -> Finding:
+    def _list_finding(self, rule: ListEmbedRule, child: Item) -> Finding:
         """Examine a child of several parents, and its links: a parent that has none would not push to it."""
         name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
         references = references_of(rule, child)[0]
-        parents = self._store.get_many([one.key for one in references or () if one.key is not None])
+        parents = self._store.get_many([parent.key for parent in references or () if parent.key is not None])
         lists = self._embedder.lists
         wanted = lists.wanted_attributes(rule, child, references, parents, "")
         common = Drift("embed", rule.name, encode_key(child.key), shadow=shadow)
@@ -329,7 +329,7 @@ class Examiner:
                 replace(common, kind="link", source=parent, expected=common.target)
                 for parent in lists.missing_links(rule, child.key, references)
             ]
-        drifts = self._scope.attributed(rule, child.key, child.image, drifts)
+        drifts = self._scope.with_ledger(rule, child.key, child.image, drifts)
         return finding(drifts, child.image, child.image.get(name))
 
     def _child(
@@ -357,7 +357,7 @@ class Examiner:
                 drifts.append(replace(common, actual={"at": at}, expected={"at": fence.version}))
             elif not own and not drifts and name in wanted:
                 drifts.append(replace(common, actual=showing.guard(held, guard, "by"), expected={"by": by}))
-        drifts = self._scope.attributed(rule, child.key, child.image, drifts)
+        drifts = self._scope.with_ledger(rule, child.key, child.image, drifts)
         result = finding(drifts, child.image, held, fence.version)
         return replace(result, reached=at, known=fence.version, push=f"{rule.name}|{by}") if late else result
 
@@ -372,25 +372,25 @@ def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, 
     return goal_of(scope.program, held, evaluated.contributions, gone)
 
 
-def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
+def _error_finding(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
     text = f"{type(error).__name__}: {error}"
     return finding([Drift("error", subject.rule, subject.key, actual=text)], image)
 
 
-def _both(one: Finding, other: Finding) -> Finding:
+def _both(first: Finding, second: Finding) -> Finding:
     """Return one finding of two rules for a child."""
-    if not one.drifts:
-        return other
-    if not other.drifts:
-        return one
-    late = one.push and other.push
+    if not first.drifts:
+        return second
+    if not second.drifts:
+        return first
+    late = first.push and second.push
     return Finding(
-        f"{one.state} {other.state}",
-        one.drifts + other.drifts,
-        other.image,
-        other.reached if late else "",
-        other.known if late else "",
-        other.push if late else "",
+        f"{first.state} {second.state}",
+        first.drifts + second.drifts,
+        second.image,
+        second.reached if late else "",
+        second.known if late else "",
+        second.push if late else "",
     )
 
 
@@ -435,17 +435,17 @@ def differences(
             owned = set(owned) - rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}
     values = {**rule.created_with, **values}
-    found = wrong_values(replace(common, kind="value"), item, values)
+    drifts = wrong_values(replace(common, kind="value"), item, values)
     if not shadow:
         common = replace(common, kind="guard", attribute=scope.program.guard(rule.name))
-        found += _guard(rule, common, item, guard, group, members, bool(found))
-    return scope.attributed(rule, key, item, found)
+        drifts += _guard(rule, common, item, guard, group, members, bool(drifts))
+    return scope.with_ledger(rule, key, item, drifts)
 
 
 def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
     """Return a drift for each attribute that differs from the desired value; `common` has their common fields."""
-    shown = {name: showing.both(item.get(name), value) for name, value in differing(item, desired).items()}
-    return [replace(common, attribute=name, actual=actual, expected=wanted) for name, (actual, wanted) in shown.items()]
+    pairs = {name: showing.both(item.get(name), value) for name, value in differing(item, desired).items()}
+    return [replace(common, attribute=name, actual=actual, expected=wanted) for name, (actual, wanted) in pairs.items()]
 
 
 def _guard(
@@ -476,5 +476,5 @@ def _guard(
 def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:
     """The source whose attributes are shown, where it is a single one."""
     if rule.carries and all(query.limit == 1 for query in rule.member_queries):
-        return next((found[0].source for found in members.values() if found), None)
+        return next((rows[0].source for rows in members.values() if rows), None)
     return None

@@ -102,7 +102,7 @@ class Groups:
                 members[partition] = None
         grouped = self._scope.grouped
         self.add(target for target in targets if target[0] in grouped)
-        rows = [(account_of(one), *one[2:].split("|", 1)) for one in members if one[2:].partition("|")[0] in grouped]
+        rows = [(account_of(key), *key[2:].split("|", 1)) for key in members if key[2:].partition("|")[0] in grouped]
         self._scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
 
     def screen(self, copy: Store) -> None:
@@ -193,14 +193,14 @@ class Groups:
         self._keep(amounts)
         return members
 
-    def computed(self) -> Iterator[Image]:
+    def computed_items(self) -> Iterator[Image]:
         """Yield the groups and value counters that all contributions give, as the ledger would store them."""
         self._index()
         for account, rule, target in self._scratch.rows("SELECT account, rule, target FROM compared"):
             sums = self._sums(account)
             _count_values(sums, {})
             key = group_key(rule, target)
-            amounts = {slot: {"N": number_text(one)} for slot, one in sums.items() if not slot.startswith("%|")}
+            amounts = {slot: {"N": number_text(amount)} for slot, amount in sums.items() if not slot.startswith("%|")}
             yield {**LEDGER_SCHEMA.wire(key), **whole_key(key, target), "version": {"N": "1"}, **amounts}
             for slot, number in sums.items():
                 if slot.startswith("%|") and number > 0:
@@ -260,7 +260,7 @@ class Groups:
                     continue
                 _sum(amounts, account, contributed)
                 for member, payload in contributed.get("+", {}).items():
-                    sort, content = _expected(rule, target, self._generations[place], member, source, payload)
+                    sort, content = _member_row(rule, target, self._generations[place], member, source, payload)
                     members.append((account, sort, 1, content))
 
     # The comparison
@@ -289,9 +289,9 @@ class Groups:
         counters = self._counters(account)
         live = {**now.live, **{slot: Decimal(number or 0) for slot, (number, _) in counters.items()}}
         wanted = corrections.sums(sums) if corrections is not None else None
-        for one in (sums, wanted):
-            if one is not None:
-                _count_values(one, counters)
+        for side in (sums, wanted):
+            if side is not None:
+                _count_values(side, counters)
         common = Drift("group", rule, target, at=at)
         for slot in sorted(sums.keys() | live.keys() | now.damaged.keys() | (wanted or {}).keys()):
             summed = showing.number(sums.get(slot, Decimal(0)))
@@ -303,7 +303,7 @@ class Groups:
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held)
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
-                yield _sided(drift, summed, *source)
+                yield _with_sides(drift, summed, *source)
         yield from self._members(account, known, target, at, corrections)
 
     def _sums(self, account: int) -> dict[str, Decimal]:
@@ -325,15 +325,15 @@ class Groups:
             "FROM member WHERE account = ? GROUP BY sort HAVING held IS NOT entered"
         )
         for sort, *content in self._scratch.rows(query, (account,)):
-            held, entered = (json.loads(one) if one is not None else None for one in content)
+            held, entered = (json.loads(text) if text is not None else None for text in content)
             kind = "member missing" if held is None else "member extra" if entered is None else "member stale"
             source = json.loads(content[1] or content[0])[0]
             slot = showing.members(rule, unescape(sort.split("|", 2)[1]))
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
-            shown = [one and one[1] for one in (held, entered, *wanted)]
-            if shown[0] == shown[1]:  # of different sources
-                shown = [one and {"source": one[0], "value": one[1]} for one in (held, entered, *wanted)]
-            yield _sided(Drift(kind, rule.name, target, slot, shown[0], None, source, at), *shown[1:])
+            sides = [side and side[1] for side in (held, entered, *wanted)]
+            if sides[0] == sides[1]:  # of different sources
+                sides = [side and {"source": side[0], "value": side[1]} for side in (held, entered, *wanted)]
+            yield _with_sides(Drift(kind, rule.name, target, slot, sides[0], None, source, at), *sides[1:])
 
     # The source items
 
@@ -343,13 +343,13 @@ class Groups:
             return None
         if any(kind == SOURCE for kind, _ in self._candidates.about(rule, target, BUSY)):
             return None
-        found = _Corrections()
+        corrections = _Corrections()
         for kind, drift in self._candidates.about(rule, target):
             if kind == SOURCE:
-                found.add(rule, target, generation, drift)
-        return found
+                corrections.add(rule, target, generation, drift)
+        return corrections
 
-    def judged(self, drift: Drift) -> Drift:
+    def with_source_side(self, drift: Drift) -> Drift:
         """Return the drift of a target with what the source items give: the values of its group, if the group is correct.
 
         Otherwise the values are not computed: the drift of the group shows what its totals should be.
@@ -357,14 +357,14 @@ class Groups:
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
             return drift
         rule, target, guard = drift.rule, drift.target, drift.kind == "guard"
-        ledger = [one for kind, one in self._candidates.about(rule, target) if kind != TARGET]
+        ledger = [cause for kind, cause in self._candidates.about(rule, target) if kind != TARGET]
         busy = any(True for _ in self._candidates.about(rule, target, BUSY))
         if not ledger and not busy:
             source = {} if guard else {SOURCE_SIDE: drift.expected}
             return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
         if guard:
             return drift
-        sides = tuple(dict.fromkeys(side for one in ledger for side in one.wrong or ()))
+        sides = tuple(dict.fromkeys(side for cause in ledger for side in cause.wrong or ()))
         return replace(drift, expected=None, wrong=sides or None)
 
 
@@ -383,7 +383,7 @@ class _Corrections:
                 change = WIDE.multiply(amount, Decimal(sign))
                 self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
             for member, payload in contributed.get("+", {}).items():
-                sort, content = _expected(rule, target, generation, member, drift.source or "", payload)
+                sort, content = _member_row(rule, target, generation, member, drift.source or "", payload)
                 self.members[sort] = json.loads(content) if sign > 0 else None
 
     def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
@@ -405,7 +405,7 @@ def _count_values(sums: dict[str, Decimal], counters: Mapping[str, tuple[int | N
         sums[name] = sums.get(name, Decimal(0)) + 1
 
 
-def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
+def _with_sides(drift: Drift, entered: Any, *source: Any) -> Drift:
     """Return the drift of a group with the value of its entries and, if known, what the source items give."""
     sides = {GROUP_SIDE: drift.actual, ENTRY: entered}
     if not source:
@@ -414,7 +414,7 @@ def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
     return replace(drift, expected=source[0], sides={**sides, SOURCE_SIDE: source[0]}, wrong=wrong)
 
 
-def _expected(rule: str, target: str, generation: int, member: str, source: str, payload: str) -> tuple[str, str]:
+def _member_row(rule: str, target: str, generation: int, member: str, source: str, payload: str) -> tuple[str, str]:
     """Return the sort key and the content of the member that an entry expects in the open generation."""
     sort = member_key(rule, target, generation, member, source).sort or ""
     order = _order_of(member)

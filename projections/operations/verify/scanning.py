@@ -174,11 +174,11 @@ class Scratch:
         """Yield the rows of a query, a few at a time. The caller may write to other tables in between."""
         with self._statement():
             cursor = self._connection.execute(statement, values)
-            some = cursor.fetchmany(_ROWS)
-        while some:
-            yield from some
+            rows = cursor.fetchmany(_ROWS)
+        while rows:
+            yield from rows
             with self._statement():
-                some = cursor.fetchmany(_ROWS)
+                rows = cursor.fetchmany(_ROWS)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
@@ -236,10 +236,10 @@ class TableCopy(WrappedStore):
             f"ORDER BY sort {'DESC' if reverse else ''} LIMIT ?",
             (partition, low, high, *([] if after is None else [after]), -1 if limit is None else limit),
         )
-        found = list(rows)
-        return Page([json.loads(image) for _, image in found], found[-1][0] if len(found) == limit else None)
+        page = list(rows)
+        return Page([json.loads(image) for _, image in page], page[-1][0] if len(page) == limit else None)
 
     def scan(self, table: str, **options: Any) -> Page:
         query = f"SELECT rowid, image FROM {self._names[table]} WHERE rowid > ? ORDER BY rowid LIMIT ?"
-        found = list(self._scratch.rows(query, (options["after"] or 0, options["limit"])))
-        return Page([json.loads(image) for _, image in found], found[-1][0] if found else None)
+        rows = list(self._scratch.rows(query, (options["after"] or 0, options["limit"])))
+        return Page([json.loads(image) for _, image in rows], rows[-1][0] if rows else None)

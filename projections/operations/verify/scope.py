@@ -73,9 +73,9 @@ class Scope:
         self.parents = grouped(embeds, lambda rule: rule.source.table)
         """By table: the embed rules whose parents are in it."""
         self.guards_of_created = {
-            entity: tuple(program.guard(rule.name) for rule in found)
+            entity: tuple(program.guard(rule.name) for rule in live_rules)
             for entity, rules in self.published_into.items()
-            if any(rule.creates for rule in rules) and (found := self.all_live_into(entity))
+            if any(rule.creates for rule in rules) and (live_rules := self.all_live_into(entity))
         }
         """By entity whose items live rules create: all guards on them that count contributions."""
         self.tables = [name for name in program.tables if name in _tables(rules)]
@@ -106,14 +106,14 @@ class Scope:
         """Return whether all guards on an item of an entity that rules create record 0 contributions."""
         names = self.guards_of_created.get(entity, ())
         guards = [self.guards.parse(self.guards.rule(name), key, image[name]) for name in names if name in image]
-        return bool(names) and all(one is None or one.n == 0 for one in guards)
+        return bool(names) and all(guard is None or guard.n == 0 for guard in guards)
 
-    def attributed(self, rule: Rule, key: ItemKey, item: Image | None, drifts: Iterable[Drift]) -> list[Drift]:
+    def with_ledger(self, rule: Rule, key: ItemKey, item: Image | None, drifts: Iterable[Drift]) -> list[Drift]:
         """Return the drifts of a rule on an item with the other ledger that maintains it, if there is one."""
-        other = self.guards.other_ledger(rule.name, key, item)
-        return [replace(drift, ledger=other) for drift in drifts]
+        ledger = self.guards.other_ledger(rule.name, key, item)
+        return [replace(drift, ledger=ledger) for drift in drifts]
 
-    def sided(self, drift: Drift) -> Drift:
+    def with_sides(self, drift: Drift) -> Drift:
         """Return a drift of these rules with its sides."""
         return with_sides(drift, grouped=drift.rule in self.recorded and not self.offline)
 
@@ -221,27 +221,27 @@ def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subj
 def roles(scope: Scope, key: ItemKey, image: Image) -> list[Subject]:
     """Return a subject for each role of an item. Raises any error that its content causes."""
     item, text = scope.program.recognise(key, image), encode_key(key)
-    found = [Subject(LEFT, "", text)] if strange_guards(scope, image, item) else []
+    subjects = [Subject(LEFT, "", text)] if strange_guards(scope, image, item) else []
     for copied in scope.copy_into.values():
         if not copied.into.at(key):
             continue
         guard = scope.guards.read(copied.name, key, image)
         if guard is not None and guard.by:
-            found.append(Subject(COPY, copied.name, text, (guard.by,)))
+            subjects.append(Subject(COPY, copied.name, text, (guard.by,)))
         elif guard is None and scope.writes(copied) and scope.guards.is_created(key, image):
-            found.append(Subject(COPY, copied.name, text))  # its source, if there is one, has the same subject
+            subjects.append(Subject(COPY, copied.name, text))  # its source, if there is one, has the same subject
     if item is None:
-        return found
+        return subjects
     entity = item.entity.name
     if entity in scope.recorded_from and not scope.offline:
-        found.append(Subject(SOURCE, "", text))
+        subjects.append(Subject(SOURCE, "", text))
     for rule in scope.copies_from.get(entity, ()):
-        found += [Subject(COPY, rule.name, encode_key(target), (text,)) for target in copies_of(rule, item)]
+        subjects += [Subject(COPY, rule.name, encode_key(target), (text,)) for target in copies_of(rule, item)]
     if entity in scope.indexes:
-        found.append(Subject(INDEX, "", text))
+        subjects.append(Subject(INDEX, "", text))
     if entity in scope.embeds_into:
-        found.append(Subject(CHILD, "", text))
-    return found + [Subject(TARGET, into.name, text) for into in scope.published_into.get(entity, ())]
+        subjects.append(Subject(CHILD, "", text))
+    return subjects + [Subject(TARGET, into.name, text) for into in scope.published_into.get(entity, ())]
 
 
 def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
@@ -274,7 +274,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
     """Return a drift for each rule that publishes and that left values on an item of another kind."""
     prefix, program = scope.program.guard_prefix, scope.program
     names = strange_guards(scope, image, item)
-    found, guarded = [], False
+    drifts, guarded = [], False
     target = encode_key(key)
     kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
     for name in names:
@@ -286,15 +286,15 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         if items.may_write(rule, rule.into, key, image):
             continue
         owned = frozenset(rule.owned())
-        left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
-        if left:
-            found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
+        remains = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
+        if remains:
+            drifts.append(Drift(LEFT_OVER, rule.name, target, None, remains, None, guard.by or None, guard.at or None))
     if names and item is None and not guarded and items.is_created(key, image):
         at = program.entities_at(key)
-        makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if rule.creates]
+        makers = [rule for entity in at for rule in program.ledger_rules_into.get(entity.name, ()) if rule.creates]
         if makers and scope.writes(makers[0]):
-            found.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
-    return found
+            drifts.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
+    return drifts
 
 
 def strange_guards(scope: Scope, image: Image, item: Item | None) -> list[str]:

@@ -22,15 +22,15 @@ DAMAGED = "damaged"
 """A value of the ledger that cannot be read."""
 
 
-def value(one: Value | None) -> object:
+def value(wire_value: Value | None) -> object:
     """Return a value as plain JSON, or None."""
-    return None if one is None else plain(one)
+    return None if wire_value is None else plain(wire_value)
 
 
 def both(actual: Value | None, expected: Value | None) -> tuple[object, object]:
     """Return two values that differ as plain JSON that differs: in wire form if only that does, such as NULL and absent."""
-    shown = value(actual), value(expected)
-    return shown if json.dumps(shown[0]) != json.dumps(shown[1]) else (actual, expected)
+    values = value(actual), value(expected)
+    return values if json.dumps(values[0]) != json.dumps(values[1]) else (actual, expected)
 
 
 def guard(held: Value | None, read: Guard | None, field: Literal["at", "by", "n"]) -> object:
@@ -80,19 +80,19 @@ def member(order: str, payload: str) -> object:
     return {"value": held, "hash": payload} if order else {"hash": payload}
 
 
-def contributed(rule: Rule | None, one: Contributed | None) -> dict[str, Any] | None:
+def contribution(rule: Rule | None, contribution: Contributed | None) -> dict[str, Any] | None:
     """Return the contribution of an item to a target. The rule may be unknown."""
-    if one is None:
+    if contribution is None:
         return None
-    shown: dict[str, Any] = {}
-    for slot, amount in sorted(one.items(), key=lambda each: each[0] != "n"):
+    measures: dict[str, Any] = {}
+    for slot, amount in sorted(contribution.items(), key=lambda each: each[0] != "n"):
         if slot == "+":
             for text, payload in sorted(amount.items()):
-                name, _, rest = text.partition("|")
-                shown.setdefault(members(rule, name), []).append(member(rest.partition(" ")[0], payload))
+                name, _, order = text.partition("|")
+                measures.setdefault(members(rule, name), []).append(member(order.partition(" ")[0], payload))
         elif slot == "%":
             for text, times in sorted(amount.items()):
-                shown[measure(rule, f"%|{text}")] = times
+                measures[measure(rule, f"%|{text}")] = times
         elif slot not in (SETTLED, GENERATION):
-            shown[measure(rule, slot)] = number(Decimal(amount))
-    return shown
+            measures[measure(rule, slot)] = number(Decimal(amount))
+    return measures

@@ -81,7 +81,7 @@ class Verification:
         self._groups.screen(self._copy)
         self.examine()
 
-    def compared(self) -> Iterator[Drift]:
+    def differences(self) -> Iterator[Drift]:
         """Read everything once, without a ledger, and yield published values that differ from the totals of the items.
 
         Differences are not examined again: some may be due to changes at the same time.
@@ -97,7 +97,7 @@ class Verification:
         self._report("comparing groups", 0)
         self._groups.compare(sources=self.compares_sources)
         if self.compares_sources:
-            self.candidates.change(TARGET, self._groups.judged)
+            self.candidates.change(TARGET, self._groups.with_source_side)
             self.candidates.change(COPY, with_all_sources)
 
     def add_groups(self, subjects: Sequence[Subject]) -> None:
@@ -114,10 +114,10 @@ class Verification:
         picked = max(1, round(share * of))
         wanted: list[Segment] = []
         for table in self.scope.tables:
-            each = partial(self._sampled, partial(of_items, self.scope, table))
+            each = partial(self._examine_page, partial(of_items, self.scope, table))
             wanted += [Segment(table, number, of, each) for number in chance.sample(range(of), picked)]
         if self.scope.ledger:
-            each = partial(self._sampled, partial(of_ledger, self.scope))
+            each = partial(self._examine_page, partial(of_ledger, self.scope))
             wanted += [Segment(LEDGER, number, of, each) for number in chance.sample(range(of), picked)]
         self._scanner.segments(wanted)
         self._report("examining", 0)
@@ -135,14 +135,9 @@ class Verification:
         """Yield the differences of subjects that kept changing, so that they have no verdict."""
         return self.candidates.drifts(BUSY)
 
-    def _sampled(self, subjects: Callable[[Sequence[Image]], Iterator[Subject]], images: Sequence[Image]) -> None:
-        some: list[Subject] = []
-        for subject in subjects(images):
-            some.append(subject)
-            if len(some) == AT_ONCE:
-                self.candidates.examine(some)
-                some = []
-        self.candidates.examine(some)
+    def _examine_page(self, subjects: Callable[[Sequence[Image]], Iterator[Subject]], images: Sequence[Image]) -> None:
+        for batch in slices(subjects(images), AT_ONCE):
+            self.candidates.examine(batch)
 
     def _read(self, *, again: bool = False) -> None:
         """Copy all tables, and make everything in them a candidate, unless they are read again."""
@@ -150,7 +145,7 @@ class Verification:
         tables = [*self.scope.tables, *([LEDGER] if self.scope.ledger else [])]
         self._scanner.whole([(table, partial(self._page, table, again)) for table in tables])
         if self.scope.offline:
-            for images in slices(self._groups.computed(), PAGE):
+            for images in slices(self._groups.computed_items(), PAGE):
                 self._page(LEDGER, again, images)
         self._copied.index()
 

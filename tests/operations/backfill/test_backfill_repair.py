@@ -118,7 +118,7 @@ def rehearsed(stage: Stage, *rules: str, segments: int = 2, page: int = 5) -> tu
     before = stage.store.items("main"), stage.store.items("ledger")
     backfill = stage.backfill(dry=True, page=page)
     runner = stage.runner(backfill)
-    phases = runner.rehearse(backfill.rehearsed(rules, segments))
+    phases = runner.rehearse(backfill.unrecorded_run(rules, segments))
     assert (stage.store.items("main"), stage.store.items("ledger")) == before
     assert runner.failed == {}
     return sum(phases.values(), Counter()), runner

@@ -230,7 +230,7 @@ def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> No
     back = newer.under(LIKES)
     dry = back.backfill(dry=True)
     runner = back.runner(dry)
-    runner.rehearse(dry.rehearsed((), 2))
+    runner.rehearse(dry.unrecorded_run((), 2))
     assert sorted(runner.withheld) == [f"main|POST#{post}|METADATA" for post in range(3)], "a dry run names them"
     report = back.filled(allow_delete=False)
     assert report["targets"]["withheld|listed"] == 3, "it is not known which of them it wrote"
