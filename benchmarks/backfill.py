@@ -22,7 +22,7 @@ from projections.aws.live_tables import create_table, delete_table
 from projections.engine.running import at_once
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.stores.dynamodb import DynamoDBStore
 

@@ -35,11 +35,11 @@ from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import decode_order
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
+from projections.operations.verify.verify_scope import Scope
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["RULES", "Verified", "measure", "megabytes"]

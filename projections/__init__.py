@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from projections.inspect.explain.facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.ruleset import RuleSet
-    from projections.operations.status import LedgerStatus
+    from projections.operations.health import LedgerStatus
     from projections.operations.verify.drift import Drift
 
 __version__ = "0.1.0"
@@ -108,7 +108,7 @@ _ELSEWHERE = {
     "Drift": "operations.verify.drift",
     "Finding": "language.findings.kinds",
     "ItemExplanation": "inspect.explain.facts",
-    "LedgerStatus": "operations.status",
+    "LedgerStatus": "operations.health",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
     **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranking"),
     "RuleSet": "language.ruleset",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from projections.inspect.explain.facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.program import Program
-    from projections.operations.status import LedgerStatus
+    from projections.operations.health import LedgerStatus
     from projections.operations.verify.drift import Drift
 
 __all__ = [
@@ -380,7 +380,7 @@ def redrive(
     from projections.engine.running import at_once
     from projections.operations.dry import DryStore
     from projections.operations.failed_messages import Reader
-    from projections.operations.redrive import Redrive
+    from projections.operations.message_redrive import Redrive
 
     program = rules.program
     reader = Reader(program.tables, tables or {name: name for name in program.tables})
@@ -396,7 +396,7 @@ def redrive(
 
 def status(store: Store, rules: RuleSet) -> LedgerStatus:
     """Return what the ledger records: which rules are active, how far backfills are, and what to do about it."""
-    from projections.operations.status import ledger
+    from projections.operations.health import ledger
 
     return ledger(rules.program, store, datetime.now(UTC))
 

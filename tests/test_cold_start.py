@@ -52,7 +52,7 @@ NEVER = (
     "projections.operations.audit",
     "projections.operations.backfill",
     "projections.operations.redaction",
-    "projections.operations.redrive",
+    "projections.operations.message_redrive",
     "projections.operations.verify",
     "projections.operations.worker",
     "projections.stores.memory",

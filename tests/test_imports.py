@@ -60,7 +60,7 @@ def test_the_stores_load_botocore_and_nothing_of_the_command_line() -> None:
 
 
 def test_operations_load_nothing_of_the_command_line() -> None:
-    names = ("worker", "audit", "backfill.runner", "verify.verification", "redrive", "status")
+    names = ("worker", "audit", "backfill.runner", "verify.verification", "message_redrive", "health")
     modules = loaded("projections.aws.wiring", *(f"projections.operations.{name}" for name in names))
     assert packages(modules) & COMMAND_LINE == set()
     assert not [name for name in modules if name.startswith(NOT_DEPLOYED)]

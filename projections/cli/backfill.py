@@ -17,7 +17,7 @@ from projections.terminal import Bar, count, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
-    from projections.operations.backfill.backfill import Backfill, Done
+    from projections.operations.backfill.backfill_runs import Backfill, Done
     from projections.operations.backfill.progress import Run
     from projections.operations.backfill.runner import Runner
 

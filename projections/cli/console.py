@@ -19,7 +19,7 @@ from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.console.console_data import ExplainedItem, Reads
-    from projections.operations.status import Finding
+    from projections.operations.health import Finding
 
 
 _LEDGER_SECONDS = 2.0
@@ -126,7 +126,7 @@ class LiveSource:
 
     def _gather_status(self) -> dict[str, Any]:
         from projections.cli.status import ledger_status, limits, plain_finding, rule_ages, service_findings
-        from projections.operations import status
+        from projections.operations import health
         from projections.operations.backfill.progress import PHASES, Progress
 
         now = datetime.now(UTC)
@@ -137,9 +137,9 @@ class LiveSource:
             self._services, self._ages = (monotonic(), _clock(now), fresh), ages
         findings = [*recorded.findings, *self._services[2]]
         if self._chosen.note:
-            findings.insert(0, status.Finding("rule file", status.LOOK, self._chosen.note))
+            findings.insert(0, health.Finding("rule file", health.LOOK, self._chosen.note))
         run = None
-        if any(finding.subject == "backfill" and finding.level != status.FINE for finding in findings):
+        if any(finding.subject == "backfill" and finding.level != health.FINE for finding in findings):
             run = Progress(self._live.store).run()
         of_rules: dict[str, Finding] = {}
         for finding in _most_urgent_first(findings):
@@ -148,7 +148,7 @@ class LiveSource:
         return {
             "at": _clock(now),
             "servicesAt": self._services[1],
-            "attention": any(finding.level in (status.LOOK, status.ACT) for finding in findings),
+            "attention": any(finding.level in (health.LOOK, health.ACT) for finding in findings),
             "epoch": recorded.epoch,
             "rules": {
                 name: _rule(
@@ -183,7 +183,7 @@ def _rule(
 ) -> dict[str, Any]:
     """Return the state of a rule. `freshness` has p50 and p99 of the age of changes in seconds; null if not known."""
     from projections.engine.registry import LIVE
-    from projections.operations.status import FINE, LOOK
+    from projections.operations.health import FINE, LOOK
 
     late = ages is not None and within is not None and ages[1] > within
     level = finding.level if finding is not None else FINE if state == LIVE else LOOK
@@ -200,7 +200,7 @@ def _rule(
 
 def _most_urgent_first(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings that need attention first, those that are not known last."""
-    from projections.operations.status import ACT, FINE, LOOK, UNKNOWN
+    from projections.operations.health import ACT, FINE, LOOK, UNKNOWN
 
     return sorted(findings, key=lambda finding: (ACT, LOOK, FINE, UNKNOWN).index(finding.level))
 

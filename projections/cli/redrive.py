@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.operations.dismissal import Dismissed, Quarantined, Wanted
     from projections.operations.failed_messages import Reader
-    from projections.operations.redrive import Answer, MessageSource, Outcome, Redrive
+    from projections.operations.message_redrive import Answer, MessageSource, Outcome, Redrive
 
 
 THREADS = 10
@@ -84,7 +84,7 @@ def command(
     from projections.language.program import Program
     from projections.operations.dry import DryStore
     from projections.operations.failed_messages import Reader
-    from projections.operations.redrive import Redrive, redrive_all
+    from projections.operations.message_redrive import Redrive, redrive_all
 
     others = files or sources.dead_letters or sources.bucket or most
     alone = listing or dismiss is not None or because is not None

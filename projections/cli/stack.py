@@ -151,7 +151,7 @@ class Deployed:
         items would never change again.
         """
         from projections.errors import StoreError
-        from projections.operations.status import maintainer
+        from projections.operations.health import maintainer
 
         texts: list[str] = []
         mappings = None

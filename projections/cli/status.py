@@ -20,7 +20,7 @@ from projections.terminal import console, json_text, markup, print_line, print_t
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
     from projections.language.program import Program
-    from projections.operations.status import Finding, LedgerStatus
+    from projections.operations.health import Finding, LedgerStatus
 
 
 _PEEK_SECONDS = 1
@@ -48,7 +48,7 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     Example:
       projections status --stack shop
     """
-    from projections.operations import status
+    from projections.operations import health
 
     there = deployed(given)
     chosen = there.rules("ignore")
@@ -58,12 +58,12 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     findings: list[Finding] = []
     if chosen.note and chosen.about_option:
         todo = "Without --rules, commands use the deployed rules."
-        findings.append(status.Finding("rule file", status.LOOK, chosen.note, todo))
+        findings.append(health.Finding("rule file", health.LOOK, chosen.note, todo))
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)
     findings += recorded.findings
     findings += service_findings(there, live, function, sources, now, rule_ages(there, live, now))
-    attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
+    attention = any(finding.level in (health.LOOK, health.ACT) for finding in findings)
     if as_json:
         report = {
             "attention": attention,
@@ -79,12 +79,12 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
 
 def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) -> LedgerStatus:
     """Return what the ledger records of the rules that a command uses."""
-    from projections.operations import status
+    from projections.operations import health
 
     stack = there.stack
     schedule, since = (stack.parameters.get("AuditSchedule"), stack.created) if stack else (None, None)
     name = stack.name if stack else None
-    return status.ledger(
+    return health.ledger(
         live.program, live.store, now, deployed=chosen.deployed, stack=name, schedule=schedule, since=since
     )
 
@@ -137,27 +137,27 @@ def _functions(
 ) -> Iterator[Finding]:
     """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
     from projections.aws.metrics import alarms, iterator_age, throttle_events
-    from projections.operations import status
+    from projections.operations import health
 
     yield from _streams(there, live, function, stack, now)
-    yield _asked("lag", function, lambda name: status.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
+    yield _asked("lag", function, lambda name: health.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
 
     if ages:
-        yield status.freshness(ages, limits(live.program))
+        yield health.freshness(ages, limits(live.program))
 
     def throttling(name: str) -> Finding:
         schemas = live.program.tables
         tables = {name: schemas[logical].indexes if logical in schemas else () for logical, name in live.names.items()}
-        return status.throttling(throttle_events(there.client("cloudwatch"), tables, now))
+        return health.throttling(throttle_events(there.client("cloudwatch"), tables, now))
 
     yield _asked("throttling", function, throttling, True)
     if stack:
-        yield _asked("alarms", stack, lambda name: status.alarms(alarms(there.client("cloudwatch"), name)), True)
+        yield _asked("alarms", stack, lambda name: health.alarms(alarms(there.client("cloudwatch"), name)), True)
 
 
 def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
     from projections.aws.metrics import stream_counts
-    from projections.operations import status
+    from projections.operations import health
 
     several = len(live.program.tables) > 1
     tables = {f"stream {name}" if several else "stream": live.described[name] for name in live.program.tables}
@@ -165,7 +165,7 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
     try:
         mappings = there.mappings(live, function)
     except StoreError as error:
-        yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
+        yield from (health.Finding(subject, health.LOOK, f"not known: {error}") for subject in tables)
         yield from _deployment(there, live, None, stack)
         return
     for subject, table in tables.items():
@@ -174,10 +174,10 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
             if one.get("EventSourceArn") == table.get("LatestStreamArn"):
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
                     counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
-        yield status.stream(subject, table, mappings, counts, stack)
+        yield health.stream(subject, table, mappings, counts, stack)
     with suppress(StoreError):  # the caller may not read other functions; what they write is reported as `other ledger`
         for other in there.other_maintainers(live, function):
-            yield status.maintainer(*other, stack=stack)
+            yield health.maintainer(*other, stack=stack)
     yield from _deployment(there, live, mappings, stack)
 
 
@@ -188,27 +188,27 @@ def _deployment(
 
     If nothing differs, names what was compared.
     """
-    from projections.operations import status
+    from projections.operations import health
 
     found = there.findings(live, mappings)
-    levels = {"error": status.ACT, "warning": status.LOOK, "note": status.UNKNOWN}
+    levels = {"error": health.ACT, "warning": health.LOOK, "note": health.UNKNOWN}
     differences = [one for one in found if one.code != "stream"]
     for one in differences:
         todo = one.instead[:1].upper() + one.instead[1:]
         if one.code in ("filters", "delivery") and todo:
-            todo += f", then {status.command('backfill --restart', stack)}"
-        yield status.Finding("deployment", levels[one.severity], one.reason, todo and f"{todo}.")
+            todo += f", then {health.command('backfill --restart', stack)}"
+        yield health.Finding("deployment", levels[one.severity], one.reason, todo and f"{todo}.")
     if not differences:
         compared = ["keys", "indexes"]
         compared += ["TTL"] if there.compares_ttl(live) else []
         compared += ["filters"] if mappings is not None and not found else []
         what = f"{', '.join(compared[:-1])} and {compared[-1]}"
-        yield status.Finding("deployment", status.FINE, f"{what} agree with the rules")
+        yield health.Finding("deployment", health.FINE, f"{what} agree with the rules")
 
 
 def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, peek: bool) -> Iterator[Finding]:
     """What waits in the queues and in the bucket."""
-    from projections.operations import status
+    from projections.operations import health
 
     def redrive(option: str, name: str | None) -> str:
         """Return the command that redrives what was found, as it can be copied."""
@@ -225,7 +225,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
     ):
 
         def depth(url: str, subject: str = subject, words: tuple[str, str, str] = words) -> Finding:
-            return status.queue(subject, there.queue(url).depth().total, *words)
+            return health.queue(subject, there.queue(url).depth().total, *words)
 
         found = _asked(subject, url, depth)
         yield _quarantine(there, found, live, url if peek else None) if subject == "quarantine" else found
@@ -233,7 +233,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
     def discarded(name: str) -> Finding:
         number = len(list(islice(there.bucket(name).pending(DISCARDED), _MOST_OBJECTS)))
         todo = f"Read the function's log for the reason, then run {redrive('bucket', name)}."
-        return status.queue("discarded", number, "batch", "that Lambda discarded", todo, most=number == _MOST_OBJECTS)
+        return health.queue("discarded", number, "batch", "that Lambda discarded", todo, most=number == _MOST_OBJECTS)
 
     yield _asked("discarded", there.name(sources.bucket, "DiscardedBucketName"), discarded)
 
@@ -251,7 +251,7 @@ _OPTIONS = {
 
 def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], optional: bool = False) -> Finding:
     """Return what a service reports of a resource, or that it is not named, or that the service does not answer."""
-    from projections.operations.status import LOOK, UNKNOWN, Finding
+    from projections.operations.health import LOOK, UNKNOWN, Finding
 
     if not name:
         return Finding(subject, UNKNOWN, f"not checked: pass --stack NAME or {_OPTIONS[subject]}")
@@ -292,14 +292,14 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from projections.operations import status
+    from projections.operations import health
 
-    signs = {status.FINE: ("OK", "green"), status.LOOK: ("WARN", "yellow"), status.ACT: ("ACTION", "red")}
+    signs = {health.FINE: ("OK", "green"), health.LOOK: ("WARN", "yellow"), health.ACT: ("ACTION", "red")}
     out = console()
     width = max(len(finding.subject) for finding in findings)
     for finding, following in zip_longest(findings, findings[1:]):
         sign, style = signs.get(finding.level, ("?", "dim"))
-        says = markup("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
+        says = markup("[dim]{}[/]", finding.says) if finding.level == health.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
         out.print(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
         for one in finding.examples:
@@ -309,8 +309,8 @@ def _print(findings: Sequence[Finding]) -> None:
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)
-    words = {status.ACT: "ACTION", status.LOOK: "WARN", status.UNKNOWN: "not checked"}
+    words = {health.ACT: "ACTION", health.LOOK: "WARN", health.UNKNOWN: "not checked"}
     found = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
-    bad = levels[status.ACT] or levels[status.LOOK]
+    bad = levels[health.ACT] or levels[health.LOOK]
     text = ", ".join(found if bad else ["Nothing needs attention", *found])
     out.print(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))

@@ -143,7 +143,7 @@ def _check_suffix(output: str | None, form: str) -> None:
 
 def _text(form: str, deployment: Deployment, settings: tuple[str, ...]) -> str:
     if form == "sam":
-        from projections.deploy.template import sam_template
+        from projections.deploy.sam_template import sam_template
 
         return sam_template(deployment)
     return _plain(deployment, settings, form == "cdk")

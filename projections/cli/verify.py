@@ -16,14 +16,14 @@ from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
-from projections.operations.verify.scope import DISABLED
+from projections.operations.verify.verify_scope import DISABLED
 from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
     from projections.operations.verify.repair import Repair
-    from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification
+    from projections.operations.verify.verify_scope import Scope
 
 
 @click.command("verify")

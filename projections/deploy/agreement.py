@@ -36,7 +36,7 @@ from projections.deploy.cloudformation import (
 from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
 from projections.deploy.finding import Finding, Severity, report
 from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import Misconfigured
 from projections.language.keys import Schema
 from projections.language.mistakes import Location

@@ -26,7 +26,7 @@ from projections.deploy.cloudformation import (
     value_at,
 )
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from projections.deploy.needs import Deployment
 from projections.deploy.package import wheel
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.init.data_model import Model
 from projections.init.model_reading import model_file

@@ -31,7 +31,7 @@ from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
 from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.scope import Scope, Subject, of_items, of_ledger
+from projections.operations.verify.verify_scope import Scope, Subject, of_items, of_ledger
 
 AUDIT = ItemKey(LEDGER, "A", ".")
 

@@ -227,8 +227,8 @@ def compute(
         return
     # not above: the worker does not need them
     from projections.operations.verify.scanning import Scratch
-    from projections.operations.verify.scope import Scope
     from projections.operations.verify.verification import Verification
+    from projections.operations.verify.verify_scope import Scope
 
     with Scratch() as scratch:
         verification = Verification(Scope(program, None, names), store, scratch, threads=threads, report=report)

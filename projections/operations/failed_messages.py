@@ -220,7 +220,7 @@ def _is_image(value: Any) -> TypeGuard[Image]:
     return isinstance(value, dict) and bool(value) and all(is_value(nested) for nested in value.values())
 
 
-# Sources: see `operations.redrive.MessageSource`
+# Sources: see `operations.message_redrive.MessageSource`
 
 
 class QueueSource:

@@ -34,7 +34,7 @@ from projections.operations.fenced import name_of_lease
 from projections.operations.tasks import BackfillTask, Task, Tasks
 
 if TYPE_CHECKING:
-    from projections.operations.backfill.backfill import Backfill
+    from projections.operations.backfill.backfill_runs import Backfill
     from projections.operations.redaction import Redaction
 
 
@@ -108,7 +108,7 @@ class WorkerHandler:
 
     @cached_property
     def _backfill(self) -> Backfill:
-        from projections.operations.backfill.backfill import Backfill  # most instances never do one
+        from projections.operations.backfill.backfill_runs import Backfill  # most instances never do one
         from projections.operations.backfill.pages import PAGE
 
         return Backfill(

@@ -13,7 +13,7 @@ from sam_cli import Sam
 from test_deploy import client, eventually, outputs
 
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.language.loader import load
 from projections.language.program import Program
 

@@ -17,7 +17,7 @@ from sam_cli import AWS, Sam
 from test_deploy import client, eventually, number, outputs, read, writer
 
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.language.loader import load
 from projections.language.program import Program
 

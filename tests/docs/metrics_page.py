@@ -12,7 +12,7 @@ from metric_words import FRESHNESS, METRICS, NAMESPACE
 
 from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.running import Pacer

@@ -26,7 +26,7 @@ from projections.deploy import finding as template_kinds
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.language import loader
 from projections.language.findings.kinds import KINDS, Finding, Kind
 from projections.language.program import Program

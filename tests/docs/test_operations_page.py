@@ -20,7 +20,7 @@ from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
 from projections.deploy.cloudformation import read_template, template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.engine.processor import OUTDATED, Processor
 from projections.language.loader import loads
 from projections.language.program import Program

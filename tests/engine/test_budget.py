@@ -16,7 +16,7 @@ from projections.engine.running import Pacer
 from projections.engine.store import ItemKey, Update, Write, all_items
 from projections.errors import BadInput
 from projections.local.functions import LocalQueue
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import Work, WorkerHandler

@@ -13,7 +13,7 @@ from projections.engine.registry import Registry
 from projections.engine.rivals import BUDGET, QUIET, forget, rivals
 from projections.engine.store import Action, Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import StoreError
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.stores.memory import MemoryStore
 from tests.engine.scene import Scene

@@ -11,10 +11,10 @@ import pytest
 from projections.engine import rebuild
 from projections.engine.rebuild import notes
 from projections.engine.registry import Registry
-from projections.operations import status
+from projections.operations import health
 from projections.operations.backfill.progress import Progress
 from projections.operations.dry import Cautious
-from projections.operations.status import ACT, LOOK
+from projections.operations.health import ACT, LOOK
 from projections.operations.verify.repair import Repair
 from tests.engine.scene import Stopped, die, live
 from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, deadline
@@ -160,15 +160,15 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     backfill.begin(segments=1, rules=["tags"])
     found = list(notes(stage.store))
     later = datetime.fromtimestamp(stage.clock.now + 2 * DAY, UTC)
-    (finding,) = status.rebuilds(found, later)
+    (finding,) = health.rebuilds(found, later)
     assert finding.level == ACT
     assert "started 2 d ago" in finding.says
     assert "projections verify --repair" in finding.todo
-    assert next(status.rebuilds(found, datetime.fromtimestamp(stage.clock.now + 10, UTC))).level == LOOK
-    assert list(status.rebuilds([], later)) == []
+    assert next(health.rebuilds(found, datetime.fromtimestamp(stage.clock.now + 10, UTC))).level == LOOK
+    assert list(health.rebuilds([], later)) == []
     run = Progress(stage.store).run()
     assert run is not None
-    said = status.backfill(run, status.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
+    said = health.backfill(run, health.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
     assert said.level == LOOK
     assert "started 2 d ago" in said.says
     assert "starts a new one" in said.todo

@@ -16,8 +16,8 @@ from emulators import ROOT
 from projections.engine.guards import Guards, Identity
 from projections.engine.store import ItemKey, Update
 from projections.operations.audit import AUDIT, Audited, AuditHandler
-from projections.operations.status import ACT, FINE
-from projections.operations.status import audit as finding
+from projections.operations.health import ACT, FINE
+from projections.operations.health import audit as finding
 from tests.engine.world import World
 from tests.operations.verify_scene import brief, edit, filled, lost, of, repaired
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from projections.engine.store import Image
-from projections.operations.status import FINE, Finding, ledger
+from projections.operations.health import FINE, Finding, ledger
 from tests.operations.backfill.stage import ALL, AUTHOR, LIKES, LISTED, NAMES, SIGHT, TAGS, Stage
 from tests.operations.verify_scene import drifts
 

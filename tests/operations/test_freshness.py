@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 import projections
 from projections.aws.metrics import freshness
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.engine.registry import FILLING
-from projections.operations import status
+from projections.operations import health
 from tests.engine.world import World
 
 RULES = """
@@ -117,7 +117,7 @@ def test_status_reports_p50_and_p99_by_rule() -> None:
     assert ages == {"likes": (2.0, 30.5)}
     assert cloudwatch.asked[0]["MetricName"] == "freshness.likes"
     assert cloudwatch.asked[0]["Dimensions"] == [{"Name": "service", "Value": "stack"}]
-    found = status.freshness({**ages, "feed": (0.2, 40.0)})
+    found = health.freshness({**ages, "feed": (0.2, 40.0)})
     assert (found.subject, found.value) == ("freshness", 40.0)
     assert found.says.endswith("p50 / p99: feed 0.2 s / 40.0 s, likes 2.0 s / 30.5 s")
 
@@ -148,9 +148,9 @@ def test_within_makes_an_alarm_for_each_rule_that_publishes() -> None:
 
 def test_status_warns_where_p99_exceeds_within() -> None:
     ages = {"likes": (2.0, 30.5), "feed": (0.2, 40.0)}
-    found = status.freshness(ages, {"likes": 30, "feed": 40})
-    assert (found.level, found.todo.partition(".")[0]) == (status.LOOK, "p99 exceeds `within` of likes (30 s)")
-    assert status.freshness(ages, {"likes": 31}).level == status.FINE
+    found = health.freshness(ages, {"likes": 30, "feed": 40})
+    assert (found.level, found.todo.partition(".")[0]) == (health.LOOK, "p99 exceeds `within` of likes (30 s)")
+    assert health.freshness(ages, {"likes": 31}).level == health.FINE
 
 
 TOLD = """

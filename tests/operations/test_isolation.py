@@ -13,7 +13,7 @@ from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
-from projections.operations.verify import examine, scope
+from projections.operations.verify import examine, verify_scope
 from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, Stage, deadline
 from tests.operations.verify_scene import verified
@@ -43,7 +43,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))
         case "copies":
-            for module in (copies, copier, refresh, examine, scope):
+            for module in (copies, copier, refresh, examine, verify_scope):
                 monkeypatch.setattr(module, "copies_of", _breaking(copies.copies_of, second))
         case "indexes":
             original = indexes.index_attributes

@@ -12,11 +12,11 @@ from projections.engine.registry import FILLING, Registry
 from projections.engine.rivals import Rival
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations import status
-from projections.operations.backfill.backfill import Backfill
+from projections.operations import health
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
-from projections.operations.status import ACT, FINE, LOOK, UNKNOWN, Finding
+from projections.operations.health import ACT, FINE, LOOK, UNKNOWN, Finding
 from projections.stores.memory import MemoryStore
 from tests.engine.world import World
 
@@ -46,8 +46,8 @@ def memory(rules: str = BOTH, state: str = "live") -> MemoryStore:
 def findings_of(store: MemoryStore, rules: Program, *, deployed: bool = False) -> list[Finding]:
     registry = Registry(rules, store)
     snapshot = registry.read()
-    states = status.states(rules, snapshot, registry.definition) if snapshot is not None else {}
-    return list(status.rules(rules, snapshot, states, registry.definition, deployed=deployed))
+    states = health.states(rules, snapshot, registry.definition) if snapshot is not None else {}
+    return list(health.rules(rules, snapshot, states, registry.definition, deployed=deployed))
 
 
 def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dict[str, Finding]:
@@ -119,9 +119,9 @@ def test_provisional_rules_need_action() -> None:
 
 def backfilled(store: MemoryStore, rules: Program, **settings: Any) -> Finding:
     run = Progress(store).run()
-    notes = status.noted(store, run) if run is not None else None
+    notes = health.noted(store, run) if run is not None else None
     now = settings.pop("now", NOW)
-    return status.backfill(run, notes, Registry(rules, store).read(), now)
+    return health.backfill(run, notes, Registry(rules, store).read(), now)
 
 
 def backfill_of(world: World) -> Backfill:
@@ -217,7 +217,7 @@ def test_rejected_items_of_a_backfill_are_reported() -> None:
     ],
 )
 def test_lag_has_the_threshold_of_the_alarm(seconds: float | None, level: str, says: str) -> None:
-    finding = status.lag(seconds)
+    finding = health.lag(seconds)
     assert (finding.level, says in finding.says, bool(finding.todo)) == (level, True, level != FINE)
 
 
@@ -246,7 +246,7 @@ def test_lag_has_the_threshold_of_the_alarm(seconds: float | None, level: str, s
 )
 def test_the_last_audit_is_reported(told: Any, level: str, says: str) -> None:
     item = None if told is None else {"audit": {"S": json.dumps(told)}}
-    finding = status.audit(item, NOW)
+    finding = health.audit(item, NOW)
     assert (finding.level, says in finding.says) == (level, True), finding
 
 
@@ -269,9 +269,9 @@ def audited(minutes: float, **more: Any) -> dict[str, Any]:
 )
 def test_an_audit_is_late_after_two_intervals_of_its_schedule(schedule: str | None, fine: float, late: float) -> None:
     for minutes, level in ((fine, FINE), (late, LOOK)):
-        assert status.audit(audited(minutes), NOW, schedule=schedule, since=NOW).level == level
+        assert health.audit(audited(minutes), NOW, schedule=schedule, since=NOW).level == level
         if schedule is not None:
-            never = status.audit(None, NOW, schedule=schedule, since=NOW - timedelta(minutes=minutes))
+            never = health.audit(None, NOW, schedule=schedule, since=NOW - timedelta(minutes=minutes))
             assert (never.level, f"has not run yet ({schedule})" in never.says) == (level, True)
 
 
@@ -301,7 +301,7 @@ def streamed(
         "StateTransitionReason": "User action",
         "LastProcessingResult": result,
     }
-    return status.stream("stream", table, [mapping], counts, "shop")
+    return health.stream("stream", table, [mapping], counts, "shop")
 
 
 @pytest.mark.parametrize(
@@ -349,19 +349,19 @@ def test_why_a_stream_does_not_reach_the_function_is_reported(
 
 def test_an_unknown_function_is_not_fine_and_one_current_mapping_is_enough() -> None:
     table = {"TableName": "app", "LatestStreamArn": LATEST, "StreamSpecification": BOTH_IMAGES}
-    assert status.stream("stream", table, None, None).level == UNKNOWN
-    assert status.stream("stream", table, [], None).level == ACT
+    assert health.stream("stream", table, None, None).level == UNKNOWN
+    assert health.stream("stream", table, [], None).level == ACT
     former, right = (
         {"UUID": arn, "EventSourceArn": arn, "State": "Enabled", "LastProcessingResult": "OK"}
         for arn in (FORMER, LATEST)
     )
-    assert status.stream("stream", table, [former, right], None).level == FINE
+    assert health.stream("stream", table, [former, right], None).level == FINE
 
 
 def test_another_stack_and_another_ledger_are_actions_with_the_command_of_this_stack() -> None:
     rival = Rival("aaaa", NOW.timestamp() - 90, NOW.timestamp() - 30, 0)
-    (found,) = status.others("bbbb", [rival], NOW, stack="shop")
-    stack = status.maintainer("twin-stream", "twin", "twin-ledger", stack="shop")
+    (found,) = health.others("bbbb", [rival], NOW, stack="shop")
+    stack = health.maintainer("twin-stream", "twin", "twin-ledger", stack="shop")
     assert found.says == (
         "ledger aaaa replaces guards of this ledger (bbbb), last 30 s ago; its guards stay until none is seen for 60 min"
     )
@@ -371,5 +371,5 @@ def test_another_stack_and_another_ledger_are_actions_with_the_command_of_this_s
     for one in (found, stack):
         assert one.level == ACT
         assert "If this stack stays, then run `projections backfill --stack shop --restart`." in one.todo
-    (gone,) = status.others("bbbb", [rival], NOW + timedelta(hours=2), stack="shop")
+    (gone,) = health.others("bbbb", [rival], NOW + timedelta(hours=2), stack="shop")
     assert gone.level == LOOK

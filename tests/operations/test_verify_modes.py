@@ -15,8 +15,8 @@ from projections.errors import UsageError
 from projections.operations.dry import Cautious
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
+from projections.operations.verify.verify_scope import Scope
 from tests.engine.world import World
 from tests.operations.verify_scene import (
     RULES,

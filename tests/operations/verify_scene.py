@@ -16,8 +16,8 @@ from projections.operations.dry import Cautious
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
+from projections.operations.verify.verify_scope import Scope
 from projections.testing.oracle import Oracle
 from tests.engine.world import World, wires
 

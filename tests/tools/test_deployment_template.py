@@ -16,7 +16,7 @@ from emulators import ROOT
 from projections.deploy.cloudformation import FUNCTION, Resolution, placeholders, template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.plain import cloudformation_template, with_values
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.engine.store import ItemKey
 from projections.errors import UsageError
 from projections.language.loader import load, loads

@@ -13,7 +13,7 @@ from samtranslator.translator.transform import transform
 
 from projections.deploy.cloudformation import Document, Resolution, template_of
 from projections.deploy.needs import Deployment
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program

@@ -22,7 +22,7 @@ from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
 from projections.deploy.needs import Deployment
 from projections.deploy.package import HANDLERS, MAKEFILE, package
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.init.project import PROPOSED, project_with_example, write
 from projections.init.proposal import Table

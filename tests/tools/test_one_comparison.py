@@ -26,8 +26,8 @@ from projections.language.program import Program
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
+from projections.operations.verify.verify_scope import Scope
 from projections.stores.memory import MemoryStore
 from tests.operations.test_verify import PLANTS
 from tests.operations.verify_scene import filled

@@ -17,7 +17,7 @@ from samtranslator.translator.translator import Translator
 from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.plain import CODE, NOTES, cloudformation_template, with_values
-from projections.deploy.template import sam_template
+from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program

@@ -22,7 +22,7 @@ from projections.language.values import plain
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift, Finding
 from projections.operations.verify.examine import bare, contributions_goal
-from projections.operations.verify.scope import COPY, SOURCE, Scope, Subject
+from projections.operations.verify.verify_scope import COPY, SOURCE, Scope, Subject
 
 
 @dataclass(frozen=True, slots=True)

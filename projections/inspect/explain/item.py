@@ -28,7 +28,7 @@ from projections.operations.verify.drift import GROUP, KINDS, LEFT_OVER, Drift
 from projections.operations.verify.drift import ITEM as THE_ITEM
 from projections.operations.verify.drift import SOURCE as ITS_SOURCE
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.scope import (
+from projections.operations.verify.verify_scope import (
     CHILD,
     COPY,
     INDEX,

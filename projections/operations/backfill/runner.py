@@ -24,7 +24,7 @@ from projections.engine.running import Deadline, OutOfTime, Pacer, at_once
 from projections.engine.store import Store
 from projections.errors import Transient
 from projections.language.program import Program
-from projections.operations.backfill.backfill import Backfill, Done
+from projections.operations.backfill.backfill_runs import Backfill, Done
 from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.dismissal import among

@@ -15,7 +15,7 @@ from projections.engine.running import Run, one_by_one, slices
 from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import GROUP, Subject
+from projections.operations.verify.verify_scope import GROUP, Subject
 
 DRIFTS, BUSY, LEFT = "drift", "busy", "left_over"
 

@@ -39,7 +39,7 @@ from projections.operations.verify.drift import (
     recognise,
 )
 from projections.operations.verify.scanning import patiently
-from projections.operations.verify.scope import (
+from projections.operations.verify.verify_scope import (
     CHILD,
     COPY,
     INDEX,

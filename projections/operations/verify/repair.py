@@ -39,7 +39,8 @@ from projections.operations.dry import Cautious
 from projections.operations.fenced import RESERVED, Fenced, name_of_lease
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
-from projections.operations.verify.scope import (
+from projections.operations.verify.verification import PATIENCE, Verification
+from projections.operations.verify.verify_scope import (
     CHILD,
     COPY,
     GROUP,
@@ -51,7 +52,6 @@ from projections.operations.verify.scope import (
     Subject,
     source_of,
 )
-from projections.operations.verify.verification import PATIENCE, Verification
 
 _MOST_GROUPS = 100_000
 """Groups rebuilt by one scan of the ledger: each takes a few hundred bytes of memory."""

@@ -18,9 +18,9 @@ from projections.language.keys import encode_key
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.groups import Groups
+from projections.operations.verify.group_comparison import Groups
 from projections.operations.verify.scanning import PAGE, Scanner, Scratch, Segment, TableCopy
-from projections.operations.verify.scope import COPY, ITEM, TARGET, Scope, Subject, of_items, of_ledger
+from projections.operations.verify.verify_scope import COPY, ITEM, TARGET, Scope, Subject, of_items, of_ledger
 
 PATIENCE = 20.0
 """Seconds after which a change has usually had all its effects."""

@@ -24,17 +24,17 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
 from projections.language.keys import decode_key
 from projections.local.replay_tables import LEDGER
-from projections.operations.backfill import backfill as operation
+from projections.operations.backfill import backfill_runs as operation
 from projections.operations.backfill import runner
-from projections.operations.backfill.backfill import Overtaken
+from projections.operations.backfill.backfill_runs import Overtaken
 from projections.operations.dry import Cautious
 from projections.operations.failed_messages import FailedMessage
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.tasks import Tasks
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scanning import Scratch
-from projections.operations.verify.scope import Scope
 from projections.operations.verify.verification import Verification
+from projections.operations.verify.verify_scope import Scope
 from projections.testing.simulation.workers import Invocation
 
 if TYPE_CHECKING:

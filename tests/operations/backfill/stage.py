@@ -9,7 +9,7 @@ from typing import Any
 
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.running import Deadline
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.progress import Run
 from projections.operations.backfill.runner import Runner
 from projections.testing.oracle import Oracle

@@ -12,7 +12,7 @@ import pytest
 
 from projections.engine.registry import FILLING, LIVE, Registry
 from projections.errors import Misconfigured, Transient, UsageError
-from projections.operations.backfill.backfill import Overtaken
+from projections.operations.backfill.backfill_runs import Overtaken
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
 from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Died, Stage, deadline

@@ -16,8 +16,8 @@ from projections.engine.running import at_once
 from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest, Transient, UsageError
 from projections.operations.failed_messages import BucketSource, FailedMessage, QueueSource, Reader
+from projections.operations.message_redrive import Answer, Outcome, Redrive, redrive_all
 from projections.operations.quarantine import Quarantine
-from projections.operations.redrive import Answer, Outcome, Redrive, redrive_all
 from projections.operations.tasks import Task, write
 from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
 from tests.engine.world import World

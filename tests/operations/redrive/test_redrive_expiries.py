@@ -15,7 +15,7 @@ from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.failed_messages import FailedMessage, Reader
-from projections.operations.redrive import Answer, Redrive
+from projections.operations.message_redrive import Answer, Redrive
 from tests.engine.scene import Scene, Stopped, die, live
 
 HEAD = """

@@ -35,7 +35,7 @@ from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
 from projections.operations.backfill.progress import MOST_SECONDS, Example, Progress, Run, examples_in
 from projections.operations.dry import MOST_EXAMPLES
-from projections.operations.verify.scope import DISABLED
+from projections.operations.verify.verify_scope import DISABLED
 
 RIVAL = "other ledger"
 """The subject of findings about rivals."""

@@ -51,7 +51,7 @@ from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
-from projections.operations.verify.scope import GROUP, SOURCE, TARGET, Scope, Subject, group_of, source_of
+from projections.operations.verify.verify_scope import GROUP, SOURCE, TARGET, Scope, Subject, group_of, source_of
 
 _Row: TypeAlias = tuple[Any, ...]
 """Of a group: its account, rule, target and version."""
