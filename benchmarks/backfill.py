@@ -64,7 +64,7 @@ class Backfilled:
 
 
 def _program(rule: str) -> Program:
-    return Program.from_document(loads(_HEAD + RULES[rule]).canonical())
+    return Program.from_document(loads(_HEAD + RULES[rule]).document())
 
 
 def _fill(dynamodb: Any, name: str, items: int) -> None:

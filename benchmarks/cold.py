@@ -96,7 +96,7 @@ def measure(rounds: int = 7) -> Cold:
 @contextmanager
 def surroundings() -> Iterator[Mapping[str, str]]:
     """The environment in which the handlers find their tables."""
-    program = Program.from_document(load(_RULES).canonical())
+    program = Program.from_document(load(_RULES).document())
     memory = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA})
     Registry(program, memory).read_or_create()
     with _served(answers(memory.get(REGISTRY))) as endpoint, tempfile.TemporaryDirectory() as directory:

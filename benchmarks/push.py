@@ -108,7 +108,7 @@ class Pushes:
         self._away = 0.0
         self._turn = 0
         self._endpoint = endpoint
-        self._rules = Program.from_document(loads(RULES).canonical())
+        self._rules = Program.from_document(loads(RULES).document())
         self._schemas = {**self._rules.tables, "ledger": LEDGER_SCHEMA}
         self._tables = {table: f"{prefix}-{table}" for table in self._schemas}
         self._dynamodb = client(endpoint_url=endpoint, max_pool_connections=THREADS)

@@ -209,7 +209,7 @@ class Boards:
     """Ranks, counts and scores at positions that were compared with sorting."""
 
     def __post_init__(self) -> None:
-        self.program = Program.from_document(loads(RULES).canonical())
+        self.program = Program.from_document(loads(RULES).document())
         Registry(self.program, self.store).read_or_create()  # type: ignore[arg-type]
         run = {"run": self.run} if self.run is not None else {}
         self._processor = Processor(self.program, self.store, tables={"main": "main"}, **run)  # type: ignore[arg-type]
@@ -406,7 +406,7 @@ def memory(
     count: int, *, batch: int = BATCH, seed: int = 1, report: Callable[[str], None] = lambda line: None
 ) -> Boards:
     """Return boards in the memory store."""
-    program = Program.from_document(loads(RULES).canonical())
+    program = Program.from_document(loads(RULES).document())
     store = MemoryStore({**program.tables, LEDGER: LEDGER_SCHEMA})
     boards = Boards(Metered(store), Random(seed), MIXED, batch, report=report)
     with _collecting_seldom():
@@ -427,7 +427,7 @@ def _collecting_seldom() -> Iterator[None]:
 def local(endpoint: str, count: int, *, batch: int = BATCH, seed: int = 1) -> Boards:
     """Return a board on DynamoDB Local."""
     dynamodb = client(endpoint_url=endpoint, max_pool_connections=10)
-    program = Program.from_document(loads(RULES).canonical())
+    program = Program.from_document(loads(RULES).document())
     schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
     names = {name: f"rank-{name}" for name in schemas}
     for name, schema in schemas.items():

@@ -52,7 +52,7 @@ _ARN = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}/stream/2026-01-01
 
 
 def program(rules: str = LIKES) -> Program:
-    return Program.from_document(loads(rules).canonical())
+    return Program.from_document(loads(rules).document())
 
 
 def like(number: int, *, user: int, post: int, extra: dict[str, Any] | None = None) -> dict[str, Any]:

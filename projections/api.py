@@ -72,7 +72,7 @@ def loads(text: str, file: str = "<rules>") -> RuleSet:
     from projections.language.access.plan import queries_of, writes_of
 
     rules = loader.loads(text, file)
-    return RuleSet(rules.canonical(), text=text, file=file, queries=queries_of(rules), writes=writes_of(rules))
+    return RuleSet(rules.document(), text=text, file=file, queries=queries_of(rules), writes=writes_of(rules))
 
 
 def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:
@@ -124,7 +124,7 @@ def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] |
     from projections.access.answers import answer_to, reader_of
     from projections.language.access import planner
 
-    planned = planner.plan(rules.program.typed, rules.query(name))
+    planned = planner.plan(rules.program.model, rules.query(name))
     return answer_to(rules.program, planned, parameters or {}, reader_of(store))
 
 
@@ -194,7 +194,7 @@ def _program(rules: object) -> Program:
 def _select(rules: RuleSet, terms: Iterable[str]) -> tuple[str, ...]:
     from projections.language.ruleset import selected
 
-    return selected(rules.program.typed, terms)
+    return selected(rules.program.model, terms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ def test_the_output_it_shows_is_the_demos() -> None:
 def test_the_rules_it_shows_are_rules_and_those_of_the_shipped_file() -> None:
     (shown,) = blocks("yaml")
     rules = loads("table: {key: [PK, SK], indexes: {GSI2: [GSI2PK, GSI2SK]}}\n" + shown)
-    shipped = load(ROOT / "projections/rules/social.yaml").canonical()
-    for name, rule in rules.canonical()["projections"].items():
+    shipped = load(ROOT / "projections/rules/social.yaml").document()
+    for name, rule in rules.document()["projections"].items():
         assert rule == shipped["projections"][name], name
 
 

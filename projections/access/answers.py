@@ -157,7 +157,7 @@ def answer_to(
     Raises UsageError if the plan has no requests, or for values that do not fit.
     """
     parameters = parameters_of(plan.query, values)
-    return Answer(program, plan, parameters, reads(program.typed, plan, parameters, now=now), reader)
+    return Answer(program, plan, parameters, reads(plan, parameters, now=now), reader)
 
 
 class Answer:

@@ -13,22 +13,21 @@ from math import prod
 
 from projections.access.query_reads import HIGHEST, Read
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
-from projections.language.canonical import Document
 from projections.language.templates import Field
 from projections.language.values import Value
 
 
-def placeholder_reads(document: Document, plan: Plan) -> list[Read]:
+def placeholder_reads(plan: Plan) -> list[Read]:
     """Return one read for each request of a plan, with placeholders in its keys."""
     names = {name: name for name in plan.asked.parameters}
     if plan.translated is not None:
         names = {new.name: old.name for old, new in zip(plan.query.by, plan.translated.by, strict=True)}
-    return [_read(document, plan, request, names) for request in plan.requests]
+    return [_read(plan, request, names) for request in plan.requests]
 
 
-def _read(document: Document, plan: Plan, request: Request, names: Mapping[str, str]) -> Read:
+def _read(plan: Plan, request: Request, names: Mapping[str, str]) -> Read:
     read = Read(
-        table=document.entities[request.entities[0]].table,
+        table=request.table,
         entities=request.entities,
         index=request.index,
         partition=tuple((key.attribute, _value(key, names)) for key in request.partition),

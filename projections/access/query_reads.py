@@ -11,7 +11,6 @@ from typing import Any
 
 from projections.errors import BadInput, UsageError
 from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange, Text
-from projections.language.canonical import Document
 from projections.language.keys import key_text
 from projections.language.pipes import UnfitError, begins_time, periods
 from projections.language.syntax import LanguageError, suggest
@@ -174,7 +173,6 @@ class Read:
 
 
 def reads(
-    document: Document,
     plan: Plan,
     parameters: Parameters,
     *,
@@ -190,14 +188,13 @@ def reads(
         raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}. {way}")
     all_reads: list[Read] = []
     for request in plan.requests:
-        all_reads += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))
+        all_reads += _reads_of(plan, request, parameters, attributes, now or datetime.now(UTC))
     if plan.merged:  # the reads of all buckets of a period, then those of the next
         return sorted(all_reads, key=lambda read: read.stage)
     return [replace(read, stage=number) for number, read in enumerate(all_reads)]
 
 
 def _reads_of(
-    document: Document,
     plan: Plan,
     request: Request,
     parameters: Parameters,
@@ -217,7 +214,7 @@ def _reads_of(
         chosen = dict(zip(fans, combination, strict=True))
         stage = choices[periodic[0]].index(combination[periodic[0]]) if in_order else 0
         yield Read(
-            table=document.entities[request.entities[0]].table,
+            table=request.table,
             entities=request.entities,
             index=request.index,
             partition=tuple(_value(query, key, parameters, chosen) for key in request.partition),

@@ -363,7 +363,7 @@ def _document(path: Path) -> dict[str, Any]:
             f"RULES_FILE is {str(path)!r}, but {error.name} is not in the package. "
             "Set it to the rules.json that `sam build` compiles."
         ) from error
-    return load(path).canonical()
+    return load(path).document()
 
 
 def tables_of(environ: Mapping[str, str]) -> dict[str, str]:

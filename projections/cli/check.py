@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.inspect.access_patterns import Offer
-    from projections.language.document import Rules
     from projections.language.findings.kinds import Finding
+    from projections.language.models import Rules
     from projections.language.review import Review
 
 
@@ -97,7 +97,7 @@ def _check(path: Path, as_json: bool, fail_on: str) -> int:
     if as_json:
         findings = [asdict(finding) for finding in found.findings]
         offered = {name: offer.document() for name, offer in offers.items()}
-        document = found.rules.canonical() if found.rules is not None else None
+        document = found.rules.document() if found.rules is not None else None
         print_text(json_text({"findings": findings, "rules": rows, "proposals": offered, "document": document}))
     else:
         _print(rows, found.findings, _near(path), {name: str(one.cost) for name, one in offers.items() if one.cost})
@@ -151,31 +151,32 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
     from projections.language.findings.rule_facts import Facts
     from projections.language.ownership import chains
 
-    document = rules.typed()
-    written, passes, before, keys = origins(document), chains(rules), inputs(document), Facts(rules).target_keys
+    facts = Facts(rules)
+    complete, keys = facts.complete, facts.target_keys
+    written, passes, before = origins(complete), chains(rules), inputs(complete)
     return [
         {
             "rule": name,
             "kind": rule.kind,
-            "from": [*rule.sources] if rule.other_sources else rule.source,
+            "from": [*rule.sources] if len(rule.sources) > 1 else rule.source,
             "into": rule.into,
             "where": where_text(rule),
-            "sourceKey": " or ".join(dict.fromkeys(entity_key(document, source) for source in rule.sources)),
-            "key": key_text(document, rule),
+            "sourceKey": " or ".join(dict.fromkeys(entity_key(complete, source) for source in rule.sources)),
+            "key": key_text(complete, rule),
             "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
-            "mode": document.mode(name),
-            "description": document.about_rule(name).description,
-            "owner": document.about_rule(name).owner,
-            "tags": [*document.about_rule(name).tags],
-            "within": document.about_rule(name).within,
-            "path": path_of(document, name).document(),
+            "mode": rule.mode_in_words,
+            "description": rule.description,
+            "owner": rule.owner,
+            "tags": rule.tags,
+            "within": rule.within,
+            "path": path_of(complete, name).document(),
             "fromAttributes": [
                 *dict.fromkeys(a for one in rule.sources if (key := keys.get((name, one))) for a in key.attributes)
             ],
             "after": list(before[name]),
             "passes": len(passes[name]),
         }
-        for name, rule in document.rules.items()
+        for name, rule in complete.projections.items()
     ]
 
 
@@ -192,10 +193,8 @@ def _offers(found: Review) -> dict[str, Offer]:
     from projections.language.access.plan import queries_of
     from projections.language.access.planner import plan
 
-    document, queries = found.rules.typed(), queries_of(found.rules)
-    offers = {
-        name: offer(document, queries[name], plan(document, queries[name]), list(queries.values())) for name in asked
-    }
+    rules, queries = found.rules.completed(), queries_of(found.rules)
+    offers = {name: offer(rules, queries[name], plan(rules, queries[name]), list(queries.values())) for name in asked}
     return {name: one for name, one in offers.items() if one is not None}
 
 

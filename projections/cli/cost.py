@@ -9,7 +9,6 @@ import click
 
 from projections.cli.options import as_json, document_of, find_rules, rules_option
 from projections.errors import UsageError
-from projections.inspect.cost.estimate import MILLION, PRICES, SECONDS_PER_MONTH, Estimate, HotKey, dollars
 from projections.language.program import Program
 from projections.language.syntax import suggest
 from projections.terminal import console, json_text, markup, print_grid, print_text
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.inspect.cost.changes import Flow, Worst
-    from projections.language.canonical import Document
+    from projections.inspect.cost.estimate import Estimate, HotKey
+    from projections.language.models import Rules
 
 
 @click.command("cost")
@@ -85,7 +85,7 @@ def command(
         found = estimate_events(program, records, batch, _total(rates))
     else:
         found = estimate(
-            program.typed, read_rates(program.typed, rates), targets=targets, children=children, batch=batch
+            program.model, read_rates(program.model, rates), targets=targets, children=children, batch=batch
         )
     worst = worst_writes(program)
     if as_json:
@@ -105,19 +105,19 @@ def _total(rates: Sequence[str]) -> float | None:
     return _number(rates[0], rates[0])
 
 
-def read_rates(document: Document, given: Sequence[str]) -> dict[Flow, float]:
+def read_rates(rules: Rules, given: Sequence[str]) -> dict[Flow, float]:
     """Return the changes per second. Raises UsageError with the nearest name."""
     from projections.inspect.cost.changes import Flow
     from projections.language.facts import creators
 
-    made = creators(document)
-    own = [name for name in document.entities if name not in made]
+    made = creators(rules)
+    own = [name for name in rules.entities if name not in made]
     found: dict[Flow, float] = {}
     for text in given:
         what, equals, number = text.rpartition("=")
         rate = _number(number, text)
         if not equals:
-            read = {source for rule in document.rules.values() for source in rule.sources}
+            read = {source for rule in rules.projections.values() for source in rule.sources}
             flows = [Flow(name) for name in own if name in read]
             if not flows:
                 raise UsageError("no rule reads an entity that the application writes, so there is no cost to estimate")
@@ -125,7 +125,7 @@ def read_rates(document: Document, given: Sequence[str]) -> dict[Flow, float]:
             entity, _, attributes = what.partition(":")
             if entity not in own:
                 hint = suggest(entity, own) or f"; the application writes {', '.join(own)}"
-                reason = "only rules write" if entity in document.entities else "unknown entity"
+                reason = "only rules write" if entity in rules.entities else "unknown entity"
                 raise UsageError(f'--rate {text}: {reason} "{entity}"{hint}')
             names = frozenset(filter(None, (name.strip() for name in attributes.split(","))))
             flows = [Flow(entity, names or None)]
@@ -152,6 +152,8 @@ WARM = 0.25
 
 def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Worst]) -> None:
     """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule."""
+    from projections.inspect.cost.estimate import PRICES
+
     out = console()
     _print_head(out, estimate)
     _print_spending(out, estimate)
@@ -208,6 +210,8 @@ def _print_head(out: Console, estimate: Estimate) -> None:
 
 
 def _print_spending(out: Console, estimate: Estimate) -> None:
+    from projections.inspect.cost.estimate import MILLION, SECONDS_PER_MONTH
+
     spent = estimate.spending
     titles = ["write units", "read units", "calls", "$ per million"]
     cells = [
@@ -230,6 +234,8 @@ def _print_spending(out: Console, estimate: Estimate) -> None:
 
 
 def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
+    from projections.inspect.cost.estimate import MILLION, dollars
+
     titles = ("rule", "", "write units", "read units", "calls", "$ per million")
     rows = [[(text, "dim") for text in titles]]
     for name, one in estimate.rules.items():

@@ -13,15 +13,15 @@ import click
 
 from projections.cli.options import as_json, find_rules
 from projections.errors import UsageError
-from projections.inspect.diff.changes import Part
-from projections.inspect.diff.difference import Difference, OwnerChange, RuleDifference
-from projections.language.canonical import Measure
-from projections.language.facts import measure_text
+from projections.language.measures import FUNCTIONS, Measure
 from projections.printable import printable
 from projections.terminal import console, json_text, markup, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from projections.inspect.diff.changes import Part
+    from projections.inspect.diff.difference import Difference, OwnerChange, RuleDifference
 
 
 @click.command("diff")
@@ -61,9 +61,9 @@ def _path(name: str) -> Path:
 
 def _document(path: Path) -> dict[str, Any]:
     """Return the canonical rules of a file, even if this version cannot execute them. Raises RulesError or UsageError."""
-    from projections.language.canonical import FORMAT
     from projections.language.files import text_of_file
     from projections.language.loader import loads
+    from projections.language.models import FORMAT
     from projections.language.program import Program
 
     try:
@@ -89,7 +89,7 @@ def _document(path: Path) -> dict[str, Any]:
             except Exception as error:
                 raise UsageError(f"{path}: invalid canonical rules: {error!r}") from None
             return document
-    return loads(text, str(path), executable=False).canonical()
+    return loads(text, str(path), executable=False).document()
 
 
 _SIGNS = {"new": "+", "changed": "~", "removed": "-", "retired": "-"}
@@ -201,16 +201,18 @@ def _short(value: Any) -> str:
 def _single(value: Any) -> str | None:
     """Return the only case of a computed attribute in the notation of rules, or None for other values."""
     match value:
-        case [{"expression": str(text), **rest}] | [{"template": str(text), **rest}] if not any(rest.values()):
+        case [{"value": str(text), **rest}] if not rest:
             return text
     return None
 
 
 def _measure(value: Any) -> str | None:
     """Return a measure in the notation of rules, `max(stars)`, or None for other values."""
-    if not isinstance(value, Mapping) or not {"function", "expression", "where"} <= value.keys():
+    from projections.language.kinds.aggregate import measure_words
+
+    if not isinstance(value, Mapping) or value.keys().isdisjoint(FUNCTIONS):
         return None
-    return measure_text(Measure(**value))
+    return measure_words(Measure.parse(value))
 
 
 def _plain(value: Any) -> Any:

@@ -16,9 +16,6 @@ from projections.cli.stack import deployed
 from projections.cli.verify import difference
 from projections.engine.registry import LIVE
 from projections.errors import UsageError
-from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
-from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation, Source
-from projections.inspect.explain.records import RecordReport, RuleReport, effect_words
 from projections.inspect.explain.words import (
     contribution_words,
     difference_words,
@@ -28,7 +25,6 @@ from projections.inspect.explain.words import (
     version_words,
 )
 from projections.inspect.rehearsal.recorder import Spent
-from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import KINDS, REPAIRS
@@ -36,6 +32,11 @@ from projections.terminal import Styled, console, count, json_text, markup, prin
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
+    from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation, Source
+    from projections.inspect.explain.records import RecordReport, RuleReport
+    from projections.language.facts import Origin
 
 
 @click.command("explain")
@@ -188,6 +189,8 @@ def _print_record(out: Console, report: RecordReport, number: int, place: str) -
 
 
 def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
+    from projections.inspect.explain.records import effect_words
+
     name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
     if not rule.effects:
         out.print(markup("   [dim]– {}  no effect: {}[/]", name, why))
@@ -263,6 +266,8 @@ def _spent(spent: Spent) -> str:
 
 def _print_item(program: Program, report: ItemExplanation) -> None:
     """Print the derived values with their sources, then the contributions of the item."""
+    from projections.language.facts import origins
+
     out = console()
     if report.item is not None:
         variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
@@ -272,7 +277,7 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
             markup("[yellow]no entity[/]") if report.image is not None else markup("[yellow]the item does not exist[/]")
         )
     out.print(markup("[bold]{}[/]  {}", key_words(report.key), of))
-    written = origins(program.typed)
+    written = origins(program.model)
     if report.other_rules:
         out.print(
             markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
@@ -318,6 +323,8 @@ def _mark(agrees: bool, rejected: bool = False) -> Styled:
 
 
 def _print_derived(out: Console, one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
+    from projections.language.kinds import EVERY
+
     sources = " and ".join(source.name for source in one.rule.sources)
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})

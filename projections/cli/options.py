@@ -112,7 +112,7 @@ def document_of(path: Path) -> dict[str, Any]:
     """Return the canonical rules of a file. Raises RulesError with every mistake in it."""
     from projections.language.loader import load
 
-    return load(path).canonical()
+    return load(path).document()
 
 
 def program_of(name: str | None) -> Program:
@@ -151,14 +151,14 @@ def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
         return ()
     from projections.language.ruleset import selected
 
-    return selected(program.typed, select)
+    return selected(program.model, select)
 
 
 def note_missing(program: Program, names: Iterable[str]) -> None:
     """Print a note for each selected rule that needs one that is not selected."""
     from projections.language.ruleset import missing
 
-    for sentence in missing(program.typed, names):
+    for sentence in missing(program.model, names):
         print_line(f"note: {sentence}.", err=True)
 
 

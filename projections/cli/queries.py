@@ -119,7 +119,7 @@ def command(
     if Path(names[0]).suffix in (".yaml", ".yml", ".json"):
         raise UsageError(f"{names[0]} names no query. Pass the rule file with --rules {names[0]}")
     question = Question(score, at, between)
-    kinds = {name: rule.kind for name, rule in rules.program.typed.rules.items()}
+    kinds = {name: rule.kind for name, rule in rules.program.model.projections.items()}
     if names[0] not in rules.queries and kinds.get(names[0]) == "rank":
         if limit or token:
             raise UsageError(f"{names[0]} is a rule of the kind rank, which has no pages: omit --limit and --token")
@@ -138,8 +138,8 @@ def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
 
-    found = access_patterns(rules.program.typed, rules.queries, only)
-    ranks = [*rank_patterns(rules.program.typed)] if only is None else []
+    found = access_patterns(rules.program.model, rules.queries, only)
+    ranks = [*rank_patterns(rules.program.model)] if only is None else []
     if as_json:
         more = {"ranks": [one.document() for one in ranks]} if ranks else {}
         print_text(json_text({"queries": [one.document() for one in found], **more}))
@@ -188,8 +188,8 @@ def _run(
     from projections.language.values import plain_items
     from projections.terminal import json_text, print_text
 
-    planned = plan(rules.program.typed, query)
-    reads(rules.program.typed, planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
+    planned = plan(rules.program.model, query)
+    reads(planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
     there = deployed(given)
     live = there.connect(there.document(), without_ledger=True)
     requests: list[Mapping[str, Any]] = []

@@ -269,7 +269,7 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
     reports = _reports(replay, program)
     if brief:
         _print_events(out, reports, program.guard_prefix)
-    written, created = origins(program.typed), creators(program.typed)
+    written, created = origins(program.model), creators(program.model)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
     shown = [one for one in items if one.origins or one.creator]
     printed = _examples(shown) if brief else shown
@@ -332,7 +332,7 @@ class _Derived:
         key: ItemKey,
         image: Image,
     ) -> _Derived:
-        from projections.language.facts import EVERY
+        from projections.language.kinds import EVERY
 
         recognised = program.recognise(key, image)
         entity = recognised.entity.name if recognised else "?"

@@ -256,7 +256,7 @@ class Deployed:
             else:
                 from projections.language.loader import loads
 
-                document = loads(content.decode(), f"{path} of {function}").canonical()
+                document = loads(content.decode(), f"{path} of {function}").document()
             Program.from_document(document)
         except (RulesError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise Misconfigured(

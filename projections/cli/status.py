@@ -124,7 +124,7 @@ def rule_ages(there: Deployed, live: Live, now: datetime) -> dict[str, tuple[flo
 
 def limits(program: Program) -> dict[str, float]:
     """Return `within` of the rules that have it, in seconds."""
-    return {name: one["within"] for name, one in program.about.items() if "within" in one}
+    return {name: float(limit) for name, limit in program.within.items()}
 
 
 def _functions(

@@ -189,7 +189,7 @@ def print_table(
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
         if rule in one.scope.undeployed:
             state = "not active in this form"
-        said = "; ".join(filter(None, (state, one.scope.program.said_about(rule))))
+        said = "; ".join(filter(None, (state, one.scope.program.about(rule))))
         out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else markup("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more; --json has all", "dim")])
@@ -226,7 +226,7 @@ def print_table(
     else:
         text = "No drift in what was compared." if one.scope.undeployed else "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
-    if repair is not None and readers(one.scope.program.typed, repair.rules):
+    if repair is not None and readers(one.scope.program.model, repair.rules):
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
 
 

@@ -132,7 +132,7 @@ def _explain(program: Program, report: ItemExplanation, ages: Mapping[str, tuple
     yield _verdict(report)
     if report.other_rules:
         yield _message("warning", "Other rules than these are active. Run `projections backfill` to activate these.")
-    written = origins(program.typed)
+    written = origins(program.model)
     for derived in sorted(report.derived, key=lambda derived: derived.agrees):
         yield _rule_part(derived, written, ages.get(derived.rule.name))
     if report.image is not None:

@@ -39,8 +39,8 @@ from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
 from projections.deploy.sam_template import sam_template
 from projections.errors import Misconfigured
 from projections.language.keys import Schema
-from projections.language.mistakes import Location
 from projections.language.program import LEDGER_SCHEMA
+from projections.language.syntax import Location
 
 STREAM = "handlers.stream.handler"
 

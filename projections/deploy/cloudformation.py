@@ -25,8 +25,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import Problem, RulesError
 from projections.language.including import text_of
-from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
+from projections.language.syntax import Location, Mistake, dotted
 
 _TAG = "tag:yaml.org,2002:"
 

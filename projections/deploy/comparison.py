@@ -18,8 +18,8 @@ from projections.deploy.finding import Finding, Severity, report
 from projections.deploy.needs import Filter, NotJudgedError, TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.keys import Schema
-from projections.language.mistakes import Location
 from projections.language.program import Program
+from projections.language.syntax import Location
 
 Key = list[tuple[str, str, str]]
 """Attributes with type and role."""

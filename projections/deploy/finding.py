@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from projections.deploy.cloudformation import Document
 from projections.language.findings.kinds import Finding, Kind, Severity
-from projections.language.mistakes import Location, dotted
+from projections.language.syntax import Location, dotted
 
 __all__ = ["KINDS", "Finding", "Severity", "report"]
 

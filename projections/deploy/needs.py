@@ -359,11 +359,9 @@ class Deployment:
     def within(self) -> tuple[tuple[str, str, int], ...]:
         """Each rule with `within`: its name, a suffix for a logical id, and the seconds. Shadow rules publish nothing."""
         rules = self.program.rules
-        names = [
-            name for name, about in self.program.about.items() if "within" in about and rules[name].mode != "shadow"
-        ]
-        suffixes = _suffixes(dict.fromkeys(names))
-        return tuple((name, suffixes[name], int(self.program.about[name]["within"])) for name in names)
+        limits = {name: limit for name, limit in self.program.within.items() if rules[name].mode != "shadow"}
+        suffixes = _suffixes(dict.fromkeys(limits))
+        return tuple((name, suffixes[name], limit) for name, limit in limits.items())
 
 
 def entities_of(program: Program, table: str) -> list[Entity]:

@@ -38,7 +38,7 @@ _DEPLOYED = {"__init__.py", "errors.py", "language", "engine", "stores", "operat
 
 def package(rules: str | Path, directory: str | Path) -> None:
     """Copy library, handlers and compiled rules into a directory. Raises RulesError with all mistakes of the rules."""
-    document = load(rules).canonical()
+    document = load(rules).document()
     target = Path(directory)
     shutil.copytree(_LIBRARY, target / "projections", ignore=_library_only, dirs_exist_ok=True)
     shutil.copytree(HANDLERS, target / "handlers", ignore=_NOT_DEPLOYED, dirs_exist_ok=True)

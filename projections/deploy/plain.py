@@ -255,6 +255,6 @@ def cdk_template(
 
     Raises RulesError, and UsageError for values that the template rejects.
     """
-    deployment = Deployment(str(rules), Program.from_document(load(rules).canonical()), existing)
+    deployment = Deployment(str(rules), Program.from_document(load(rules).document()), existing)
     template = with_values(cloudformation_template(deployment), given)
     return template, template.pop("Metadata")[NOTES]["Tables"]

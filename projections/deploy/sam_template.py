@@ -13,7 +13,7 @@ from projections.aws.live_tables import GLOBAL, LOCAL, projection
 from projections.deploy.checksum import with_checksum
 from projections.deploy.needs import MAIN, NOTHING, Deployment, TableNeeds
 from projections.errors import UsageError
-from projections.language.yaml_text import scalar
+from projections.language.files import scalar
 from projections.printable import printable
 
 BASE = Path(__file__).with_name("base.yaml")

@@ -186,7 +186,7 @@ class Session:
             self._report.findings(found.findings)
             self._refused(f"{name} has mistakes")
             return
-        program = Program.from_document(found.rules.canonical())
+        program = Program.from_document(found.rules.document())
         if program.tables.keys() != old.tables.keys():
             self._refused("the rules now name other tables. Restart the command for these tables")
             return

@@ -51,6 +51,7 @@ from projections.engine.store import (
     all_items,
 )
 from projections.errors import ConditionFailed, Misconfigured, TransactionCancelled, Transient
+from projections.language.compiling import into_of
 from projections.language.program import Program
 from projections.language.rules import Rule
 
@@ -503,8 +504,7 @@ class Registry:
     def _define(self, name: str, *, tried: bool = False) -> str:
         document = self._program.document
         rule = document["projections"][name]
-        names = {rule["from"], rule.get("into", rule["from"])}
-        names.update(other["from"] for other in rule.get("other_sources", ()))
+        names = {*rule["from"], into_of(rule)}
         definition = {
             "rule": rule,
             "entities": {entity: document["entities"][entity] for entity in sorted(names)},

@@ -12,8 +12,8 @@ from typing import Any
 from projections.errors import UsageError
 from projections.init.proposal import Entity, Pairs, Proposal, Table, overlapping
 from projections.init.rows import pascal
-from projections.language.mistakes import Location, dotted
-from projections.language.shapes import shown
+from projections.language.forms import shown
+from projections.language.syntax import Location, dotted
 from projections.language.templates import KeyPattern
 
 

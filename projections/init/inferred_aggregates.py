@@ -10,7 +10,7 @@ from projections.init.contradictions import Case, identity, judge
 from projections.init.inferred_relations import Candidate, Link
 from projections.init.proposal import Attribute, Sample, Table
 from projections.init.rows import normal, plural, singular, words
-from projections.language.one_form import path_text
+from projections.language.spelling import path_text
 from projections.language.syntax import PATH, an
 from projections.language.values import CONTEXT, Image, Value, number_text
 

@@ -82,7 +82,7 @@ def _with_tests(files: dict[str, File]) -> dict[str, File]:
 
 
 def _common(project: str, rules: str, what: str, existing: Existing | None) -> dict[str, File]:
-    program = Program.from_document(loads(rules, RULES).canonical())
+    program = Program.from_document(loads(rules, RULES).document())
     deployment = Deployment(RULES, program, existing is not None)
     flags = "--existing-table " if existing else ""
     then = "; then backfill and verify" if existing else ""

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Rule, Table, Unknown
+from projections.language.files import flow, name, text
 from projections.language.syntax import an
-from projections.language.yaml_text import flow, name, text
 from projections.printable import printable
 
 _WIDTH = 118

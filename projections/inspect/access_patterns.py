@@ -16,10 +16,10 @@ from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal, proposal
-from projections.language.canonical import Document, Rank
 from projections.language.facts import entity_key
+from projections.language.models import Rank, Rules
+from projections.language.spelling import expression_text
 from projections.language.syntax import an
-from projections.language.templates import Template
 
 WORDS: Mapping[Verdict, str] = {
     "one": "one request",
@@ -104,24 +104,24 @@ class AccessPattern:
         }
 
 
-def access_patterns(document: Document, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
+def access_patterns(rules: Rules, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
     """Return the access patterns of the queries of a rule file, in their order, or only that of one."""
     patterns = []
     for query in queries.values() if only is None else [queries[only]]:
-        planned = plan(document, query)
+        planned = plan(rules, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = offer(document, query, planned, others)
-        patterns.append(AccessPattern(query, planned, tuple(placeholder_reads(document, planned)), better))
+        better = offer(rules, query, planned, others)
+        patterns.append(AccessPattern(query, planned, tuple(placeholder_reads(planned)), better))
     return patterns
 
 
-def offer(document: Document, query: Query, plan: Plan, others: Collection[Query]) -> Offer | None:
+def offer(rules: Rules, query: Query, plan: Plan, others: Collection[Query]) -> Offer | None:
     """Return what is offered for a query with this plan, as `proposal` has it."""
-    proposed = proposal(document, query, plan, others)
-    if proposed is None:
+    better = proposal(rules, query, plan, others)
+    if better is None:
         return None
-    same = proposed.document == document
-    return Offer(proposed, None if same else write_cost(document, proposed.document, query.entities[0]))
+    same = better.rules is rules
+    return Offer(better, None if same else write_cost(rules, better.rules, query.entities[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +150,11 @@ class RankPattern:
         return asdict(self)
 
 
-def rank_patterns(document: Document) -> Iterator[RankPattern]:
+def rank_patterns(rules: Rules) -> Iterator[RankPattern]:
     """Yield the access pattern of each rule of the kind `rank`, in the order of the file."""
-    for name, rule in document.rules.items():
-        if isinstance(rule, Rank):
-            key = document.entities[rule.into].key.values()
-            inputs = tuple(dict.fromkeys(variable for text in key for variable in Template.parse(text).names))
-            about, shown = document.about_rule(name).description, entity_key(document, rule.into)
-            yield RankPattern(name, about, rule.into, shown, inputs, rule.by, items_of_rank(rule), rule.scale.levels)
+    for name, rule in rules.projections.items():
+        rank = rule.action
+        if isinstance(rank, Rank):
+            board, by = rules.entities[rule.into], expression_text(rank.by)
+            shown, items = entity_key(rules, rule.into), items_of_rank(rank)
+            yield RankPattern(name, rule.description, rule.into, shown, board.variables, by, items, rank.scale.levels)

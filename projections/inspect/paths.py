@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Top, once
 from projections.language.embeds import children_of
 from projections.language.facts import indexes_fed
+from projections.language.models import (
+    Aggregate,
+    Compute,
+    Copy,
+    Embed,
+    Index,
+    Latest,
+    Projection,
+    Rank,
+    Rules,
+    Top,
+    once,
+)
 from projections.language.ranks import RANK_LEVELS_IN_SHARDS
 
 
@@ -36,47 +48,54 @@ class Path:
         return asdict(self)
 
 
-def path_of(document: Document, name: str) -> Path:
+def path_of(rules: Rules, name: str) -> Path:
     """Return the path of a rule. In shadow mode and if it is disabled, it does not publish."""
-    path = _live_path(document, name)
-    if document.rules[name].mode != "shadow":
+    path = _live_path(rules, name)
+    if rules.projections[name].publishes:
         return path
     if path.name == "rank":  # it never publishes
         return path
-    silent = "disabled: it" if document.about_rule(name).disabled else "in shadow mode, it"
+    silent = "in shadow mode, it" if rules.projections[name].enabled else "disabled: it"
     if path.shared is None and path.name != "claimed copy":
         return Path(path.name, f"{silent} writes nothing", 0)
     how = path.how.partition(", then ")[0] + f"; {silent} publishes nothing"
     return Path(path.name, how, path.alone - 1, path.shared)
 
 
-def _live_path(document: Document, name: str) -> Path:
-    match rule := document.rules[name]:
+def _live_path(rules: Rules, name: str) -> Path:
+    rule = rules.projections[name]
+    match action := rule.action:
         case Copy():
-            return _copy(rule)
+            return _copy(rule, action)
         case Aggregate():
-            return _ledger("aggregate", rule.members, 1, rule.shards, rule.counters)
+            return _ledger("aggregate", action.members, 1, action.shards, action.counters)
         case Top():
-            return _ledger("top", 1, rule.limit)
+            return _ledger("top", 1, action.limit)
         case Latest():
             return _ledger("latest", 1, 1)
         case Rank():
-            return _rank(rule)
+            return _rank(action)
         case Compute():
-            once = ", once" if rule.once else ", if a value changes"
+            once = ", once" if action.once else ", if a value changes"
             return Path("compute", f"1 conditional write on the item itself{once}", 1)
         case Index():
-            indexes = indexes_fed(document, rule)
+            indexes = indexes_fed(rules, rule)
             entries = f"1 entry in {' and 1 in '.join(indexes)}"
             how = f"1 conditional write on the item itself, which makes {entries}, if its key changes"
             return Path("index", how, 1 + len(indexes))
-        case Embed(listed=listed) if listed is not None:
-            how = (
-                "1 write for the push and 1 for each child, which is read with all its parents; 1 write of a link in the "
-                "ledger for each new reference"
-            )
-            return Path("embed", how, 2)
-    children = children_of(_plain(document), name)
+        case Embed():
+            return _embed(rules, name, action)
+    assert_never(action)
+
+
+def _embed(rules: Rules, name: str, embed: Embed) -> Path:
+    if embed.as_ is not None:
+        how = (
+            "1 write for the push and 1 for each child, which is read with all its parents; 1 write of a link in the ledger "
+            "for each new reference"
+        )
+        return Path("embed", how, 2)
+    children = children_of(_plain(rules), name)
     search = (
         "children are found in their own item collection"
         if children.index is None
@@ -86,13 +105,13 @@ def _live_path(document: Document, name: str) -> Path:
 
 
 @once
-def _plain(document: Document) -> dict[str, Any]:
-    return document.to_document()
+def _plain(rules: Rules) -> dict[str, Any]:
+    return rules.document()
 
 
-def _copy(rule: Copy) -> Path:
+def _copy(rule: Projection, copy: Copy) -> Path:
     each = f" for each element of {rule.each.path}" if rule.each else ""
-    if not rule.claimed:
+    if not copy.claimed:
         return Path("guarded copy", f"1 conditional write of the copy{each}", 1)
     how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
     return Path("claimed copy", how, 7)

@@ -4,24 +4,226 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 from projections.language.access.paths import TABLE
-from projections.language.document import Rules, declaration, each_variable, extreme_type, key_variables
 from projections.language.embeds import children_of, parent_patterns
-from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
-from projections.language.measures import EXTREMES, PICKED, TYPED, Measure
-from projections.language.mistakes import Location, Mistake, no_entity
-from projections.language.models import Projection, Table
-from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
+from projections.language.forms import IndexKeys, syntax
+from projections.language.measures import EXTREMES, PICKED, TYPED
+from projections.language.models import (
+    COMBINING,
+    Aggregate,
+    Compute,
+    Copy,
+    Embed,
+    Entity,
+    Index,
+    Latest,
+    Projection,
+    Rank,
+    Rules,
+    Table,
+    Top,
+    declaration,
+    extreme_type,
+    is_claimed,
+)
+from projections.language.ownership import cycle_mistakes, ownership_mistakes
 from projections.language.patterns import Pattern
+from projections.language.patterns.tree import Equals, Exists, Test
 from projections.language.questions import Query, WritePattern, WriteStep
-from projections.language.shapes import by_field, cases
-from projections.language.syntax import LanguageError, root, suggest
-from projections.language.templates import Template
+from projections.language.syntax import LanguageError, Location, Mistake, no_entity, root, suggest
+from projections.language.templates import KeyPattern, Template, by_field, overlap
 
-_SEVERAL = ("aggregate", "top", "latest", "rank")
-"""The kinds of rules that can have several sources."""
+ABSENT = Exists(False)
+
+PROJECTED_ATTRIBUTES = 100
+"""DynamoDB's limit of listed attributes of all indexes of a table; one that two indexes list counts twice."""
+
+
+def table_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """Yield attributes declared with two types, and indexes that the table cannot have."""
+    for name, table in rules.tables.items():
+        place: Location = ("tables", name)
+        types = dict(table.key)
+        for index, keys in table.indexes.items():
+            for attribute, kind in keys.attributes:
+                if types.setdefault(attribute, kind) != kind:
+                    message = (
+                        f"{attribute} has type {kind} here and type {types[attribute]} before: write {{{attribute}: …}}"
+                    )
+                    yield Mistake((*place, "indexes", index), message)
+            if keys.local:
+                yield from _local(table, keys, (*place, "indexes", index))
+        yield from _projected(table, (*place, "indexes"))
+
+
+def _local(table: Table, keys: IndexKeys, place: Location) -> Iterator[Mistake]:
+    """Yield mistakes of a local index, which sorts the items of the table's partitions by another attribute."""
+    ((attribute, _),) = keys.sort
+    names = table.key_names
+    if len(names) == 1:
+        message = "the table has no sort key, so it cannot have a local index: give it `partition` instead of `local`"
+        yield Mistake((*place, "local"), message, at_key=True)
+    if attribute in names:
+        which = "partition key" if attribute == names[0] else "sort key"
+        message = f"{attribute} is the {which} of the table: a local index sorts by another attribute"
+        yield Mistake((*place, "sort"), message)
+
+
+def _projected(table: Table, place: Location) -> Iterator[Mistake]:
+    """Yield attributes that are projected in any case, and more of them than DynamoDB projects."""
+    total = 0
+    for index, keys in table.indexes.items():
+        if isinstance(keys.projection, str):
+            continue
+        total += len(keys.projection)
+        for name in keys.projection:
+            if name in keys.names.union(table.key_names):
+                message = f"{name} is a key attribute, and these are always projected: remove it"
+                yield Mistake((*place, index, "projection", name), message)
+    if total > PROJECTED_ATTRIBUTES:
+        yield Mistake(
+            place,
+            f"all indexes of a table together can list {PROJECTED_ATTRIBUTES} attributes in `projection`, and these list "
+            f"{total}: list fewer, or use `projection: all`",
+            at_key=True,
+        )
+
+
+def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """Yield the mistakes of each entity, then those of pairs of entities of one table."""
+    sound: dict[str, list[str]] = {}
+    for name, entity in rules.entities.items():
+        place = ("entities", name)
+        tables, table = rules.tables, entity.table
+        if not table:
+            yield Mistake(place, f"needs `table`: one of {', '.join(tables)}", at_key=True)
+        elif table not in tables:
+            yield Mistake((*place, "table"), f'unknown table "{table}"{suggest(table, tables)}')
+        else:
+            found = list(_key_mistakes(entity, tables[table], table, place))
+            yield from found
+            yield from _index_key_mistakes(entity, tables[table], table, place)
+            if not found:
+                sound.setdefault(table, []).append(name)
+        if entity.id is not None and entity.id not in entity.variables:
+            variables = entity.variables
+            hint = suggest(entity.id, variables) or f": its variables are {', '.join(variables)}"
+            yield Mistake((*place, "id"), f'the key has no variable "{entity.id}"{hint}')
+    for table, names in sound.items():
+        yield from _overlaps(rules, table, names)
+
+
+def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
+    expected = dict(table.key)
+    place = (*place, "key")
+    lacking = [attribute for attribute in expected if attribute not in entity.key]
+    for attribute in lacking:
+        yield Mistake(place, f"{attribute} is missing: the key of table {name} is {', '.join(expected)}", at_key=True)
+    for attribute, template in entity.key.items():
+        if attribute not in expected:
+            hint = suggest(attribute, lacking) or f": its key is {', '.join(expected)}"
+            yield Mistake((*place, attribute), f"is not a key attribute of table {name}{hint}", at_key=True)
+            continue
+        found = syntax(partial(KeyPattern.parse, template.text, table.separator), (*place, attribute))
+        yield from found
+        if not found and expected[attribute] != "S" and not template.single:
+            yield Mistake((*place, attribute), typed(attribute, expected[attribute]))
+
+
+def typed(attribute: str, kind: str, computed: bool = False) -> str:
+    """Return why an attribute that is not text cannot have this template; a number may be `computed`."""
+    word = "a number (N)" if kind == "N" else "binary (B)"
+    one = "variable or expression" if kind == "N" and computed else "variable"
+    return f"{attribute} is {word}: its template must be one {one}, nothing else"
+
+
+def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
+    types = table.attribute_types
+    for attribute, template in entity.index_key.items():
+        if attribute not in types or attribute in table.key_names:
+            hint = suggest(attribute, sorted(types.keys() - set(table.key_names)))
+            yield Mistake(
+                (*place, "index_key", attribute),
+                f"is not a key attribute of an index of table {name}{hint}",
+                at_key=True,
+            )
+        elif types[attribute] != "S" and not template.single:
+            yield Mistake((*place, "index_key", attribute), typed(attribute, types[attribute]))
+
+
+def shared_key(rules: Rules, name: str, first: str, second: str) -> str:
+    """Return a key that items of two entities of a table could have, in words; empty if they cannot."""
+    table = rules.tables[name]
+    witness = {}
+    for attribute in table.key_names:
+        patterns = (
+            KeyPattern.parse(rules.entities[one].key[attribute].text, table.separator) for one in (first, second)
+        )
+        text = overlap(*patterns)
+        if text is None:
+            return ""
+        witness[attribute] = text
+    return ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
+
+
+def _overlaps(rules: Rules, table: str, names: list[str]) -> Iterator[Mistake]:
+    """Yield entities whose items could be those of others: one mistake for an entity with several others."""
+    beside: dict[str, dict[str, str]] = {name: {} for name in names}
+    for first, second in _neighbours(rules, table, names):
+        if key := _overlap(rules, table, first, second):
+            beside[first][second] = beside[second][first] = key
+    while any(beside.values()):
+        name = max(reversed(names), key=lambda one: len(beside[one]))
+        shared, beside[name] = beside[name], {}
+        for other in shared:
+            del beside[other][name]
+        nearest, *also = others = list(shared)
+        first, second = sorted((name, nearest), key=names.index)
+        message = f"an item with {shared[nearest]} could be {first} or {second}"
+        message += f" ({name} also shares keys with {' and '.join(also)})" if also else ""
+        message += ": use different keys, or give both a `match` on one attribute with different values"
+        yield Mistake(("entities", name), message, at_key=True, others=tuple(("entities", one) for one in others))
+
+
+def _neighbours(rules: Rules, table: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of entities whose keys have literal prefixes that agree. Few pairs of many entities do."""
+    found = rules.tables[table]
+    prefixes = {
+        name: [
+            KeyPattern.parse(rules.entities[name].key[one].text, found.separator).literal_prefix
+            for one in found.key_names
+        ]
+        for name in names
+    }
+    for first, second in combinations(names, 2):
+        if all(a.startswith(b) or b.startswith(a) for a, b in zip(prefixes[first], prefixes[second], strict=True)):
+            yield first, second
+
+
+def _overlap(rules: Rules, name: str, first: str, second: str) -> str:
+    """Return a key under which an item could be of both entities, in words; empty if there is none."""
+    one, two = rules.entities[first], rules.entities[second]
+    key = shared_key(rules, name, first, second)
+    mine, other = listed_values(one.match), listed_values(two.match)
+    if key and any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
+        return ""
+    return key
+
+
+def listed_values(pattern: Pattern | None) -> dict[str, set[tuple[type, Any]]]:
+    """Return the names that a pattern limits to certain values, as (type, value); `ABSENT` for no value."""
+    found: dict[str, set[tuple[type, Any]]] = {}
+    for condition in pattern.conditions if pattern is not None else ():
+        if isinstance(condition, Test) and all(
+            isinstance(one, Equals) or one == ABSENT for one in condition.alternatives
+        ):
+            values: list[Any] = [one.value if isinstance(one, Equals) else ABSENT for one in condition.alternatives]
+            found[condition.name] = {(type(value), value) for value in values}
+    return found
 
 
 _APART = ("queries", "writes", "retired")
@@ -41,7 +243,7 @@ def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
             sound[name] = rule
             found += _target(rules, rule, place)
             found += _extremes(rules, rule, place)
-    related = rules.model_copy(update={"projections": sound})
+    related = rules.with_projections(sound)
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
     if all(one.path[:1] and one.path[0] in _APART for one in (*before, *found)):  # another correction may correct these
         found += [*_derived(rules), *_unusable_embeds(rules)]
@@ -59,14 +261,14 @@ def unsupported(rules: Rules) -> list[Mistake]:
     return [
         Mistake(("projections", name, "expired"), message, at_key=True)
         for name, rule in rules.projections.items()
-        if rule.expired == "keep" and rule.copy_
+        if rule.expired == "keep" and isinstance(rule.action, Copy)
     ]
 
 
 def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
     if not any(rule.kind == "embed" for rule in rules.projections.values()):
         return
-    document = rules.canonical()
+    document = rules.document()
     for name, rule in rules.projections.items():
         if rule.kind == "embed":
             for question in (parent_patterns, children_of):
@@ -77,36 +279,34 @@ def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    for position, source in enumerate(rule.sources):
+    for source in rule.sources:
         if source not in rules.entities:
-            inner = () if isinstance(rule.from_, str) else (source,) if isinstance(rule.from_, dict) else (position,)
-            mistake = no_entity(source, rules.entities, (*place, "from", *inner))
-            yield replace(mistake, at_key=isinstance(rule.from_, dict))
-    if rule.action is not None and rule.into not in rules.entities:
+            yield replace(no_entity(source, rules.entities, (*place, "from", source)), at_key=True)
+    if not rule.action.on_source and rule.into not in rules.entities:
         yield no_entity(rule.into, rules.entities, (*place, rule.kind, "into"))
 
 
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield constructs that a rule of this kind cannot have, or lacks."""
-    if rule.rank is not None and rule.mode == "shadow":
+    action = rule.action
+    if isinstance(action, Rank) and rule.mode == "shadow":
         message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
         yield Mistake((*place, "mode"), message, at_key=True)
-    if len(rule.sources) > 1 and rule.kind not in _SEVERAL:
+    if len(rule.sources) > 1 and not action.combines:
         article = "an" if rule.kind[0] in "aei" else "a"
         target = ", each into an entity of its own" if rule.kind == "copy" else ""
         message = (
             f"{article} {rule.kind} rule has one source: write a rule for each of {' and '.join(rule.sources)}{target}. "
-            f"Only {', '.join(_SEVERAL[:-1])} and {_SEVERAL[-1]} rules combine several sources"
+            f"Only {', '.join(COMBINING[:-1])} and {COMBINING[-1]} rules combine several sources"
         )
         yield Mistake((*place, "from"), message)
         return
-    itself = "its target is the source item itself"
-    instead = {"index": itself, "compute": itself, "embed": "its `match` selects the children"}
-    if rule.kind in instead:
+    if not action.makes_key:
         a_kind = f"{'a' if rule.kind == 'compute' else 'an'} {rule.kind}"
+        why = "its target is the source item itself" if action.on_source else "its `match` selects the children"
         for name, given in (("each", rule.each), ("bind", rule.bind)):
             if given:
-                yield Mistake((*place, name), f"{a_kind} rule cannot have `{name}`: {instead[rule.kind]}", at_key=True)
+                yield Mistake((*place, *rule.place(name)), f"{a_kind} rule cannot have `{name}`: {why}", at_key=True)
         if rule.expired is not None:
             instead_of = "use `on_delete`" if rule.kind == "embed" else "the item itself is deleted"
             yield Mistake((*place, "expired"), f"{a_kind} rule cannot have `expired`: {instead_of}", at_key=True)
@@ -114,98 +314,94 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
     sources = {name: rules.entities[name].expires for name in rule.sources if name in rules.entities}
     expiring = [name for name, expires in sources.items() if expires]
     if expiring and rule.expired is None:
-        choices = "`retract`" if rule.kind in ("top", "latest") else "`keep` or `retract`"
+        choices = "`retract`" if isinstance(action, Top | Latest) else "`keep` or `retract`"
         yield Mistake(place, f"items of {' and '.join(expiring)} expire: set `expired` to {choices}", at_key=True)
     if not expiring and len(sources) == len(rule.sources) and rule.expired is not None:
         entity = "the entity" if len(sources) == 1 else "one of the entities"
         message = f"items of {' and '.join(sources)} do not expire: add `expires: true` to {entity}, or remove this"
         yield Mistake((*place, "expired"), message, at_key=True)
-    if rule.expired == "keep" and rule.kind in ("top", "latest"):
+    if rule.expired == "keep" and isinstance(action, Top | Latest):
         yield Mistake((*place, "expired"), f"{rule.kind} rules accept only `expired: retract`")
-    if rule.expired == "keep" and rule.aggregate is not None:
-        for attribute, form in rule.aggregate.set.items():
-            function = Measure.parse(attribute, form).function
-            if function in PICKED:
-                message = f"{function} cannot keep values of expired items: move it to a rule with `expired: retract`"
+    if rule.expired == "keep" and isinstance(action, Aggregate):
+        for attribute, measure in action.set.items():
+            if measure.function in PICKED:
+                message = (
+                    f"{measure.function} cannot keep values of expired items: move it to a rule with `expired: retract`"
+                )
                 yield Mistake((*place, "aggregate", "set", attribute), message)
 
 
 def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield mistakes in what a rule writes, and in the key of its target."""
-    table = rules.all_tables.get(rules.table_of(rule.into) or "")
+    table = rules.tables.get(rules.entities[rule.into].table)
     if table is None:
         return
     yield from _written(rules, rule, table, place)
-    if rule.index is not None:
-        yield from _index(rule, table, place)
+    action = rule.action
+    if isinstance(action, Index):
+        yield from _index(action, table, place)
+    if isinstance(action, Embed):
+        yield from _listed(rules, action, table, place)
+    if not action.makes_key:
         return
-    if rule.embed is not None:
-        yield from _listed(rules, rule, place)
-        return
-    if rule.kind == "compute":
-        return
-    variables = key_variables(rules.entities[rule.into])
-    for name, at in {name: variant.place("bind") for variant in rule.variants for name in variant.bind}.items():
+    variables = rules.entities[rule.into].variables
+    for name, at in {name: variant.place("bind", name) for variant in rule.variants for name in variant.bind}.items():
         if name not in variables:
             hint = suggest(name, variables) or f": its variables are {', '.join(variables) or 'none'}"
-            yield Mistake((*place, *at, name), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True)
-    if rule.copy_ is not None:
-        yield from _copy(rule, variables, place)
+            yield Mistake((*place, *at), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True)
+    if isinstance(action, Copy):
+        yield from _copy(rules, rule, action, place)
 
 
-def _listed(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+def _listed(rules: Rules, embed: Embed, table: Table, place: Location) -> Iterator[Mistake]:
     """Yield references of an embed with `as` that cannot be a list or set, and a list in place of its references."""
-    assert rule.embed is not None
-    if rule.embed.as_ is None:
+    if embed.as_ is None:
         return
-    name = rule.embed.references_name
+    name = embed.references
+    assert name is not None
     where = (*place, "embed", "match", name)
-    table = rules.all_tables[rules.table_of(rule.into) or ""]
-    if name in key_variables(rules.entities[rule.into]):
-        message = f"{{{name}}} is in the key of {rule.into}, so it cannot be a list or set of references"
+    if name in rules.entities[embed.into].variables:
+        message = f"{{{name}}} is in the key of {embed.into}, so it cannot be a list or set of references"
         yield Mistake(where, f"{message}: name an attribute, or remove `as`", at_key=True)
-    elif name in attribute_types(table):
+    elif name in table.attribute_types:
         message = f"{name} is the key of an index, so it cannot be a list or set of references"
         yield Mistake(where, f"{message}: name another attribute, or remove `as`", at_key=True)
-    if rule.embed.as_ in {root(one) for one in rule.embed.match}:
-        message = f"the rule cannot write {rule.embed.as_}, because `match` reads it: write another name"
+    if embed.as_ in {root(one) for one in embed.match}:
+        message = f"the rule cannot write {embed.as_}, because `match` reads it: write another name"
         yield Mistake((*place, "embed", "as"), message)
 
 
-def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iterator[Mistake]:
-    assert rule.copy_ is not None
+def _copy(rules: Rules, rule: Projection, copy: Copy, place: Location) -> Iterator[Mistake]:
     if rule.into == rule.source:
         yield Mistake((*place, "copy", "into"), "the source and the target of a copy must be different entities")
-    if not rule.copy_.model_fields_set & {"attributes", "values"}:
+    if not copy.model_fields_set & {"attributes", "values"}:
         yield Mistake((*place, "copy"), "copies nothing: add `attributes` or `values`", at_key=True)
-    if isinstance(rule.copy_.attributes, list | dict):
-        for name in rule.copy_.values:
-            if name in rule.copy_.attributes:
-                yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
-    each = each_variable(rule)
-    used = {root(inner) for name in variables for inner in _bound(rule, name)}
-    if each is not None and each not in used:
+    for name in copy.values:
+        if name in copy.carried:
+            yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
+    if copy.claimed is not None and copy.claimed != is_claimed(rules, rule):
+        yield Mistake((*place, "copy", "claimed"), "follows from the keys: remove it", at_key=True)
+    variables = rules.entities[rule.into].variables
+    used = {root(inner) for name in variables for inner in (rule.bind[name].names if name in rule.bind else (name,))}
+    if rule.each is not None and rule.each.variable not in used:
         message = (
-            f"the key of {rule.into} does not include {{{each}}}: all elements would share one copy; use it in `bind`"
+            f"the key of {rule.into} does not include {{{rule.each.variable}}}: all elements would share one copy; use it "
+            "in `bind`"
         )
-        yield Mistake((*place, "each"), message, at_key=True)
-
-
-def _bound(rule: Projection, variable: str) -> tuple[str, ...]:
-    return tuple(Template.parse(rule.bind[variable]).names) if variable in rule.bind else (variable,)
+        yield Mistake((*place, *rule.place("each")), message, at_key=True)
 
 
 def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
     """Yield attributes that rules cannot write, or not with this type."""
-    types = attribute_types(table)
-    constants = Pattern.parse(rules.entities[rule.into].match or {}).constants
-    fixed = {root(name) for name in constants}
-    recognised = {root(name) for name in Pattern.parse(rules.entities[rule.into].match or {}).names}
-    for attribute, inner in written(rule).items():
+    types = table.attribute_types
+    conditions = rules.entities[rule.into].conditions
+    fixed = {root(name) for name in conditions.constants}
+    recognised = {root(name) for name in conditions.names}
+    for attribute, inner in rule.action.written.items():
         where = (*place, *inner)
         if "." in attribute:
             yield Mistake(where, _dotted(rule, attribute), at_key=True)
-        elif attribute in key_names(table):
+        elif attribute in table.key_names:
             yield Mistake(where, f"{attribute} is a key attribute of the table: rules cannot write it", at_key=True)
         elif attribute.startswith(rules.guard_prefix):
             message = (
@@ -214,7 +410,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
             yield Mistake(where, message, at_key=True)
         elif attribute in fixed:
             yield Mistake(where, f"{attribute} is in `match` of {rule.into}: rules cannot write it", at_key=True)
-        elif attribute in recognised and rule.copy_ is None:
+        elif attribute in recognised and not isinstance(rule.action, Copy):
             node = f"{rule.into}.{attribute}"
             message = (
                 f"circular dependency: {node} → {node}: `match` of {rule.into} reads what this rule writes, so the "
@@ -232,37 +428,39 @@ def _dotted(rule: Projection, attribute: str) -> str:
     if not parts:
         return message
     whole = parts[0] + "".join(part[0].upper() + part[1:] for part in parts[1:])
-    instead = f"; for a map from values to numbers, write {parts[0]}: counts(…)" if rule.aggregate else ""
+    aggregate = isinstance(rule.action, Aggregate)
+    instead = f"; for a map from values to numbers, write {parts[0]}: counts(…)" if aggregate else ""
     return f"{message}, such as {whole}{instead}"
 
 
 def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield measures that take one type and do not determine whether it is numbers or text."""
-    if rule.aggregate is None or any(rules.table_of(name) not in rules.all_tables for name in rule.sources):
+    action = rule.action
+    if not isinstance(action, Aggregate) or any(rules.entities[one].table not in rules.tables for one in rule.sources):
         return
-    for attribute, form in rule.aggregate.set.items():
-        measure = Measure.parse(attribute, form)
+    for attribute, measure in action.set.items():
         if measure.function not in TYPED or extreme_type(rules, rule, measure) is not None:
             continue
         assert measure.expression is not None
-        inner = () if isinstance(form, str) else (measure.function,)
         message = f"the type of {measure.expression.text.strip()} is unknown: write {declaration(measure)}"
-        yield Mistake((*place, "aggregate", "set", attribute, *inner), message)
+        yield Mistake((*place, "aggregate", "set", attribute, measure.function), message)
 
 
 def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
     """Yield results of the wrong type for the key of an index."""
-    if kind != "S" and attribute in _made_of_templates(rule):
+    action = rule.action
+    source = action.carried.get(attribute)
+    if kind != "S" and isinstance(source, Template):
         yield Mistake(
             where, f"{attribute} is a key of type {kind}, and a template makes text: write a path or an expression"
         )
-    elif rule.top is not None or (rule.embed is not None and rule.embed.as_ is not None):
-        form = "map" if rule.embed is not None and rule.embed.form == "map" else "list"
+    elif isinstance(action, Top) or (isinstance(action, Embed) and action.as_ is not None):
+        form = "map" if isinstance(action, Embed) and action.form == "map" else "list"
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {form}")
-    elif rule.compute is not None:
+    elif isinstance(action, Compute):
         yield Mistake(where, f"{attribute} is a key attribute of an index: set it with an `index` rule", at_key=True)
-    elif rule.aggregate is not None:
-        measure = Measure.parse(attribute, rule.aggregate.set[attribute])
+    elif isinstance(action, Aggregate):
+        measure = action.set[attribute]
         if measure.function in PICKED:
             return
         if measure.function in ("counts", "values"):
@@ -278,34 +476,27 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
             what = "a number" if type_ == "N" else "text"
             found = f"{attribute} is a key of type {kind}, and this {measure.function} is {what}"
             yield Mistake(where, f"{found}: declare the key with type {type_}")
-    elif rule.copy_ is not None and attribute in rule.copy_.values:
-        value: Any = rule.copy_.values[attribute]
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if isinstance(value, str) and kind != "S":
-            yield Mistake(
-                where, f"{attribute} is a key of type {kind}, and a template makes text: copy it with `attributes`"
-            )
-        elif not isinstance(value, str) and not (kind == "N" and number):
+    elif isinstance(action, Copy) and attribute in action.values:
+        value = action.values[attribute]
+        if isinstance(value, Template):
+            if kind != "S":
+                yield Mistake(
+                    where, f"{attribute} is a key of type {kind}, and a template makes text: copy it with `attributes`"
+                )
+        elif not (kind == "N" and value.is_number):
             yield Mistake(where, f"{attribute} is a key of type {kind}, and this constant has another type")
 
 
-def _made_of_templates(rule: Projection) -> set[str]:
-    """Return the attributes of which `attributes` gives a template."""
-    action = rule.copy_ or rule.latest or rule.embed
-    form = action.attributes if action is not None else {}
-    return {name for name, text in form.items() if "{" in text} if isinstance(form, dict) else set()
-
-
-def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
-    types = attribute_types(table)
-    indexed = sorted(types.keys() - set(key_names(table)))
-    for inner, _, templates in cases(rule.index):
-        for attribute, text in templates.items():
-            where = (*place, "index", *inner, attribute)
+def _index(index: Index, table: Table, place: Location) -> Iterator[Mistake]:
+    types = table.attribute_types
+    indexed = sorted(types.keys() - set(table.key_names))
+    for number, case in enumerate(index.cases):
+        for attribute, template in case.set.items():
+            where = (*place, "index", number, attribute)
             if attribute not in types:
                 hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
                 yield Mistake(where, f"is not a key attribute of a declared index{hint}", at_key=True)
-            elif types[attribute] != "S" and not _of_type(Template.parse(text), types[attribute]):
+            elif types[attribute] != "S" and not _of_type(template, types[attribute]):
                 yield Mistake(where, typed(attribute, types[attribute], computed=True))
 
 
@@ -316,7 +507,8 @@ def _of_type(template: Template, kind: str) -> bool:
 
 def _derived(rules: Rules) -> Iterator[Mistake]:
     """Yield derived entities that nothing creates."""
-    created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
+    making = [rule for rule in rules.projections.values() if rule.action.makes_key and rule.action.writes_items]
+    created = {rule.into for rule in making}
     for name, entity in rules.entities.items():
         if entity.derived and name not in created:
             message = "no rule creates these items: add a copy or an aggregate into this entity, or remove `derived`"
@@ -364,12 +556,12 @@ def _query(rules: Rules, query: Query, place: Location) -> Iterator[Mistake]:
         return
     if query.get is not None and query.by and query.where is None:
         yield from _half_a_key(rules, query.get, names, place)
-    tables = {rules.table_of(name) for name in query.entities}
+    tables = {rules.entities[name].table for name in query.entities}
     if len(tables) > 1:
-        listed = ", ".join(f"{name} in {rules.table_of(name)}" for name in query.entities)
+        listed = ", ".join(f"{name} in {rules.entities[name].table}" for name in query.entities)
         yield Mistake((*place, word), f"entities of one query are in one table, these are not: {listed}")
     (table, *_) = tables
-    indexes = rules.all_tables[table].indexes if table in rules.all_tables else {}
+    indexes = rules.tables[table].indexes if table in rules.tables else {}
     if query.using is not None and query.using not in (TABLE, *indexes):
         hint = suggest(query.using, [TABLE, *indexes]) or f": use {', '.join([TABLE, *indexes])}"
         yield Mistake((*place, "using"), f'unknown index "{query.using}"{hint}')
@@ -378,12 +570,12 @@ def _query(rules: Rules, query: Query, place: Location) -> Iterator[Mistake]:
 def _half_a_key(rules: Rules, entity: str, names: list[str], place: Location) -> Iterator[Mistake]:
     """Yield a `get` that gives the partition key and not all of the sort key, which several items can have in common."""
     declared = rules.entities[entity]
-    table = rules.all_tables.get(rules.table_of(entity) or "")
-    partition = declared.key.get(key_names(table)[0], "") if table is not None else ""
-    variables = key_variables(declared)
+    table = rules.tables.get(declared.table)
+    partition = declared.key.get(table.key_names[0]) if table is not None else None
+    variables = declared.variables
     lacking = [name for name in variables if name not in names]
     whole = not lacking or declared.id in names or not set(names) <= set(variables)
-    if partition and not whole and set(Template.parse(partition).names) <= set(names):
+    if partition is not None and not whole and set(partition.names) <= set(names):
         given, more = " and ".join(names), " and ".join(lacking)
         message = f"several {entity} items can have the same {given}: add {more}, or write `find`"
         yield Mistake((*place, "by"), message)
@@ -409,18 +601,18 @@ def _step(rules: Rules, write: WritePattern, step: WriteStep, place: Location) -
         (
             name
             for name, rule in rules.projections.items()
-            if rule.into == step.entity and (rule.kind == "copy" or rules.entities[step.entity].derived)
+            if rule.into == step.entity and (isinstance(rule.action, Copy) or rules.entities[step.entity].derived)
         ),
         None,
     )
     if owner is not None and step.operation in ("put", "delete"):
         message = f"rule {owner} creates and deletes {step.entity}: the application must not {step.operation} it"
         yield Mistake((*place, step.operation), message)
-    table = rules.all_tables.get(rules.table_of(step.entity) or "")
+    table = rules.tables.get(rules.entities[step.entity].table)
     for position, attribute in enumerate(step.set or ()):
         inner = (*place, "set", position)
-        if table is not None and attribute in key_names(table):
+        if table is not None and attribute in table.key_names:
             yield Mistake(inner, f"{attribute} is a key attribute of the table: an update cannot change it")
         for name, rule in rules.projections.items():
-            if rule.into == step.entity and attribute in written(rule):
+            if rule.into == step.entity and attribute in rule.action.written:
                 yield Mistake(inner, f"rule {name} writes {step.entity}.{attribute}: the application must not set it")

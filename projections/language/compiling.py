@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, assert_never, get_args
 
 from projections.language.attribute_sources import pick
-from projections.language.embeds import EmbedRule, ListEmbedRule, attributes_of_child, children_of, parent_patterns
+from projections.language.embeds import (
+    EmbedRule,
+    ListEmbedRule,
+    attributes_of_child,
+    children_of,
+    match_of,
+    parent_patterns,
+)
 from projections.language.entity import Entity
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema, escape
 from projections.language.measures import EXTREMES, PICKED, VALUES
@@ -29,9 +36,25 @@ from projections.language.rules import (
     Rule,
     owned_on,
 )
-from projections.language.syntax import root, steps
+from projections.language.syntax import name_of, root, steps
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import wire
+
+Kind: TypeAlias = Literal["copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed"]
+
+
+def kind_of(rule: Mapping[str, Any]) -> Kind:
+    """Return the kind of a rule of the canonical document."""
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    return next(kind for kind in kinds if kind in rule)
+
+
+ABOUT = ("description", "owner", "tags", "within", "enabled")
+"""The parts of a rule on which no value depends; a rule that is not enabled is a shadow rule."""
+
+
+def mode_of(rule: Mapping[str, Any]) -> str:
+    return str(rule["mode"]) if rule["enabled"] else "shadow"
 
 
 class Compiled:
@@ -41,8 +64,8 @@ class Compiled:
         self._document = document
         self._guard_prefix: str = document["guard_prefix"]
         rules: Mapping[str, Mapping[str, Any]] = document["projections"]
-        copies = [name for name, rule in rules.items() if rule["kind"] == "copy"]
-        copied = {rules[name]["into"] for name in copies}
+        copies = [name for name, rule in rules.items() if "copy" in rule]
+        copied = {rules[name]["copy"]["into"] for name in copies}
         self.tables = {name: _schema(table) for name, table in document["tables"].items()}
         self.entities = {
             name: self._entity(name, entity, name in copied) for name, entity in document["entities"].items()
@@ -61,20 +84,14 @@ class Compiled:
     def _variants(self) -> Iterator[Rule]:
         for name, rule in self.rules.items():
             yield rule
-            for other in self._document["projections"][name].get("other_sources", ()):
-                yield replace(
-                    rule,
-                    source=self.entities[other["from"]],
-                    where=_condition(other["where"]),
-                    bind=_templates(other["bind"]),
-                    each=_each(other["each"]),
-                )
+            for source, parts in [*self._document["projections"][name]["from"].items()][1:]:
+                yield replace(rule, source=self.entities[source], **_source(parts))
 
     def _entity(self, name: str, document: Mapping[str, Any], copied: bool) -> Entity:
         schema = self.tables[document["table"]]
         separator = self._document["tables"][document["table"]]["separator"]
         patterns = tuple(KeyPattern.parse(document["key"][attribute], separator) for attribute in schema.key_attributes)
-        pattern = Pattern.parse(document["match"]) if document["match"] else None
+        pattern = Pattern.parse(document["match"]) if "match" in document else None
         constants = pattern.constants if pattern else {}
         types = [kind for _, kind in filter(None, (schema.partition, schema.sort))]
         numeric = {n for p, kind in zip(patterns, types, strict=True) if kind == "N" for n in p.names}
@@ -95,56 +112,53 @@ class Compiled:
         )
 
     def _rule(self, name: str, document: Mapping[str, Any]) -> Rule:
-        source = self.entities[document["from"]]
+        kind = kind_of(document)
+        action = document[kind]
+        sources = {source: self.entities[source] for source in document["from"]}
+        first = next(iter(sources))
         common: dict[str, Any] = {
             "name": name,
-            "kind": document["kind"],
-            "source": source,
-            "sources": (source, *(self.entities[other["from"]] for other in document.get("other_sources", ()))),
-            "into": self.entities[document.get("into", document["from"])],
-            "where": _condition(document["where"]),
-            "bind": _templates(document["bind"]),
-            "each": _each(document["each"]),
-            "expired": document["expired"],
-            "mode": document["mode"],
+            "kind": kind,
+            "source": sources[first],
+            "sources": tuple(sources.values()),
+            "into": self.entities[into_of(document)],
+            **_source(document["from"][first]),
+            "expired": document.get("expired"),
+            "mode": mode_of(document),
             "fingerprint": self._fingerprint(document),
         }
-        match document["kind"]:
-            case "index":
-                return _index(common, document)
-            case "compute":
-                from projections.language.computed import compiled as computed  # few rule files need it
-
-                return computed(common, document)
+        match kind:
             case "copy":
-                return self._copy(common, document)
+                return self._copy(common, action)
             case "aggregate":
-                return AggregateRule(**common, measures=_measures(document["set"]), shards=document["shards"])
+                return AggregateRule(**common, measures=_measures(action["set"]), shards=action["shards"])
+            case "top":
+                return PickRule(**common, **_pick(action), limit=action["limit"], list_name=action["as"])
+            case "latest":
+                return PickRule(**common, **_pick(action), limit=1, list_name=None)
             case "rank":
                 from projections.language.ranks import compiled as ranked  # few rule files need it
 
-                return ranked(common, document)
+                return ranked(common, action)
+            case "index":
+                return _index(common, document["from"][first].get("where"), action)
+            case "compute":
+                from projections.language.computed import compiled as computed  # few rule files need it
+
+                return computed(common, document["from"][first].get("where"), action)
             case "embed":
-                return self._embed(common, document)
-        top = document["kind"] == "top"  # else latest
-        return PickRule(
-            **common,
-            by=document["by"],
-            descending=document["order"] == "desc",
-            limit=document["limit"] if top else 1,
-            list_name=document["as"] if top else None,
-            names=tuple(document["attributes"]),
-            pick=pick(document["attributes"]),
-        )
+                return self._embed(common, action)
+        assert_never(kind)
 
     def _fingerprint(self, rule: Mapping[str, Any]) -> str:
         """Return a hash that changes when the rule may derive other values, or keep its guards elsewhere."""
-        names = [rule["from"], rule.get("into"), *(other["from"] for other in rule.get("other_sources", ()))]
-        entities = [self._document["entities"].get(name) for name in names]
-        tables = [self._document["tables"][entity["table"]] for entity in entities if entity]
-        keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
-        entities = [entity and {n: part for n, part in entity.items() if n != "required"} for entity in entities]
-        return fingerprint_of([rule, *entities, *keys, self._guard_prefix])
+        names = [*rule["from"], into_of(rule)]
+        entities = [self._document["entities"][name] for name in names]
+        tables = [self._document["tables"][entity["table"]] for entity in entities]
+        keys = [[*table["key"].items(), table["separator"]] for table in tables]
+        entities = [_without(entity, ("required", "description")) for entity in entities]
+        meaning = {**_without(rule, ABOUT), "mode": mode_of(rule)}
+        return fingerprint_of([meaning, *entities, *keys, self._guard_prefix])
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
         into: Entity = common["into"]
@@ -153,8 +167,8 @@ class Compiled:
             **common,
             attributes=None if attributes == "all" else tuple(attributes),
             pick=pick({} if attributes == "all" else attributes),
-            templates=_templates({name: value["template"] for name, value in values if "template" in value}),
-            constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
+            templates=_templates({name: value for name, value in values if isinstance(value, str)}),
+            constants={**into.constants, **{name: wire(value) for name, value in values if not isinstance(value, str)}},
             not_copied=owned_on(into.name, self.rules.values()).union(into.schema.key_attributes),
             guard_prefix=self._guard_prefix,
         )
@@ -170,28 +184,47 @@ class Compiled:
             **common,
             names=tuple(document["attributes"]),
             pick=pick(document["attributes"]),
-            match=_templates(document["match"]),
+            match=_templates(match_of(document)),
             patterns=parent_patterns(self._document, name),
             children=children,
             partition=tuple((types[a], Template.parse(text).compile()) for a, text in children.partition.items()),
-            on_delete=document["on_delete"],
+            on_delete=document.get("on_delete", "remove"),
             telling=telling,
             projected=shown is None or shown.issuperset(telling),
         )
-        if "listed" not in document:
+        if "as" not in document:
             return EmbedRule(**parts)
-        form = document["listed"]
         return ListEmbedRule(
             **parts,
-            list_name=form["as"],
-            references_name=form["references"],
-            as_map=form["form"] == "map",
-            id_name=form["id"],
-            missing=form["missing"],
+            list_name=document["as"],
+            references_name=document["references"],
+            as_map=document["form"] == "map",
+            id_name=document.get("id"),
+            missing=document["missing"],
         )
 
 
-def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
+def into_of(rule: Mapping[str, Any]) -> str:
+    """Return the target entity of a rule of the canonical document."""
+    action = rule[kind_of(rule)]
+    into: str = action["into"] if "into" in action else next(iter(rule["from"]))
+    return into
+
+
+def _without(document: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: part for name, part in document.items() if name not in names}
+
+
+def _pick(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "by": name_of(document["by"]),
+        "descending": document["order"] == "desc",
+        "names": tuple(document["attributes"]),
+        "pick": pick(document["attributes"]),
+    }
+
+
+def _index(common: dict[str, Any], where: Mapping[str, Any] | None, forms: Sequence[Mapping[str, Any]]) -> IndexRule:
     schema: Schema = common["source"].schema
     limits: dict[str, tuple[str, int]] = {}
     for partition, sort in schema.indexes.values():
@@ -200,11 +233,11 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
                 limits[name] = (kind, min(most, limits.get(name, (kind, most))[1]))
     keys = [{name for name, _ in (*partition, *sort)} for partition, sort in schema.indexes.values()]
     cases, indexes, names, reads = [], [], dict[str, None](), set[str]()
-    if document["where"]:
-        reads.update(Pattern.parse(document["where"]).names)
-    for case in document["cases"]:
-        pattern = Pattern.parse(case["where"]) if case["where"] else None
-        templates = {name: Template.parse(text) for name, text in case["set"].items()}
+    if where:
+        reads.update(Pattern.parse(where).names)
+    for case in forms:
+        pattern = Pattern.parse(case["where"]) if "where" in case else None
+        templates = {name: Template.parse(text) for name, text in case.items() if name != "where"}
         names.update(dict.fromkeys(templates))
         for part in (*templates.values(), *([pattern] if pattern else ())):
             reads.update(part.names)
@@ -223,19 +256,17 @@ def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
 def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
     measures: list[Measure] = []
     slots: dict[str, str] = {}
-    for name, parts in document.items():
-        where, expression = parts["where"], parts["expression"]
-        function = parts["function"]
-        more = {part: parts[part] for part in ("round", "by") if part in parts}
-        long_form = {function: expression or True, **more, **({"where": where} if where else {})}
-        parsed = ParsedMeasure.parse(name, long_form)
+    for name, form in document.items():
+        parsed = ParsedMeasure.parse(form)
+        function, where = parsed.function, form.get("where")
+        expression = None if parsed.expression is None else form[function]
         slot = named = escape(name)  # contributions join a slot and a value by `|`
         if function in EXTREMES:  # `min` and `max` of the same values share their members
             slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), named)
         elif function in VALUES:  # as measures of the same values share their counters
             slot = slots.setdefault(json.dumps(["values", expression, where], sort_keys=True), named)
         elif function in PICKED:  # as measures by the same order do
-            slot = slots.setdefault(json.dumps(["by", parts["by"], where], sort_keys=True), named)
+            slot = slots.setdefault(json.dumps(["by", form["by"], where], sort_keys=True), named)
         measures.append(
             Measure(
                 name=name,
@@ -256,8 +287,13 @@ def _condition(pattern: Mapping[str, Any] | None) -> Condition | None:
     return Pattern.parse(pattern).compile() if pattern else None
 
 
-def _each(each: Mapping[str, Any] | None) -> Each | None:
-    return Each(**each) if each else None
+def _source(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a rule that depend on its source."""
+    return {
+        "where": _condition(parts.get("where")),
+        "bind": _templates(parts.get("bind", {})),
+        "each": Each.of(parts["each"]) if "each" in parts else None,
+    }
 
 
 def _templates(texts: Mapping[str, str]) -> tuple[tuple[str, Render], ...]:
@@ -265,16 +301,16 @@ def _templates(texts: Mapping[str, str]) -> tuple[tuple[str, Render], ...]:
 
 
 def _schema(table: Mapping[str, Any]) -> Schema:
-    def pairs(attributes: Any) -> tuple[tuple[str, str], ...]:
-        return tuple((name, kind) for name, kind in attributes)
-
-    indexes = {name: (pairs(index["partition"]), pairs(index["sort"])) for name, index in table["indexes"].items()}
-    sort = table["sort"]
+    partition, *sort = table["key"].items()
+    indexes = {
+        name: (tuple(index.get("partition", dict([partition])).items()), tuple(index.get("sort", {}).items()))
+        for name, index in table["indexes"].items()
+    }
     return Schema(
-        pairs([table["partition"]])[0],
-        pairs([sort])[0] if sort else None,
+        partition,
+        sort[0] if sort else None,
         indexes,
-        table["ttl"],
+        table.get("ttl"),
         {
             name: frozenset(() if index["projection"] == "keys_only" else index["projection"])
             for name, index in table["indexes"].items()

@@ -62,17 +62,17 @@ class ComputeRule(ItemRule):
         return not self.once
 
 
-def compiled(common: Mapping[str, Any], document: Mapping[str, Any]) -> ComputeRule:
+def compiled(common: Mapping[str, Any], where: Mapping[str, Any] | None, document: Mapping[str, Any]) -> ComputeRule:
     """Return the rule of a canonical document. `common` has the fields of all rules."""
     key = common["source"].schema.key_attributes
-    once: bool = document.get("once", False)
-    reads = set(Pattern.parse(document["where"]).names if document["where"] else ())
+    once: bool = document["once"]
+    reads = set(Pattern.parse(where).names if where else ())
     values = []
     for name, cases in document["set"].items():
         evaluated = []
         for case in cases:
             evaluate, names = _computed(case)
-            pattern = Pattern.parse(case["where"]) if case.get("where") else None
+            pattern = Pattern.parse(case["where"]) if "where" in case else None
             reads.update(names, pattern.names if pattern else ())
             evaluated.append((pattern.compile() if pattern else None, evaluate))
         values.append((name, tuple(evaluated)))
@@ -90,8 +90,8 @@ def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
     if "constant" in case:
         constant = wire(case["constant"])
         return lambda resolve: constant, ()
-    if "template" in case:
-        template = Template.parse(case["template"])
+    if "{" in case["value"]:
+        template = Template.parse(case["value"])
         return template.compile_value(), template.names
-    expression = Expression.parse(case["expression"], "value")
+    expression = Expression.parse(case["value"], "value")
     return expression.compile_value(), expression.names

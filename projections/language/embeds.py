@@ -16,7 +16,7 @@ from projections.language.entity import Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
 from projections.language.rules import LIST_BYTES, Render, Rule
-from projections.language.syntax import LanguageError, root
+from projections.language.syntax import LanguageError, key_name, root
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import having, size
 
@@ -42,43 +42,43 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
 
     If a child references several parents, the ledger finds its children, and the query is empty.
     """
-    rule = document["projections"][name]
-    if "listed" in rule:
+    source, rule = _parts(document, name)
+    if "as" in rule:
         return Children(None, {}, "")
     child = document["entities"][rule["into"]]
     table = document["tables"][child["table"]]
     separator = table["separator"]
-    parent = document["entities"][rule["from"]]
+    parent = document["entities"][source]
     parent_separator = document["tables"][parent["table"]]["separator"]
     own = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, parent_separator).names}
     # Only variables of the parent's key: an attribute may change, and the query would no longer find the children.
-    given = {name for name, text in rule["match"].items() if set(Template.parse(text).names) <= own}
+    given = {name for name, text in match_of(rule).items() if set(Template.parse(text).names) <= own}
 
     def fixed(text: str) -> bool:
         template = Template.parse(text)  # an expression may need numbers, and references are compared as text
         return set(template.names) <= given and all(field.expression is None for field in template.fields)
 
-    partition, sort = table["partition"][0], table["sort"]
+    partition, *sort = table["key"]
     if fixed(child["key"][partition]):
         prefix = ""
-        if sort is not None and sort[1] == "S":
+        if sort and table["key"][sort[0]] == "S":
             prefix = KeyPattern.parse(child["key"][sort[0]], separator).literal_prefix
         return Children(None, {partition: child["key"][partition]}, prefix)
     kept = [child["index_key"]]  # by the application, or by an index rule without conditions
     for other in document["projections"].values():
-        if other["kind"] == "index" and other["from"] == rule["into"] and other["where"] is None:
-            kept += [case["set"] for case in other["cases"] if case["where"] is None and len(other["cases"]) == 1]
+        if "index" in other and other["from"] == {rule["into"]: {}} and len(other["index"]) == 1:
+            kept += [case for case in other["index"] if "where" not in case]
     for index, keys in table["indexes"].items():
-        attributes = [attribute for attribute, _ in keys["partition"]]
+        attributes = list(keys.get("partition", [partition]))
         for templates in kept:
             if all(attribute in templates and fixed(templates[attribute]) for attribute in attributes):
                 return Children(index, {attribute: templates[attribute] for attribute in attributes}, "")
     index = next((index for index, keys in table["indexes"].items() if not keys.get("local")), "GSI1")
-    attribute = table["indexes"].get(index, {"partition": [["GSI1PK", "S"]]})["partition"][0][0]
-    wanted = f"{rule['from'].upper()}{separator}{{{next(iter(rule['match']))}}}"
+    attribute = next(iter(table["indexes"].get(index, {"partition": ["GSI1PK"]})["partition"]))
+    wanted = f"{source.upper()}{separator}{{{next(iter(rule['match']))}}}"
     raise LanguageError(
-        f"the rule cannot find the {rule['into']} items of a {rule['from']}: neither their partition key nor an index key "
-        f"follows from the key of the {rule['from']}. If the application writes such an index key, declare it on "
+        f"the rule cannot find the {rule['into']} items of a {source}: neither their partition key nor an index key "
+        f"follows from the key of the {source}. If the application writes such an index key, declare it on "
         f'{rule["into"]}: index_key: {{{attribute}: "{wanted}"}}; otherwise add a rule that writes it: '
         f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}'
     )
@@ -86,12 +86,11 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
 
 def attributes_of_child(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return the attributes that determine the entity of a child and its parent, and the rule's guard."""
-    rule = document["projections"][name]
+    _, rule = _parts(document, name)
     table = document["entities"][rule["into"]]["table"]
-    keys = document["tables"][table]
-    found = [keys["partition"][0], *([keys["sort"][0]] if keys["sort"] else []), *rule["match"]]
+    found = [*document["tables"][table]["key"], *match_of(rule)]
     for entity in document["entities"].values():
-        if entity["table"] == table and entity["match"]:
+        if entity["table"] == table and "match" in entity:
             found += Pattern.parse(entity["match"]).names
     return (*dict.fromkeys(root(one) for one in found), document["guard_prefix"] + name)
 
@@ -101,13 +100,13 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
 
     Raises LanguageError if a variable of the parent's key cannot be read from any name.
     """
-    rule = document["projections"][name]
-    parent = document["entities"][rule["from"]]
+    source, rule = _parts(document, name)
+    parent = document["entities"][source]
     separator = document["tables"][parent["table"]]["separator"]
     variables = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, separator).names}
     patterns: dict[str, str | KeyPattern] = {}
     found: set[str] = set()
-    for child_name, text in rule["match"].items():
+    for child_name, text in match_of(rule).items():
         template = Template.parse(text)
         if any(field.pipes for field in template.fields) or not set(template.names) & variables:
             continue
@@ -123,11 +122,22 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
     missing = sorted(variables - found)
     if missing:
         raise LanguageError(
-            f"`match` does not identify the {rule['from']} of a {rule['into']}: it has no value for "
+            f"`match` does not identify the {source} of a {rule['into']}: it has no value for "
             f"{', '.join(f'{{{variable}}}' for variable in missing)} of the parent's key; "
             f'add the attribute of the child that contains it, such as {missing[0]}: "{{{missing[0]}}}"'
         )
     return patterns
+
+
+def _parts(document: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the parent's entity and the action of an embed rule."""
+    rule = document["projections"][name]
+    return next(iter(rule["from"])), rule["embed"]
+
+
+def match_of(rule: Mapping[str, Any]) -> dict[str, str]:
+    """Return `match` of an embed: the names of the child, which may be in quotes in the document, with their templates."""
+    return {str(key_name(name)): text for name, text in rule["match"].items()}
 
 
 @dataclass(frozen=True, slots=True)

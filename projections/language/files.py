@@ -1,12 +1,15 @@
-"""Files of unknown origin, read up to a limit, and the rule files in the package.
-
-The limit keeps a device, a large file or a small archive from filling the memory.
-"""
+"""The text of rule files: reading it, and writing YAML."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from projections.language.values import number_text
 
 MOST_BYTES = 4 * 2**20
 """Bytes of a text that people write: rules, cases, a template."""
@@ -41,3 +44,52 @@ def bundled(name: str) -> Path | None:
     """Return the path of the bundled rule file of this name, None if there is none."""
     path = SHIPPED / f"{name}.yaml"
     return path if path.name == f"{name}.yaml" and path.is_file() else None
+
+
+_PLAIN = re.compile(r"[A-Za-z][\w.-]*")
+_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+_EXPRESSION = re.compile(r"[a-z]+\([\w.]+(?: \* [\w.]+)?\)", re.ASCII)
+
+
+def scalar(text: str) -> str:
+    """Return a text in YAML, quoted if YAML 1.1 would read another type."""
+    if _PLAIN.fullmatch(text) and text.isascii() and text.lower() not in _NOT_TEXT:
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def text(value: str) -> str:
+    """Return a text, plain if every version of YAML reads it as a text, else in double quotes."""
+    return value if _EXPRESSION.fullmatch(value) else scalar(value)
+
+
+def name(value: str) -> str:
+    """Return a key of a mapping."""
+    return text(value)
+
+
+def flow(value: Any) -> str:
+    """Return a value in flow style: `{ into: Post, set: { likeCount: count } }`."""
+    if isinstance(value, Mapping):
+        return (
+            "{ " + ", ".join(f"{name(str(key))}: {flow(one)}" for key, one in value.items()) + " }" if value else "{}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(one) for one in value) + "]"
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, Decimal):
+        return number_text(value)
+    return json.dumps(value)
+
+
+def block(value: Mapping[str, Any], width: int = 90, indent: str = "") -> str:
+    """Return a mapping with a line for each key; a value that is a mapping is in flow style if it fits into `width`."""
+    lines = []
+    for key, one in value.items():
+        line = f"{indent}{name(str(key))}: {flow(one)}"
+        if isinstance(one, Mapping) and one and (len(line) > width or not indent):
+            lines += [f"{indent}{name(str(key))}:", block(one, width, indent + "  ")]
+        else:
+            lines.append(line)
+    return "\n".join(lines)

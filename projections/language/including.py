@@ -20,10 +20,9 @@ from typing import Any
 
 from projections.errors import Problem, RulesError
 from projections.language.files import bundled, text_of_file
-from projections.language.mistakes import Mistake, dotted
-from projections.language.shapes import shown
+from projections.language.forms import shown
 from projections.language.source import MOST_VALUES, Source, UnreadableError, read
-from projections.language.syntax import suggest
+from projections.language.syntax import Mistake, dotted, suggest
 
 INCLUDE = "include"
 _SECTIONS = ("tables", "entities", "projections", "retired", "queries", "writes")

@@ -11,12 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse, unsupported
-from projections.language.document import Rules
+from projections.language.forms import shown
 from projections.language.including import joined, source_at, text_of
-from projections.language.mistakes import Location, Mistake, dotted, no_entity
-from projections.language.shapes import shown
+from projections.language.models import Rules
 from projections.language.source import Source
-from projections.language.syntax import nearest, suggest
+from projections.language.syntax import Location, Mistake, dotted, nearest, no_entity, suggest
 
 __all__ = [
     "SECTIONS",
@@ -195,7 +194,7 @@ def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
 
 def problems(mistakes: Iterable[Mistake], source: Source) -> list[Problem]:
     """Return the mistakes with their places, in the order of their files, each once."""
-    found = {Problem(*source.place(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
+    found = {Problem(*source.place(one), dotted(one.path), one.message) for one in map(source.located, mistakes)}
     return sorted(found, key=lambda one: (one.file, one.line, one.column, one.path, one.message))
 
 
@@ -401,7 +400,8 @@ def _listed(names: list[str]) -> str:
 def known_names(path: Location) -> list[str]:
     """Return the names of the model at a place of a rule file; empty if there is no model."""
     model = _model_at(path)
-    return [name.removesuffix("_") for name in model.model_fields] if model else []
+    hidden = ("format", "claimed")  # only the canonical document has them
+    return [n for n in (name.removesuffix("_") for name in model.model_fields) if n not in hidden] if model else []
 
 
 def optional_names(path: Location) -> list[str]:

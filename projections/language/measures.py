@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from projections.language.arithmetic import Expression
@@ -39,15 +39,16 @@ class Measure:
     order by; their expression is a path.
     """
 
-    name: str
     function: str
     expression: Expression | None = None
     where: Pattern | None = None
     digits: int | None = None
     by: Expression | None = None
+    text: str = field(default="", compare=False)
+    """Its short form as it is written; empty for a long form."""
 
     @classmethod
-    def parse(cls, name: str, value: Any) -> Measure:
+    def parse(cls, value: Any) -> Measure:
         """Parse `count`, `"sum(e)"`, `"avg(e, 2)"`, `"last(e, by)"` or a long form: `{sum: e, where: {…}}`,
         `{avg: e, round: 2}`, `{last: e, by: path}`, `{count: true, where: {…}}`, `{count: {where: {…}}}`.
 
@@ -57,7 +58,7 @@ class Measure:
         found = _short(value, errors) if isinstance(value, str) else _long(value, errors)
         if found is None or errors:
             raise LanguageErrors(errors)
-        return cls(name, **found)
+        return cls(**found, text=value if isinstance(value, str) else "")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,20 +66,9 @@ class Measure:
         parts = (self.expression, self.by, self.where)
         return tuple(dict.fromkeys(name for part in parts if part is not None for name in part.names))
 
-    def document(self) -> dict[str, Any]:
-        """The long form, which `parse` reads back: `{"sum": "total", "where": {…}}`."""
-        form: dict[str, Any] = {self.function: True if self.expression is None else self.expression.text}
-        if self.digits is not None:
-            form["round"] = self.digits
-        if self.by is not None:
-            form["by"] = self.by.text
-        if self.where is not None:
-            form["where"] = self.where.document
-        return form
-
 
 _Found = dict[str, Any]
-"""The arguments of a measure, beside its name."""
+"""The arguments of a measure."""
 
 
 def _unknown(function: object) -> str:

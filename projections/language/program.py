@@ -21,9 +21,10 @@ from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
 from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule, owned_on
+from projections.language.syntax import seconds_of
 
 if TYPE_CHECKING:
-    from projections.language import canonical
+    from projections.language.models import Rules
 
 
 R = TypeVar("R", bound=Rule)
@@ -47,8 +48,6 @@ class Program:
         self.document = document
         self.guard_prefix: str = document["guard_prefix"]
         self.retired: dict[str, str] = dict(document["retired"])
-        self.about: Mapping[str, Mapping[str, Any]] = document.get("about", {}).get("projections", {})
-        """By rule: its description, owner and tags, and whether it is disabled, as far as they are given."""
         compiled = Compiled(document)
         self.tables, self.entities, self.rules = compiled.tables, compiled.entities, compiled.rules
         self.variants = compiled.variants
@@ -56,25 +55,31 @@ class Program:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Program:
-        """Compile a canonical document, as `loader.load(path).canonical()` makes it or as JSON holds it."""
+        """Compile a canonical document, as `loader.load(path).document()` makes it or as JSON holds it."""
         return cls(document)
 
     @cached_property
-    def typed(self) -> canonical.Document:
-        """The canonical rules as typed values, for tools. The engine does not load their classes, because of cold starts."""
-        from projections.language.canonical import Document
+    def model(self) -> Rules:
+        """The rules as models, for tools. The engine does not load their classes, because of cold starts."""
+        from projections.language.models import Rules
 
-        return Document.from_document(self.document)
+        return Rules.from_document(self.document)
 
     def disabled(self, rule: str) -> bool:
         """Return whether a rule has `enabled: false`. Then its mode is `shadow`."""
-        return bool(self.about.get(rule, {}).get("disabled"))
+        return rule in self.rules and not self.document["projections"][rule]["enabled"]
 
-    def said_about(self, rule: str) -> str:
+    @cached_property
+    def within(self) -> Mapping[str, int]:
+        """By rule: how many seconds old a change may be when the rule has processed it, if that is declared."""
+        rules = self.document["projections"]
+        return {name: seconds_of(rule["within"]) or 0 for name, rule in rules.items() if "within" in rule}
+
+    def about(self, rule: str) -> str:
         """Return the owner and the description of a rule in one line; empty without them."""
-        about = self.about.get(rule, {})
-        owner = [f"owner: {about['owner']}"] if "owner" in about else []
-        return "; ".join([*owner, *([about["description"]] if "description" in about else [])])
+        document = self.document["projections"].get(rule, {})
+        owner = [f"owner: {document['owner']}"] if "owner" in document else []
+        return "; ".join([*owner, *([document["description"]] if "description" in document else [])])
 
     def guard(self, rule: str) -> str:
         """Return the name of the attribute that holds a rule's guard."""

@@ -7,7 +7,6 @@ from typing import Annotated, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from projections.language.actions import Model
 from projections.language.forms import (
     AttributeName,
     ByForm,
@@ -18,6 +17,7 @@ from projections.language.forms import (
     PatternForm,
     TextForm,
 )
+from projections.language.kinds import Model
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), TextForm(r"^\S+$", "an id has no spaces")]
 Positive = Annotated[int, Field(ge=1, strict=True)]

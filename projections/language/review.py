@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projections.errors import RulesError
-from projections.language.document import Rules
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.kinds import CODES, MISTAKE, SEVERITIES, UNUSED_IGNORE, Finding, Remark
 from projections.language.findings.queries import queries
 from projections.language.findings.rule_facts import Facts
 from projections.language.loader import problems, source_of, text_of, understand
-from projections.language.mistakes import Mistake, dotted
+from projections.language.models import Rules
 from projections.language.source import Source
-from projections.language.syntax import suggest
+from projections.language.syntax import Mistake, dotted, suggest
 
 _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
@@ -68,7 +67,11 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
     found: list[Finding] = []
     accepted: list[Accepted] = []
     facts = Facts(rules)
-    held = (one for one in (*rule_remarks(facts), *queries(facts)) if not (one.unquoted and source.is_quoted(one.path)))
+    held = (
+        one
+        for one in (*rule_remarks(facts), *queries(facts))
+        if not (one.unquoted and source.is_quoted(source.written(one.path)))
+    )
     placed = dict.fromkeys(_placed(remark, source) for remark in held)
     for part in {one.file: one for one in (source, *source.parts.values())}.values():
         for one in _judged(part.text, part.file, [one for one in placed if one.file == part.file]):
@@ -85,15 +88,15 @@ def _mistaken(error: RulesError) -> Iterator[Finding]:
 
 
 def _placed(remark: Remark, source: Source) -> Finding:
-    file, line, column = source.place(Mistake(remark.path, "", remark.offset, remark.at_key))
-    path = dotted(remark.path)
+    located = source.located(Mistake(remark.path, "", remark.offset, remark.at_key))
+    file, line, column = source.place(located)
     return Finding(
         remark.severity,
         remark.kind.code,
         file,
         line,
         column,
-        path,
+        dotted(located.path),
         remark.rule,
         remark.reason,
         remark.instead,

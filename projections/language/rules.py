@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
@@ -26,6 +26,7 @@ from projections.language.contribution import (
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
+from projections.language.syntax import name_of
 from projections.language.values import CONTEXT, Resolver, encode_order, number_text, size, valued
 
 MOST_VALUES = 100
@@ -60,6 +61,15 @@ class Each:
     ancestors: bool = False
     separator: str = "/"
     most: int = ELEMENTS
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Each:
+        """Return the `each` of a rule file, which has no mistakes."""
+        ((variable, path),) = [one for one in form.items() if one[0] != "most"]
+        most = form.get("most", ELEMENTS)
+        if isinstance(path, Mapping):
+            return cls(variable, name_of(path["ancestors"]), True, path.get("separator", "/"), most)
+        return cls(variable, name_of(path), most=most)
 
     def elements(self, resolve: Resolve) -> Sequence[Value]:
         """Return the elements. Raises BadInput, also if there are more than `most`."""

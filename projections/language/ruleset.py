@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import UsageError
-from projections.language.canonical import Document
-from projections.language.facts import inputs
 from projections.language.program import Program
 from projections.language.syntax import suggest
 
 if TYPE_CHECKING:
     from projections.language.access.plan import Query, WritePattern
+    from projections.language.models import Rules
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,13 +54,13 @@ class RuleSet:
 
     def only(self, select: Iterable[str]) -> RuleSet:
         """Return these rules without those that are not selected; `select` is as in `--select`. Raises UsageError."""
-        names = selected(self.program.typed, select)
+        names = selected(self.program.model, select)
         return replace(self, document=restricted(self.document, names)) if names else self
 
     def query(self, name: str) -> Query:
         """Return a query by its name. Raises UsageError if there is none."""
         if name not in self.queries:
-            ranks = [rule for rule, one in self.program.typed.rules.items() if one.kind == "rank"]
+            ranks = [rule for rule, one in self.program.model.projections.items() if one.kind == "rank"]
             if name in ranks:
                 raise UsageError(
                     f"{name} is a rule: `projections queries {name}` and `projections.ranking` read its ranks"
@@ -79,33 +78,33 @@ class RuleSet:
 # --- selections ---
 
 
-def selected(document: Document, terms: Iterable[str]) -> tuple[str, ...]:
+def selected(rules: Rules, terms: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the selected rules in the order of the file; none without terms.
 
     A term may be several, separated by commas. Raises UsageError if a term selects no rule.
     """
     terms = [term.strip() for text in terms for term in text.split(",") if term.strip()]
-    names = {name for term in terms for name in _named(document, term)}
-    return tuple(name for name in document.rules if name in names)
+    names = {name for term in terms for name in _named(rules, term)}
+    return tuple(name for name in rules.projections if name in names)
 
 
-def _named(document: Document, term: str) -> list[str]:
+def _named(rules: Rules, term: str) -> list[str]:
     what, colon, value = term.partition(":")
     if colon and what == "tag":
-        return _with(document, what, value, lambda name: document.about_rule(name).tags)
+        return _with(rules, what, value, lambda name: rules.projections[name].tags)
     if colon and what == "owner":
-        return _with(document, what, value, lambda name: filter(None, [document.about_rule(name).owner]))
-    if term not in document.rules:
-        hint = suggest(term, list(document.rules)) or f"; the rules are {', '.join(document.rules) or 'none'}"
+        return _with(rules, what, value, lambda name: filter(None, [rules.projections[name].owner]))
+    if term not in rules.projections:
+        hint = suggest(term, list(rules.projections)) or f"; the rules are {', '.join(rules.projections) or 'none'}"
         raise UsageError(f'unknown rule "{term}"{hint}')
     return [term]
 
 
-def _with(document: Document, what: str, value: str, values: Callable[[str], Iterable[str]]) -> list[str]:
+def _with(rules: Rules, what: str, value: str, values: Callable[[str], Iterable[str]]) -> list[str]:
     """Return the rules that have a tag or owner. Raises UsageError if there are none."""
-    found = [name for name in document.rules if value in values(name)]
+    found = [name for name in rules.projections if value in values(name)]
     if not found:
-        known = list(dict.fromkeys(one for name in document.rules for one in values(name)))
+        known = list(dict.fromkeys(one for name in rules.projections for one in values(name)))
         if not known:
             raise UsageError(f'no rule has the {what} "{value}"; no rule has any {what}')
         hint = suggest(value, known) or f"; the {what}s are {', '.join(known)}"
@@ -113,21 +112,25 @@ def _with(document: Document, what: str, value: str, values: Callable[[str], Ite
     return found
 
 
-def readers(document: Document, names: Iterable[str]) -> list[str]:
+def readers(rules: Rules, names: Iterable[str]) -> list[str]:
     """Return the rules that read what these rules write; names of rules that do not exist are ignored."""
-    before = inputs(document)
+    from projections.language.facts import inputs
+
+    before = inputs(rules)
     return list(dict.fromkeys(reader for name in names for reader, needed in before.items() if name in needed))
 
 
-def missing(document: Document, names: Iterable[str]) -> list[str]:
+def missing(rules: Rules, names: Iterable[str]) -> list[str]:
     """Return for each selected rule that reads what a rule writes that is not selected: a sentence about it."""
+    from projections.language.facts import inputs
+
     chosen = tuple(names)
-    before = inputs(document) if chosen else {}
+    before = inputs(rules) if chosen else {}
     sentences = []
     for name in chosen:
         for other, attributes in before[name].items():
             if other not in chosen:
-                into = document.rules[other].into
+                into = rules.projections[other].into
                 what = ", ".join(f"{into}.{attribute}" for attribute in attributes) or f"{into} items"
                 sentences.append(
                     f"{name} reads {what}, which rule {other} writes. {other} is not selected, so its values are not "

@@ -7,9 +7,8 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from projections.language.document import Rules
 from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
-from projections.language.models import KINDS
+from projections.language.models import KINDS, Rules
 
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 _COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
@@ -195,7 +194,7 @@ class _ForFiles(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default", {}) in (None, {}):
+        if schema.get("default", {}) in (None, {}, [], ""):
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 
@@ -214,6 +213,7 @@ def json_schema() -> dict[str, Any]:
         "Operator": _OPERATOR,
         "Pattern": _PATTERN,
     }
+    del definitions["Index"]["title"]  # it is a list
     definitions["Projection"]["oneOf"] = [{"required": [kind]} for kind in KINDS]
     schema.pop("required")  # a file may have any of the parts: others include it
     return {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
 from projections.language.files import MOST_BYTES
-from projections.language.mistakes import Location, Mistake
+from projections.language.syntax import Location, Mistake, root
 
 MOST_VALUES = 50_000
 """The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
@@ -65,6 +65,30 @@ class Source:
     def _part(self, path: Location) -> Source:
         return self.parts.get(path[:2]) or self.parts.get(path[:1]) or self
 
+    def located(self, mistake: Mistake) -> Mistake:
+        """Return a mistake of the rules with its place in the file."""
+        path = self.written(mistake.path)
+        whole = path[-1:] == mistake.path[-1:] or not isinstance(self._part(path)._values.get(path), ScalarNode)
+        return replace(mistake, path=path, at_key=mistake.at_key and whole)
+
+    def written(self, path: Location) -> Location:
+        """Return the place in the file of a place in the rules: the nearest part around it that the file has.
+
+        The models have one spelling: a single table is in `tables`, each source has its own `where`, `bind` and `each`,
+        attributes are a mapping, and cases a list.
+        """
+        if not self._values and not self.parts:
+            return path
+        if path[:1] == ("tables",) and ("table",) in self._values:
+            path = ("table", *path[2:])
+        if len(path) > 4 and path[2] == "from" and path[:5] not in self._part(path)._values:
+            path = (*path[:2], *path[4:])
+        values = self._part(path)._values
+        here: Location = ()
+        for step in path:
+            here = next((one for one in _steps(values, here, step) if one in values), here)
+        return here
+
     def position(self, mistake: Mistake) -> tuple[int, int]:
         """Return line and column, from 1, of a mistake; if its place does not exist, of the nearest part around it."""
         path = mistake.path
@@ -101,6 +125,18 @@ class Source:
         if self.text[begin : begin + offset] != node.value[:offset]:
             return line, column
         return line, column + offset + (1 if node.style else 0)
+
+
+def _steps(values: Mapping[Location, Node], here: Location, step: str | int) -> Iterator[Location]:
+    """Yield the places of a step in the spellings that a part can have."""
+    yield (*here, step)
+    node = values.get(here)
+    if isinstance(node, SequenceNode) and isinstance(step, str):
+        for position, element in enumerate(node.value):
+            if isinstance(element, ScalarNode) and root(element.value) == step:
+                yield (*here, position)
+    if step == "where":
+        yield (*here, "count", "where")
 
 
 def read(text: str, *, exact: bool = False, long_form: Callable[[Node], Node] = lambda node: node) -> Source:

@@ -1,9 +1,10 @@
-"""Errors and names, for templates, patterns and expressions."""
+"""Errors, mistakes and names, for templates, patterns and expressions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from projections.errors import ProjectionsError
@@ -155,3 +156,63 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     known = {candidate.lower(): candidate for candidate in candidates}
     near = get_close_matches(word.lower(), known, n=1, cutoff=0.6)
     return known[near[0]] if near else None
+
+
+# --- durations ---
+
+
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([smh])")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds_of(duration: str) -> int | None:
+    """Return the seconds of a duration such as `30s`, `5m` or `1h`; None for any other text."""
+    found = _DURATION.fullmatch(duration)
+    return int(found[1]) * _UNITS[found[2]] if found else None
+
+
+def duration_of(seconds: int) -> str:
+    """Return the duration that `seconds_of` reads as these seconds, in the largest unit that divides them."""
+    unit = next(unit for unit in "hms" if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
+Location = tuple[str | int, ...]
+"""A path in the document: names of mapping entries and positions in lists, from the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake at a place of the document.
+
+    `offset` counts characters in the text at that place; `at_key` refers to the name of the entry instead of its value.
+    `file` is the name of the file, if rules consist of several and the path does not say which one.
+    """
+
+    path: Location
+    message: str
+    offset: int | None = None
+    at_key: bool = False
+    file: str = ""
+    others: tuple[Location, ...] = ()
+    """Other parts that a correction could change instead: the second writer of an attribute."""
+
+
+def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
+    """Return the mistake that a rule or query names an unknown entity."""
+    hint = suggest(name, entities) or f"; the entities are {', '.join(entities)}"
+    return Mistake(place, f'unknown entity "{name}"{hint}')
+
+
+def dotted(path: Location) -> str:
+    """Return a location as text: `projections.published.index[0].where`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "(top)"
+
+
+def order_of(text: str) -> tuple[str | None, bool]:
+    """Return the name that an `order` sorts by, None if it gives only a direction, and whether it is descending."""
+    *names, last = text.split(" ")
+    if last in ("asc", "desc"):
+        return name_of(" ".join(names)) or None, last == "desc"
+    return name_of(text), False

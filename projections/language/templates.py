@@ -395,6 +395,17 @@ def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
 # Keys that can be read back
 
 
+def by_field(text: str) -> Field:
+    """Return a name in `by` with its pipes, as `mail|lower`. Raises LanguageError."""
+    try:
+        parts = Template.parse("{" + text + "}").parts
+    except LanguageError as error:
+        raise LanguageError(error.message, max(0, (error.offset or 1) - 1)) from None
+    if len(parts) != 1 or not isinstance(parts[0], Field) or parts[0].star or parts[0].expression is not None:
+        raise LanguageError("expected one variable or attribute, as userId or mail|lower", 0)
+    return parts[0]
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """One or more characters, without the separator unless `any`."""

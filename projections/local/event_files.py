@@ -109,9 +109,9 @@ def _file(path: str, program: Program, table: str | None) -> Iterator[_Event]:
 
 def _yaml(path: str) -> Iterator[_Placed]:
     from projections.errors import Problem
-    from projections.language.mistakes import dotted
     from projections.language.source import UnreadableError
     from projections.language.source import read as read_yaml
+    from projections.language.syntax import dotted
 
     try:
         source = read_yaml(text_of(path), exact=True)

@@ -16,9 +16,8 @@ from typing import Any
 from projections.engine.records import is_value
 from projections.engine.store import Image, ItemKey, Update
 from projections.errors import InvalidRequest, UsageError
-from projections.language.mistakes import Location, Mistake
 from projections.language.program import Program
-from projections.language.syntax import suggest
+from projections.language.syntax import Location, Mistake, suggest
 from projections.local.items import key_of, key_words, value_words, wire_item
 from projections.stores.memory import MemoryStore
 

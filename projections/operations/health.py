@@ -215,7 +215,7 @@ def _stay(definition: Mapping[str, Any] | None) -> str:
 
 def _about(program: Program, rule: str) -> str:
     """Return the owner and the description of a rule, for the end of a sentence about it; empty without them."""
-    said = program.said_about(rule)
+    said = program.about(rule)
     return f" ({said})" if said else ""
 
 

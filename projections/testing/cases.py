@@ -12,9 +12,8 @@ from typing import Any
 from projections.api import ask, ranking
 from projections.errors import Problem, UsageError
 from projections.language.files import text_of_file
-from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import UnreadableError, read
-from projections.language.syntax import suggest
+from projections.language.syntax import Location, Mistake, dotted, suggest
 from projections.language.values import number_text, plain_item, plain_items
 from projections.local.items import json_words, wire_item
 from projections.local.steps import STEPS, step_mistakes

@@ -39,8 +39,8 @@ class Comparison:
 
     def __init__(self, program: Program, *, partial: bool = False, rules: Collection[str] = ()) -> None:
         self._program = program
-        self._origins = origins(program.typed)
-        self._creators = creators(program.typed)
+        self._origins = origins(program.model)
+        self._creators = creators(program.model)
         self._several = len(program.tables) > 1
         self._partial = partial
         self._rules = frozenset(rules)

@@ -235,7 +235,7 @@ class Scenario:
         """
         __tracebackhide__ = True
         self.settle()
-        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.typed, rules))
+        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.model, rules))
         differences: list[Difference] = []
         if items is not None:
             expected, listed, actual = self._compare(items, gone or {})
@@ -306,7 +306,7 @@ class Scenario:
 
     def _rejections(self, wanted: Sequence[Rejection], rules: Iterable[str]) -> Iterator[str]:
         """Yield the rejections (by `rules`, if any are given) that were not expected, and expected ones that are absent."""
-        names = selected(self.program.typed, rules)
+        names = selected(self.program.model, rules)
         met = set[int]()
         unexpected: list[Rejected] = []
         for rejection in self._local.rejected.values():

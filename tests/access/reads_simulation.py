@@ -52,7 +52,7 @@ projections:
 MORE = """
   reviews: {from: Review, aggregate: {into: Product, set: {reviews: count}}}
 """
-DOCUMENT, WITH_MORE = loads(RULES).canonical(), loads(RULES + MORE).canonical()
+DOCUMENT, WITH_MORE = loads(RULES).document(), loads(RULES + MORE).document()
 PROGRAM = Program.from_document(DOCUMENT)
 FORMER_ORDERS = RULES.replace("orders: count, paid", "orders: count, most: max(number(total)), paid")
 """Rules of which another version is deployed, which publishes nothing before its backfill."""
@@ -115,7 +115,7 @@ class ReadHistory:
     ) -> None:
         self._document = self._rules(more)
         self._program = Program.from_document(self._document)
-        self._former = Program.from_document(loads(former).canonical()) if former else self._program
+        self._former = Program.from_document(loads(former).document()) if former else self._program
         self._more = more
         self._fresh = fresh
         self._rng = Random(seed)

@@ -42,7 +42,7 @@ def ask(
     loaded = from_dict({**rules, "queries": {"q": query}})
     scenario = Scenario(loaded)
     scenario.given(*items)
-    found = plan(loaded.program.typed, loaded.queries["q"])
+    found = plan(loaded.program.model, loaded.queries["q"])
     if not found.requests:
         return Asked(found, [], [], 0)
     reader = StoreReader(scenario.store)

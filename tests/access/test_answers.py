@@ -37,7 +37,7 @@ def event(number: int, **attributes: Any) -> dict[str, Any]:
 def answer(items: list[dict[str, Any]], query: str, **given: Any) -> Answer:
     rules = loads(json.dumps(RULES))
     scenario = Scenario(rules).given(*items)
-    planned = plan(rules.program.typed, rules.queries[query])
+    planned = plan(rules.program.model, rules.queries[query])
     return answer_to(rules.program, planned, given, StoreReader(scenario._store), now=NOW)
 
 

@@ -80,7 +80,7 @@ def test_generated_functions_read_times_as_rules_do(
     loaded = loads(json.dumps(document))
     scenario = Scenario(loaded).given(*({"PK": f"E#{at}", "SK": "E", "at": at} for at in times))
     assert not scenario.quarantined
-    planned = plan(loaded.program.typed, loaded.queries["events"])
+    planned = plan(loaded.program.model, loaded.queries["events"])
     module = module_of(client_of(loaded, "rules.yaml").text)
     with mock_aws():
         table = table_of(None, loaded.program.tables["main"], scenario._store.items("main"))
@@ -116,7 +116,7 @@ def compared(seed: int, url: str | None, tally: Counter[str], using: str | None 
 
     variables = variables_of(loaded.program)
     for name, asked in queries.items():
-        planned = plan(loaded.program.typed, loaded.queries[name])
+        planned = plan(loaded.program.model, loaded.queries[name])
         assert (name in client.functions) == (planned.verdict not in ("none", "incomplete"))
         if name not in client.functions or (using is None and SEVERAL in {one.index for one in planned.requests}):
             continue

@@ -77,7 +77,7 @@ def test_readers_and_generated_modules_compare_as_the_language_does(items: list[
                 values |= {f"at.{one}": value for one, value in image.get("at", {}).get("M", {}).items()}
                 if fits(values.get):
                     expected.append(image["SK"]["S"])
-            planned = plan(loaded.program.typed, loaded.queries[name])
+            planned = plan(loaded.program.model, loaded.queries[name])
             read = answer_to(scenario.program, planned, {"blog": "b"}, StoreReader(scenario._store))
             assert sorted(item["SK"] for item in read) == sorted(expected), where
             found = [simple(item) for item in getattr(module, client.functions[name])(table, blog="b")]

@@ -28,7 +28,7 @@ def rules(required: list[str]) -> dict[str, Any]:
 
 def verdict(required: list[str]) -> tuple[str, str]:
     loaded = from_dict(rules(required))
-    found = plan(loaded.program.typed, loaded.queries["ofAuthor"])
+    found = plan(loaded.program.model, loaded.queries["ofAuthor"])
     return found.verdict, found.reason
 
 
@@ -65,5 +65,5 @@ def test_claimed_copy_answers_no_query_about_its_source() -> None:
             },
         }
     )
-    verdicts = {name: plan(loaded.program.typed, query).verdict for name, query in loaded.queries.items()}
+    verdicts = {name: plan(loaded.program.model, query).verdict for name, query in loaded.queries.items()}
     assert verdicts == {"users": "none", "copy": "one"}

@@ -20,11 +20,10 @@ from projections.errors import RulesError
 from projections.inspect.access_patterns import access_patterns
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
-from projections.language.access.proposals import EXACT, proposal
+from projections.language.access.proposals import EXACT, merged, proposal
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.review import reviewed
-from projections.language.rewriting import merged
 from projections.language.templates import Template
 from projections.local.items import wire_item
 from projections.testing.scenario import Scenario
@@ -47,7 +46,7 @@ def proposed(seed: int, tally: Counter[str]) -> None:
     except RulesError:
         return
     models = loads(json.dumps({**data, "queries": asked}))
-    document, queries = models.typed(), queries_of(models)
+    document, queries = models.completed(), queries_of(models)
     table = items(random, data, 40)
     for name, one in queries.items():
         before = plan(document, one)
@@ -60,7 +59,7 @@ def proposed(seed: int, tally: Counter[str]) -> None:
             continue
         pasted = merged({**data, "queries": {name: asked[name]}}, YAML(typ="safe").load(found.text))
         changed = loads(json.dumps(pasted))
-        planned = plan(changed.typed(), queries_of(changed)[name])
+        planned = plan(changed.completed(), queries_of(changed)[name])
         assert planned.verdict in EXACT
         assert planned.requests == found.plan.requests
         assert not _complaints(pasted) - _complaints(data)
@@ -110,7 +109,7 @@ SCORES = [{"PK": "PI#v", "SK": f"PROPOSAL#{n}", "semester": "s", "score": n} for
 def offered_for_best(text: str) -> tuple[Any, str]:
     """Return the access pattern of `best`, and the rules with what is offered for it."""
     rules = from_text(text)
-    (found,) = access_patterns(rules.program.typed, rules.queries)
+    (found,) = access_patterns(rules.program.model, rules.queries)
     assert found.proposal is not None
     data = merged(YAML(typ="safe").load(text), YAML(typ="safe").load(found.proposal.text))
     return found, json.dumps(data)
@@ -121,7 +120,7 @@ def test_a_proposal_pads_what_a_rule_ranks() -> None:
     assert found.proposal.data["projections"]["bestCopy"]["bind"] == {"score": "{score|pad(10)}"}
     assert found.proposal.unused.startswith("GSI1 is not used: `all` also copies GSI1PK and GSI1SK")
     rules = from_text(pasted)
-    assert [one.plan.verdict for one in access_patterns(rules.program.typed, rules.queries)] == ["one"]
+    assert [one.plan.verdict for one in access_patterns(rules.program.model, rules.queries)] == ["one"]
     assert not [one for one in reviewed(pasted).findings if one.code == "unpadded-number"]
     answered = Scenario(rules).given(*SCORES).query("best", semester="s")
     assert [item["score"] for item in answered] == [100, 88, 9]
@@ -141,7 +140,7 @@ def test_a_copy_under_numbers_that_are_not_padded_does_not_sort_by_them() -> Non
     data = json.loads(pasted)
     del data["projections"]["bestCopy"]["bind"]
     rules = from_text(json.dumps(data))
-    (found,) = access_patterns(rules.program.typed, rules.queries)
+    (found,) = access_patterns(rules.program.model, rules.queries)
     assert found.plan.verdict == "none"
     assert "score is a number (rule ranks ranks it), and as text 10 sorts before 9" in found.plan.reason
 
@@ -166,7 +165,7 @@ def test_a_summary_shows_that_an_attribute_of_unknown_type_sorts_as_text() -> No
       one: {get: E, by: [id]}
     """
     rules = from_text(text)
-    words = [one.words for one in access_patterns(rules.program.typed, rules.queries)]
+    words = [one.words for one in access_patterns(rules.program.model, rules.queries)]
     assert words == ["one request, sorted as text", "one request", "one request"]
 
 
@@ -182,7 +181,7 @@ def test_a_proposal_of_months_reads_the_time_as_other_rules_do() -> None:
       sales: {find: Sale, range: soldAt}
     """
     rules = from_text(text)
-    (found,) = access_patterns(rules.program.typed, rules.queries)
+    (found,) = access_patterns(rules.program.model, rules.queries)
     assert found.proposal is not None
     assert "SALE#{soldAt|date(%Y-%m, from=%Y%m%d)}" in found.proposal.text
 

@@ -45,7 +45,7 @@ def compared(seed: int, tally: Counter[str]) -> None:
 
     models = loads(json.dumps({**document, "queries": queries})).queries
     for name, asked in queries.items():
-        planned = plan(program.typed, query_of(name, models[name]))
+        planned = plan(program.model, query_of(name, models[name]))
         tally[planned.verdict] += 1
         if planned.requests:
             given = parameters(random, asked, table, variables)

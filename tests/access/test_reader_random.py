@@ -48,7 +48,7 @@ def compared(seed: int, url: str, tally: Counter[str]) -> None:
     variables = variables_of(program)
     by_uid = {item["uid"]: item for item in table}
     for number, asked in queries.items():
-        planned = plan(program.typed, loaded.queries[number])
+        planned = plan(program.model, loaded.queries[number])
         if not planned.requests:
             continue
         given = parameters(random, asked, table, variables)

@@ -33,6 +33,6 @@ def test_given_value_of_a_key_variable_has_no_separator_unless_it_is_starred(
     name: str, verdict: str, others: tuple[str, ...], assumed: bool
 ) -> None:
     rules = from_dict(RULES)
-    planned = plan(rules.program.typed, rules.queries[name])
+    planned = plan(rules.program.model, rules.queries[name])
     found = (planned.verdict, planned.others, "resource has no #" in planned.assumes)
     assert found == (verdict, others, assumed)

@@ -11,10 +11,9 @@ from ruamel.yaml import YAML
 
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
-from projections.language.access.proposals import EXACT, proposal
+from projections.language.access.proposals import EXACT, merged, proposal
 from projections.language.loader import loads
 from projections.language.review import reviewed
-from projections.language.rewriting import merged
 
 FILES = sorted((Path(__file__).parent / "wrong_designs").glob("*.yaml"))
 DESIGNS: dict[str, dict[str, Any]] = {path.stem: YAML(typ="safe").load(path) for path in FILES}
@@ -29,7 +28,7 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     design = DESIGNS[name]
     rules, asked = design["rules"], design["query"]
     loaded = loads(json.dumps(rules))
-    document, queries = loaded.typed(), queries_of(loaded)
+    document, queries = loaded.completed(), queries_of(loaded)
     planned = plan(document, queries[asked])
     assert planned.verdict == design["verdict"], planned
     assert design["reason"] in planned.reason
@@ -48,6 +47,6 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     changed = loads(json.dumps(pasted))
     for query in queries_of(changed).values():
         before = plan(document, queries[query.name]).verdict
-        assert plan(changed.typed(), query).verdict in (EXACT if query.name == asked else (*EXACT, before))
+        assert plan(changed.completed(), query).verdict in (EXACT if query.name == asked else (*EXACT, before))
     left = [one for one in reviewed(json.dumps(pasted)).findings if one.path.startswith(f"queries.{asked}")]
     assert {one.severity for one in left} <= {"note"}

@@ -311,7 +311,7 @@ def test_a_first_deployment_that_fails_leaves_only_protected_tables(sam: Sam, bu
 
 
 def social() -> Program:
-    return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+    return Program.from_document(load(ROOT / "projections/rules/social.yaml").document())
 
 
 def entries(stack: Outputs, endpoint: str) -> list[str]:

@@ -22,7 +22,7 @@ RULES = ROOT / "tests/simulation/rules/tables.yaml"
 
 def test_several_tables_are_projected_into_one_another(sam: Sam, built: Path, tmp_path: Path) -> None:
     """A reading in a table that exists counts in the device's item in a second table, and makes items in a third."""
-    rules = load(RULES).canonical()
+    rules = load(RULES).document()
     package, template = tmp_path / "package", tmp_path / "template.yaml"
     shutil.copytree(built, package)
     (package / "rules.json").write_text(json.dumps(rules))

@@ -52,7 +52,7 @@ def said(tmp_path: Path) -> Lines:
 def lines_of(function: str, event: Any, tmp_path: Path, **environment: str) -> Lines:
     """Every line a function writes about an event that it cannot use, while its environment asks for events to be logged."""
     rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps(load(ROOT / "projections/rules/social.yaml").canonical()))
+    rules.write_text(json.dumps(load(ROOT / "projections/rules/social.yaml").document()))
     settings = {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": str(rules)}
     if function == "worker":
         settings |= {"TASK_QUEUE_URL": "http://127.0.0.1:1/tasks", "QUARANTINE_QUEUE_URL": "http://127.0.0.1:1/bad"}

@@ -153,7 +153,7 @@ app.synth()
 
 
 def generated(**values: str | None) -> Mapping[str, Any]:
-    program = Program.from_document(load(RULES).canonical())
+    program = Program.from_document(load(RULES).document())
     template = cloudformation_template(Deployment("rules.yaml", program, existing="ExistingTableName" in values))
     return with_values(template, values)
 

@@ -129,7 +129,7 @@ class Shop:
 
     def becomes_right(self, table: str = "app", region: str = "") -> None:
         """Wait until every derived value is what one computes from the items."""
-        oracle = Oracle(loads((self.terminal.directory / "rules.yaml").read_text()).canonical())
+        oracle = Oracle(loads((self.terminal.directory / "rules.yaml").read_text()).document())
         eventually(
             lambda: {"wrong": oracle.compare({"main": self.items(table, region)})},
             lambda found: not found["wrong"],

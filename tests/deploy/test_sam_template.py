@@ -17,6 +17,7 @@ from sam_cli import AWS, SAM, TEMPLATE
 
 from projections.deploy.cloudformation import read_template
 from projections.engine.registry import REGISTRY
+from projections.language.compiling import into_of
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.operations.audit import AUDIT
@@ -231,7 +232,7 @@ def test_an_audit_that_does_not_run_raises_an_alarm_unless_it_is_off() -> None:
 
 
 def rules() -> Mapping[str, Any]:
-    return load(ROOT / "projections/rules/social.yaml").canonical()
+    return load(ROOT / "projections/rules/social.yaml").document()
 
 
 def test_the_table_has_the_keys_indexes_and_ttl_that_the_rules_name() -> None:
@@ -251,7 +252,7 @@ def test_the_table_has_the_keys_indexes_and_ttl_that_the_rules_name() -> None:
 def test_the_filters_let_through_every_entity_of_the_rules_and_nothing_else() -> None:
     """By key prefix: what a template begins with, or all of it where it has no variables."""
     document = rules()
-    used = {rule[role] for rule in document["projections"].values() for role in ("from", "into") if role in rule}
+    used = {name for rule in document["projections"].values() for name in (*rule["from"], into_of(rule))}
     wanted = {tuple(_pattern(document["entities"][name]["key"][part]) for part in ("PK", "SK")) for name in used}
     events = resources()["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     filters = [json.loads(one["Pattern"])["dynamodb"]["Keys"] for one in events["FilterCriteria"]["Filters"]]

@@ -80,7 +80,7 @@ projections:
 
 @cache
 def _program() -> Program:
-    return Program.from_document(loads(RULES).canonical())
+    return Program.from_document(loads(RULES).document())
 
 
 @cache

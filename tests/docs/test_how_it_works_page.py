@@ -40,7 +40,7 @@ class Deployed:
 
     def __init__(self, entity: str) -> None:
         first = next(one for one in examples((DOCS / "rules.md").read_text()) if f"  {entity}: " in one.rules)
-        program = Program.from_document(loads(first.rules).canonical())
+        program = Program.from_document(loads(first.rules).document())
         self.tables = MemoryTables(schemas(program), [])
         assert isinstance(self.tables.store, MemoryStore)
         self.store = self.tables.store

@@ -168,7 +168,7 @@ def test_every_listed_kind_and_attribute_is_written_by_histories_and_operations(
     seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, histories in SEEDS.items():
-        setup = Setup(load(ROOT / f"tests/simulation/rules/{name}.yaml").canonical())
+        setup = Setup(load(ROOT / f"tests/simulation/rules/{name}.yaml").document())
         for seed in range(histories):
             setup.play(seed)
     operate(monkeypatch)

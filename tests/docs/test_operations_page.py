@@ -39,7 +39,7 @@ def committed() -> Mapping[str, Any]:
 
 @cache
 def parameters() -> Mapping[str, Any]:
-    rules = Program.from_document(loads(RULES).canonical())
+    rules = Program.from_document(loads(RULES).document())
     return template_of(sam_template(Deployment("rules.yaml", rules, gradual=True))).data["Parameters"]
 
 

@@ -31,6 +31,6 @@ def test_rules_of_the_pictures_have_no_findings_and_their_items_have_entities() 
     severe: tuple[Severity, ...] = ("error", "warning")
     assert [one for one in found.findings if one.severity in severe] == []
     assert found.rules is not None
-    program = found.rules.typed()
+    program = found.rules.completed()
     assert len({item["PK"] + item["SK"] for item in items()}) > 50
     assert {"Line", "Trip", "Ticket", "Driver", "Delay"} <= set(program.entities)

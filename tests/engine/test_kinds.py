@@ -70,7 +70,7 @@ def entity(name: str) -> tuple[Program, Entity]:
         "entities": {"Doc": {"key": {"PK": "DOC#{id}", "SK": "{what}"}, "match": MATCHES[name]}},
         "projections": {},
     }
-    program = Program.from_document(loads(json.dumps(document)).canonical())
+    program = Program.from_document(loads(json.dumps(document)).document())
     return program, program.entities["Doc"]
 
 

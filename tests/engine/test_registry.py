@@ -52,7 +52,7 @@ projections:
 
 def program(rules: str, tail: str = "") -> Program:
     head = HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
-    return Program.from_document(loads(head + rules + tail).canonical())
+    return Program.from_document(loads(head + rules + tail).document())
 
 
 def memory() -> MemoryStore:
@@ -196,7 +196,9 @@ def test_a_renamed_rule_retires_the_old_name(retired: str, left: dict[str, str])
     Registry(program(COUNT), store).read_or_create()
     renamed = Registry(program(RENAMED, f"retired: {{likes: {retired}}}\n"), store)
     assert states(renamed.activate()) == {"popularity": FILLING, **left}
-    assert (renamed.definition("likes") or {})["rule"]["set"].keys() == {"likeCount"}, "needed to remove its traces"
+    assert (renamed.definition("likes") or {})["rule"]["aggregate"]["set"].keys() == {"likeCount"}, (
+        "needed to remove its traces"
+    )
     renamed.complete(["popularity"])
     renamed.forget(["likes"])
     assert states(renamed.read_or_create()) == {"popularity": LIVE}
@@ -270,7 +272,7 @@ def test_functions_note_what_of_their_rules_is_not_in_force_before_they_work() -
 
 
 def kinds(old: str = "", new: str = "", tail: str = "") -> Program:
-    return Program.from_document(loads(KINDS.replace("MODE ", "").replace(old, new) + tail).canonical())
+    return Program.from_document(loads(KINDS.replace("MODE ", "").replace(old, new) + tail).document())
 
 
 def test_of_what_may_leave_traces_on_items_the_definition_is_kept() -> None:
@@ -528,4 +530,4 @@ def test_guard_prefix_cannot_change_while_rules_are_active() -> None:
 
 
 def loaded(text: str) -> Program:
-    return Program.from_document(loads(text).canonical())
+    return Program.from_document(loads(text).document())

@@ -65,7 +65,7 @@ class CountingStore(MemoryStore):
 
 @cache
 def program_of(text: str) -> Program:
-    return Program.from_document(loads(text).canonical())
+    return Program.from_document(loads(text).document())
 
 
 class World:

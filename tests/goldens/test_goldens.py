@@ -65,7 +65,7 @@ def test_canonical_rules_and_their_fingerprints() -> None:
     """A deployed rule whose fingerprint changes fills again."""
     found = {}
     for name, path in RULE_FILES.items():
-        document = load(path).canonical()
+        document = load(path).document()
         program = Program.from_document(document)
         found[name] = {
             "document": digest(json.dumps(document, ensure_ascii=False)),
@@ -81,7 +81,7 @@ def test_every_request_of_the_engine_in_histories(name: str) -> None:
 
     Digests of traces: `projections simulate … --seed SEED --histories 1 --trace` on two commits shows where they part.
     """
-    setup = Setup(load(RULE_FILES[name]).canonical())
+    setup = Setup(load(RULE_FILES[name]).document())
     found = {}
     for seed in SEEDS:
         outcome = setup.play(seed, trace=True)

@@ -6,7 +6,7 @@ import pytest
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.document import claimed
+from projections.language.models import is_claimed
 
 BASE = """
 tables:
@@ -401,8 +401,8 @@ def test_a_copy_is_claimed_unless_its_key_determines_its_source(
         f"projections:\n  r: {{from: A, {more} copy: {{into: B, attributes: [x]}}}}\n",
         executable=False,
     )
-    assert claimed(rules, rules.projections["r"]) is expected
-    assert rules.canonical()["projections"]["r"]["claimed"] is expected
+    assert is_claimed(rules, rules.projections["r"]) is expected
+    assert rules.document()["projections"]["r"]["copy"]["claimed"] is expected
 
 
 def test_a_rule_with_a_measure_that_reads_what_it_writes_is_rejected() -> None:
@@ -464,7 +464,7 @@ def _extreme(measure: str) -> str:
         "projections:\n  r:\n    from: A\n    where: {score: [{numeric: ['>', 0]}]}\n    each: {tag: tags}\n"
         f"    aggregate: {{into: B, set: {{m: {measure!s}}}}}\n"
     )
-    return str(rules.canonical()["projections"]["r"]["set"]["m"]["expression"])
+    return str(rules.document()["projections"]["r"]["aggregate"]["set"]["m"]["max"])
 
 
 def test_a_greatest_text_is_no_key_of_type_number() -> None:

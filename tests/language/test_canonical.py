@@ -1,4 +1,4 @@
-"""The canonical rules as typed values, and the facts derived from them."""
+"""The canonical document, which is itself a rule file, and facts about rules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from emulators import ROOT
 
+from projections.errors import RulesError
 from projections.language import facts
-from projections.language.canonical import Document
 from projections.language.loader import load, loads
 from projections.language.program import Program
+from projections.language.syntax import duration_of, seconds_of
 
 FILES = sorted(
     path
@@ -36,19 +37,26 @@ projections:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_reading_and_writing_the_document_changes_no_byte(path: Path) -> None:
-    text = json.dumps(load(path, executable=False).canonical())
-    assert json.dumps(Document.from_document(json.loads(text)).to_document()) == text
+def test_canonical_document_is_a_rule_file_with_the_same_document(path: Path) -> None:
+    text = json.dumps(load(path, executable=False).document())
+    assert json.dumps(loads(text, executable=False).document()) == text
 
 
-def test_a_document_read_back_is_what_the_loader_made() -> None:
-    rules = loads(RULES)
-    assert Document.from_document(rules.canonical()) == rules.typed()
+@pytest.mark.parametrize("within", ["1s", "30s", "90s", "5m", "9999m", "2h", "9999h"])
+def test_a_limit_of_freshness_is_written_as_it_can_be_read(within: str) -> None:
+    seconds = seconds_of(within)
+    assert seconds is not None
+    assert seconds_of(duration_of(seconds)) == seconds
+
+
+def test_claim_that_contradicts_the_keys_is_a_mistake() -> None:
+    with pytest.raises(RulesError, match=r"card\.copy\.claimed: follows from the keys: remove it"):
+        loads(RULES.replace("copy: {into: Card,", "copy: {into: Card, claimed: true,"))
 
 
 def test_copies_create_their_items_and_publishes_those_of_derived_entities() -> None:
-    document = loads(RULES).typed()
-    assert {name: facts.creates(document, rule) for name, rule in document.rules.items()} == {
+    document = loads(RULES).completed()
+    assert {name: facts.creates(document, rule) for name, rule in document.projections.items()} == {
         "keys": False,  # writes on a derived item, which "total" creates
         "card": True,
         "counts": False,  # "card" creates it
@@ -58,22 +66,22 @@ def test_copies_create_their_items_and_publishes_those_of_derived_entities() -> 
 
 
 def test_compiled_rules_give_the_same_answers() -> None:
-    program = Program.from_document(loads(RULES).canonical())
+    program = Program.from_document(loads(RULES).document())
     for name, rule in program.rules.items():
-        typed = program.typed.rules[name]
+        typed = program.model.projections[name]
         assert (rule.source.name, rule.into.name, rule.kind) == (typed.source, typed.into, typed.kind)
-        assert rule.creates == facts.creates(program.typed, typed)
-        assert rule.recorded == typed.recorded
-        assert set(rule.owned()) == set(typed.written)
+        assert rule.creates == facts.creates(program.model, typed)
+        assert rule.recorded == typed.action.recorded
+        assert set(rule.owned()) == set(typed.action.written)
 
 
 def test_an_index_rule_feeds_each_index_that_has_one_of_its_attributes() -> None:
-    document = loads(RULES).typed()
-    assert facts.indexes_fed(document, document.rules["keys"]) == ("GSI1", "GSI2")
-    assert facts.indexes_fed(document, document.rules["card"]) == ()
+    document = loads(RULES).completed()
+    assert facts.indexes_fed(document, document.projections["keys"]) == ("GSI1", "GSI2")
+    assert facts.indexes_fed(document, document.projections["card"]) == ()
 
 
 def test_a_condition_names_its_attribute_in_each_alternative() -> None:
-    document = loads(RULES).typed()
-    assert facts.conditions(document.rules["total"].where) == "hidden is false or hidden is absent"
-    assert facts.conditions(document.rules["card"].where) is None
+    document = loads(RULES).completed()
+    assert facts.conditions(document.projections["total"].where) == "hidden is false or hidden is absent"
+    assert facts.conditions(document.projections["card"].where) is None

@@ -62,7 +62,7 @@ projections:
   second: {from: Post, each: {tag: more, most: 10000}, top: {into: Tag, as: newest, by: at, limit: 3, attributes: [at]}}
   third: {from: Post, each: {tag: tags, most: 10000}, aggregate: {into: Tag, set: {reads: sum(reads)}}}
 """
-        ).canonical()
+        ).document()
     )
 
     def contributing(tags: int, more: int) -> tuple[list[str], list[tuple[str, str]]]:

@@ -22,6 +22,7 @@ from projections import engine, language, operations, stores
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression, Takes
 from projections.language.measures import Measure
+from projections.language.spelling import measure_document
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.values import lookup, number_text
 from projections.testing.oracle import oracle_expressions as oracle
@@ -64,19 +65,19 @@ def test_expression(image: dict[str, Any], case: dict[str, Any]) -> None:
 def test_measure(case: dict[str, Any]) -> None:
     if "errors" in case:
         with pytest.raises(LanguageErrors) as mistakes:
-            Measure.parse("m", case["measure"])
+            Measure.parse(case["measure"])
         found = mistakes.value.errors
         assert [[list(error.path), error.offset] for error in found] == [error[:2] for error in case["errors"]]
         assert all(words in error.message for error, (_, _, words) in zip(found, case["errors"], strict=True))
         return
-    measure = Measure.parse("m", case["measure"])
-    assert measure.document() == case["is"]
-    assert Measure.parse("m", measure.document()) == measure
+    measure = Measure.parse(case["measure"])
+    assert measure_document(measure) == case["is"]
+    assert measure_document(Measure.parse(case["is"])) == case["is"]
 
 
 def test_a_measure_reads_what_its_expression_and_its_condition_read() -> None:
-    measure = Measure.parse("revenue", {"sum": "qty * price", "where": {"status": ["paid"], "qty": [{"exists": True}]}})
-    assert (measure.name, measure.function) == ("revenue", "sum")
+    measure = Measure.parse({"sum": "qty * price", "where": {"status": ["paid"], "qty": [{"exists": True}]}})
+    assert measure.function == "sum"
     assert measure.names == ("qty", "price", "status")
 
 
@@ -118,13 +119,14 @@ def test_any_value_is_a_measure_or_has_mistakes(value: Any) -> None:
     measure: Measure | None = None
     errors: tuple[LanguageError, ...] = ()
     try:
-        measure = Measure.parse("m", value)
+        measure = Measure.parse(value)
     except LanguageErrors as mistakes:
         errors = mistakes.errors
     if measure is None:
         assert errors
     else:
-        assert Measure.parse("m", measure.document()) == measure
+        document = measure_document(measure)
+        assert measure_document(Measure.parse(document)) == document
 
 
 VALUES = [

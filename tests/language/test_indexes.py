@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.canonical import Document, IndexKeys
+from projections.language.forms import IndexKeys
 from projections.language.program import Program
 from projections.language.schema import json_schema
 from projections.language.source import read
@@ -46,20 +46,20 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_has_one_canonical_index(form: str) -> None:
-    document = loader.loads(text(form)).typed()
-    assert document.tables["main"].indexes["I0"] == FORMS[form]
-    assert Document.from_document(document.to_document()) == document
+    rules = loader.loads(text(form))
+    assert rules.tables["main"].indexes["I0"] == FORMS[form]
+    assert rules.completed().tables == rules.tables
     assert Draft202012Validator(json_schema()).is_valid(read(text(form)).data)
 
 
-def test_usual_index_has_the_document_it_always_had() -> None:
-    document = loader.loads(text("{partition: [a], projection: all}")).canonical()
-    assert document["tables"]["main"]["indexes"]["I0"] == {"partition": [["a", "S"]], "sort": []}
+def test_usual_index_has_a_short_document() -> None:
+    document = loader.loads(text("{partition: [a], projection: all}")).document()
+    assert document["tables"]["main"]["indexes"]["I0"] == {"partition": {"a": "S"}}
 
 
 def test_order_of_projected_attributes_has_no_meaning() -> None:
     one, other = (loader.loads(text(f"{{partition: a, projection: {listed}}}")) for listed in ("[x, y]", "[y, x]"))
-    assert one.canonical() == other.canonical()
+    assert one.document() == other.document()
 
 
 def test_index_shows_its_keys_and_those_of_the_table_besides_what_it_projects() -> None:
@@ -67,7 +67,7 @@ def test_index_shows_its_keys_and_those_of_the_table_besides_what_it_projects() 
         text("[a, b]", "{partition: a, projection: keys_only}", "{sort: n, local: true, projection: [x]}")
     )
     expected = {"I0": None, "I1": {"PK", "SK", "a"}, "I2": {"PK", "SK", "n", "x"}}
-    table, schema = rules.typed().tables["main"], Program(rules.canonical()).tables["main"]
+    table, schema = rules.completed().tables["main"], Program(rules.document()).tables["main"]
     assert {index: table.shown(index) for index in table.indexes} == expected
     assert {index: schema.shown(index) for index in schema.indexes} == expected
     assert schema.local == {"I2"}

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.document import Rules
-from projections.language.models import Aggregate, Copy, Entity, Projection, Table, Top
+from projections.language.models import Aggregate, Copy, Entity, Projection, Rules, Table, Top
 
 RULES = Path(__file__).parent / "rules"
 
@@ -24,7 +23,7 @@ ENTITIES = {
 
 def document(projection: str) -> dict[str, Any]:
     """The canonical form of one rule over the file with every construct."""
-    return loader.load(RULES / "everything.yaml", executable=False).canonical()["projections"][projection]
+    return loader.load(RULES / "everything.yaml", executable=False).document()["projections"][projection]
 
 
 def test_rules_built_in_python_are_those_of_a_file() -> None:
@@ -41,7 +40,7 @@ def test_rules_built_in_python_are_those_of_a_file() -> None:
         "projections:\n  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
     )
     assert built == written
-    assert loader.check(built).canonical() == written.canonical()
+    assert loader.check(built).document() == written.document()
 
 
 def test_reserved_names_have_an_underscore_in_python_only() -> None:
@@ -75,16 +74,14 @@ def test_models_cannot_be_changed_after_they_were_checked() -> None:
 
 def test_a_single_table_is_called_main_and_everything_is_defaulted() -> None:
     rules = loader.loads("table: {key: [PK]}\nentities: {A: {key: {PK: 'A#{a}'}}}\n")
-    assert rules.canonical() == {
+    assert rules.document() == {
         "format": 1,
         "guard_prefix": "~",
-        "tables": {"main": {"partition": ["PK", "S"], "sort": None, "indexes": {}, "ttl": None, "separator": "#"}},
+        "tables": {"main": {"key": {"PK": "S"}, "indexes": {}, "separator": "#"}},
         "entities": {
             "A": {
                 "table": "main",
                 "key": {"PK": "A#{a}"},
-                "match": None,
-                "id": None,
                 "derived": False,
                 "expires": False,
                 "index_key": {},
@@ -96,22 +93,22 @@ def test_a_single_table_is_called_main_and_everything_is_defaulted() -> None:
 
 
 def test_keys_and_indexes_have_one_form() -> None:
-    tables = loader.load(RULES / "everything.yaml", executable=False).canonical()["tables"]
+    tables = loader.load(RULES / "everything.yaml", executable=False).document()["tables"]
     assert tables["shop"] == {
-        "partition": ["pk", "S"],
-        "sort": ["sk", "S"],
+        "key": {"pk": "S", "sk": "S"},
         "indexes": {
-            "byStatus": {"partition": [["status", "S"]], "sort": [["total", "N"]]},
-            "byPlace": {"partition": [["country", "S"], ["city", "S"]], "sort": [["street", "S"], ["house", "N"]]},
-            "byMail": {"partition": [["mail", "S"]], "sort": []},
-            "ranked": {"partition": [["board", "S"]], "sort": [["score", "N"]]},
+            "byStatus": {"partition": {"status": "S"}, "sort": {"total": "N"}},
+            "byPlace": {"partition": {"country": "S", "city": "S"}, "sort": {"street": "S", "house": "N"}},
+            "byMail": {"partition": {"mail": "S"}},
+            "ranked": {"partition": {"board": "S"}, "sort": {"score": "N"}},
         },
         "ttl": "expiresAt",
         "separator": "|",
     }
 
 
-COMMON = {"where": None, "bind": {}, "each": None, "expired": None, "mode": "live"}
+COMMON = {"mode": "live", "enabled": True}
+RETRACT = COMMON | {"from": {"Order": {}}, "expired": "retract"}
 
 
 @pytest.mark.parametrize(
@@ -119,90 +116,81 @@ COMMON = {"where": None, "bind": {}, "each": None, "expired": None, "mode": "liv
     [
         (
             "orderById",
-            COMMON
+            RETRACT
             | {
-                "kind": "copy",
-                "from": "Order",
-                "expired": "retract",
-                "into": "OrderById",
-                "attributes": {"customer": "customer", "total": "total", "city": "address.city"},
-                "values": {
-                    "label": {"template": "{customer}: {order}"},
-                    "version": {"constant": 2},
-                    "flags": {"constant": ["a", 1.5, True, None]},
-                    "nothing": {"constant": None},
-                },
-                "claimed": False,
+                "copy": {
+                    "into": "OrderById",
+                    "attributes": {"customer": "customer", "total": "total", "city": "address.city"},
+                    "values": {
+                        "label": "{customer}: {order}",
+                        "version": 2,
+                        "flags": ["a", 1.5, True, None],
+                        "nothing": None,
+                    },
+                    "claimed": False,
+                }
             },
         ),
         (
             "lines",
-            COMMON
+            RETRACT
             | {
-                "kind": "copy",
-                "from": "Order",
-                "expired": "retract",
-                "bind": {"sku": "{line.sku}"},
-                "each": {"variable": "line", "path": "lines", "ancestors": False, "separator": "/", "most": 100},
-                "into": "Line",
-                "attributes": {"customer": "customer"},
-                "values": {"qty": {"template": "{line.qty}"}},
-                "claimed": False,
+                "from": {"Order": {"bind": {"sku": "{line.sku}"}, "each": {"line": "lines", "most": 100}}},
+                "copy": {
+                    "into": "Line",
+                    "attributes": {"customer": "customer"},
+                    "values": {"qty": "{line.qty}"},
+                    "claimed": False,
+                },
             },
         ),
         (
             "folders",
             COMMON
             | {
-                "kind": "aggregate",
-                "from": "File",
-                "each": {"variable": "folder", "path": "path", "ancestors": True, "separator": "/", "most": 100},
-                "into": "Folder",
-                "set": {
-                    "bytes": {"function": "sum", "expression": "size", "where": None},
-                    "files": {"function": "count", "expression": None, "where": None},
+                "from": {"File": {"each": {"folder": {"ancestors": "path", "separator": "/"}, "most": 100}}},
+                "aggregate": {
+                    "into": "Folder",
+                    "set": {"bytes": {"sum": "size"}, "files": {"count": True}},
+                    "shards": 1,
                 },
-                "shards": 1,
             },
         ),
         (
             "firstOrders",
-            COMMON
+            RETRACT
             | {
-                "kind": "top",
-                "from": "Order",
-                "expired": "retract",
                 "mode": "shadow",
-                "into": "Customer",
-                "as": "firstOrders",
-                "by": "createdAt",
-                "limit": 100,
-                "order": "asc",
-                "attributes": {"order": "order", "total": "total"},
+                "top": {
+                    "into": "Customer",
+                    "as": "firstOrders",
+                    "by": "createdAt",
+                    "limit": 100,
+                    "order": "asc",
+                    "attributes": {"order": "order", "total": "total"},
+                },
             },
         ),
         (
             "lastOrder",
-            COMMON
+            RETRACT
             | {
-                "kind": "latest",
-                "from": "Order",
-                "expired": "retract",
-                "into": "Customer",
-                "by": "createdAt",
-                "order": "desc",
-                "attributes": {"lastTotal": "total"},
+                "latest": {
+                    "into": "Customer",
+                    "by": "createdAt",
+                    "order": "desc",
+                    "attributes": {"lastTotal": "total"},
+                }
             },
         ),
         (
             "ranking",
             COMMON
             | {
-                "kind": "index",
-                "from": "OrderById",
-                "cases": [
-                    {"where": {"total": [{"numeric": [">=", 1000]}]}, "set": {"board": "large", "score": "{total}"}},
-                    {"where": None, "set": {"board": "small", "score": "{total}"}},
+                "from": {"OrderById": {}},
+                "index": [
+                    {"where": {"total": [{"numeric": [">=", 1000]}]}, "board": "large", "score": "{total}"},
+                    {"board": "small", "score": "{total}"},
                 ],
             },
         ),
@@ -210,12 +198,13 @@ COMMON = {"where": None, "bind": {}, "each": None, "expired": None, "mode": "liv
             "buyer",
             COMMON
             | {
-                "kind": "embed",
-                "from": "Customer",
-                "into": "Order",
-                "match": {"customer": "{customer}"},
-                "attributes": {"customerName": "name"},
-                "on_delete": "remove",
+                "from": {"Customer": {}},
+                "embed": {
+                    "into": "Order",
+                    "match": {"customer": "{customer}"},
+                    "attributes": {"customerName": "name"},
+                    "on_delete": "remove",
+                },
             },
         ),
     ],
@@ -225,9 +214,9 @@ def test_each_kind_of_rule_has_one_form(name: str, expected: dict[str, Any]) -> 
 
 
 def test_measures_have_one_form() -> None:
-    measures = document("months")["set"]
-    assert measures["orders"] == {"function": "count", "expression": None, "where": None}
-    assert measures["revenue"] == {"function": "sum", "expression": "total", "where": None}
+    measures = document("months")["aggregate"]["set"]
+    assert measures["orders"] == {"count": True}
+    assert measures["revenue"] == {"sum": "total"}
     assert measures["paid"]["where"] == {"status": ["paid", {"prefix": "paid-"}]}
     assert measures["largeOnes"]["where"] == {"total": [{"numeric": [">", 100, "<=", 1000]}]}
-    assert document("byMail")["attributes"] == "all"
+    assert document("byMail")["copy"]["attributes"] == "all"

@@ -8,8 +8,8 @@ import pytest
 
 import projections
 from projections.errors import UsageError
-from projections.language.canonical import Document
 from projections.language.loader import loads
+from projections.language.models import Rules
 from projections.language.ruleset import missing, restricted, selected
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +29,8 @@ projections:
 
 
 @pytest.fixture(scope="module")
-def document() -> Document:
-    return loads(RULES).typed()
+def document() -> Rules:
+    return loads(RULES).completed()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def document() -> Document:
         (["posts", "likes"], "likes posts"),
     ],
 )
-def test_terms_select_rules_in_the_order_of_the_file(document: Document, terms: list[str], names: str) -> None:
+def test_terms_select_rules_in_the_order_of_the_file(document: Rules, terms: list[str], names: str) -> None:
     assert selected(document, terms) == tuple(names.split())
 
 
@@ -57,13 +57,13 @@ def test_terms_select_rules_in_the_order_of_the_file(document: Document, terms: 
         ("owner:nobody-knows", 'no rule has the owner "nobody-knows"; the owners are feed-team, games-team'),
     ],
 )
-def test_term_that_selects_nothing_is_a_mistake(document: Document, term: str, message: str) -> None:
+def test_term_that_selects_nothing_is_a_mistake(document: Rules, term: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         selected(document, [term])
     assert str(raised.value) == message
 
 
-def test_rule_whose_input_is_not_selected_is_named(document: Document) -> None:
+def test_rule_whose_input_is_not_selected_is_named(document: Rules) -> None:
     assert missing(document, ["likes", "karma"]) == []
     assert missing(document, ["karma"]) == [
         "karma reads Post.likes, which rule likes writes. likes is not selected, so its values are not computed: pass "

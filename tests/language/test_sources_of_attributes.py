@@ -12,9 +12,8 @@ import pytest
 from projections.errors import BadInput
 from projections.inspect.client.entities import attributes_of
 from projections.inspect.explain.matching import verdict
-from projections.inspect.reads import reads_of
 from projections.language.attribute_sources import attribute_source, pick
-from projections.language.facts import inputs, is_number, origins
+from projections.language.facts import inputs, is_number, origins, paths_read
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -67,9 +66,9 @@ def test_sources_have_one_text(text: str, canonical: str | None) -> None:
         with pytest.raises(LanguageError):
             attribute_source(text)
         return
-    document = rules(form).canonical()
-    assert document["projections"]["bills"]["attributes"] == {"x": canonical}
-    again = rules(json.dumps({"x": canonical})).canonical()
+    document = rules(form).document()
+    assert document["projections"]["bills"]["copy"]["attributes"] == {"x": canonical}
+    again = rules(json.dumps({"x": canonical})).document()
     assert again == document
 
 
@@ -113,11 +112,10 @@ def test_the_oracle_picks_the_same() -> None:
         image = suite["given"]
         for case in suite["cases"]:
             try:
-                text = rules(json.dumps({"x": case["expression"]})).canonical()["projections"]["bills"]["attributes"][
-                    "x"
-                ]
+                bills = rules(json.dumps({"x": case["expression"]})).document()["projections"]["bills"]
             except Exception:
                 continue
+            text = bills["copy"]["attributes"]["x"]
             value = _source(text)(Scope(image, {}))
             assert pick({"x": text})(partial(lookup, image)) == ({} if value is None else {"x": value}), text
             compared += 1
@@ -125,10 +123,10 @@ def test_the_oracle_picks_the_same() -> None:
 
 
 def test_all_names_of_an_expression_are_inputs() -> None:
-    found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"').typed())
+    found = inputs(rules("{total: qty * due}", "rent / lines", '"coalesce(total, 0) + note"').completed())
     assert found["bills"] == {"shop": ("due",)}
     assert "total" in found["shown"]["bills"]
-    found = inputs(rules('{total: "{qty} x {due}"}', "'{rent} / {lines}'", "'{coalesce(total, 0) + note}'").typed())
+    found = inputs(rules('{total: "{qty} x {due}"}', "'{rent} / {lines}'", "'{coalesce(total, 0) + note}'").completed())
     assert found["bills"] == {"shop": ("due",)}
     assert "total" in found["shown"]["bills"]
 
@@ -138,7 +136,7 @@ def test_types_of_attributes_follow_from_expressions() -> None:
         '{total: qty * price, name: "coalesce(text(nick), \'x\')", any: "coalesce(a, 0)", text: "{qty * 2}"}',
         "rent / 2",
         "-total",
-    ).typed()
+    ).completed()
     assert is_number(document, "Bill", "total")
     assert is_number(document, "Line", "due")
     assert is_number(document, "Shop", "last")
@@ -151,10 +149,18 @@ def test_types_of_attributes_follow_from_expressions() -> None:
 
 def test_origins_and_rehearsals_read_the_names() -> None:
     document = rules("{total: qty * price, a: a, b: '{c|pad(4)} {qty}'}")
-    assert origins(document.typed())["Bill"]["b"].how == "{c|pad(4)} {qty} of Line"
-    assert origins(document.typed())["Bill"]["total"].how == "qty * price of Line"
-    assert origins(document.typed())["Bill"]["a"].how == "Line.a"
-    assert reads_of(document.typed(), document.typed().rules["bills"]) == {"qty", "price", "a", "c", "shop", "line"}
+    assert origins(document.completed())["Bill"]["b"].how == "{c|pad(4)} {qty} of Line"
+    assert origins(document.completed())["Bill"]["total"].how == "qty * price of Line"
+    assert origins(document.completed())["Bill"]["a"].how == "Line.a"
+    complete = document.completed()
+    assert paths_read(complete, complete.projections["bills"]) == {
+        "qty",
+        "price",
+        "a",
+        "c",
+        "shop",
+        "line",
+    }
 
 
 def test_findings_see_expressions() -> None:
@@ -173,7 +179,7 @@ def test_findings_see_expressions() -> None:
 )
 @pytest.mark.parametrize("due", ["rent / lines", "'{rent / lines} EUR'"])
 def test_explain_shows_why_an_embed_has_no_value(due: str, image: dict[str, Any], reason: str) -> None:
-    program = Program.from_document(rules(due=due).canonical())
+    program = Program.from_document(rules(due=due).document())
     shop: dict[str, Any] = {"PK": {"S": "SHOP#1"}, "SK": {"S": "S"}, **image}
     item = program.recognise(ItemKey("main", "SHOP#1", "S"), shop)
     assert item is not None

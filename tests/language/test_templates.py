@@ -257,7 +257,7 @@ projections:
 @pytest.mark.parametrize(("bind", "claimed"), [("{userId}", False), ("{coalesce(userId, other)}", True)])
 def test_a_key_with_a_variable_in_an_expression_only_is_claimed(bind: str, claimed: bool) -> None:
     rules = loads(RULES_WITH_A_KEY.format(bind=bind, author="{authorId}"))
-    assert rules.canonical()["projections"]["c"]["claimed"] == claimed
+    assert rules.document()["projections"]["c"]["copy"]["claimed"] == claimed
 
 
 def test_an_index_with_the_reference_in_an_expression_does_not_find_children() -> None:

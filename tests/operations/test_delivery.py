@@ -254,7 +254,7 @@ class Delivery(World):
 
 @cache
 def oracle() -> Oracle:
-    return Oracle(loads(HEAD + RULES).canonical())
+    return Oracle(loads(HEAD + RULES).document())
 
 
 @cache

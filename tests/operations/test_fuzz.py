@@ -176,7 +176,7 @@ ARNS = [
 @cache
 def rules(name: str) -> tuple[Program, Oracle]:
     loaded = loads(KINDS) if name == "kinds" else load(ROOT / f"projections/rules/{name}.yaml")
-    document = loaded.canonical()
+    document = loaded.document()
     return Program.from_document(document), Oracle(document)
 
 

@@ -54,7 +54,7 @@ class Deployed:
     """The functions on a table of comments by one author. The clock goes on only as requests and pauses take time."""
 
     def __init__(self) -> None:
-        self.program = Program.from_document(loads(RULES).canonical())
+        self.program = Program.from_document(loads(RULES).document())
         self.store = SlowStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=())
         self.paused = 1_700_000_000.0
         self.invocations = 0

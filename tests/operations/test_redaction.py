@@ -46,7 +46,7 @@ projections:
   byPhone: {from: User, copy: {into: ByPhone, attributes: [name]}}
   author: {from: User, embed: {into: Comment, match: {email: "{email}"}, attributes: {userName: name}}}
 """
-DOCUMENT = loads(RULES).canonical()
+DOCUMENT = loads(RULES).document()
 
 
 class Said:

@@ -34,7 +34,7 @@ BOTH = LIKES.replace("MODE", "") + LISTED
 
 
 def program(rules: str, tail: str = "") -> Program:
-    return Program.from_document(loads(HEAD + rules.replace("MODE", "") + tail).canonical())
+    return Program.from_document(loads(HEAD + rules.replace("MODE", "") + tail).document())
 
 
 def memory(rules: str = BOTH, state: str = "live") -> MemoryStore:
@@ -76,7 +76,7 @@ def test_differences_of_a_rule_file_that_is_not_active_are_reported() -> None:
     new = LISTED.replace("listed", "more").replace("GSI1PK", "GSI2PK").replace("GSI1SK", "GSI2SK")
     head = HEAD.replace("GSI1: [GSI1PK, GSI1SK]", "GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]")
     changed = LISTED.replace("x}", "y}")
-    document = loads(head + changed + new + "retired: {likes: remove}\n").canonical()
+    document = loads(head + changed + new + "retired: {likes: remove}\n").document()
     found = judged(memory(), Program.from_document(document))
     assert found["rule file"].says == "these rules are not active (new: more; changed: listed; retired: likes)"
     assert found["rule file"].level == LOOK

@@ -98,7 +98,7 @@ def test_a_rule_file_is_wired_as_well() -> None:
 
 def compiled(directory: Path) -> str:
     path = directory / "rules.json"
-    path.write_text(json.dumps(load(RULES).canonical()))
+    path.write_text(json.dumps(load(RULES).document()))
     return str(path)
 
 

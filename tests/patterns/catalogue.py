@@ -16,9 +16,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from projections.language.access.plan import Query, queries_of
-from projections.language.canonical import Document
-from projections.language.document import Rules
 from projections.language.loader import load
+from projections.language.models import Rules
 from projections.language.program import Program
 from projections.local.event_source import Record
 
@@ -46,15 +45,15 @@ class Pattern:
 
     @cached_property
     def program(self) -> Program:
-        return Program.from_document(self.loaded.canonical())
+        return Program.from_document(self.loaded.document())
 
     @cached_property
     def loaded(self) -> Rules:
         return load(self.rules)
 
     @cached_property
-    def document(self) -> Document:
-        return self.loaded.typed()
+    def document(self) -> Rules:
+        return self.loaded.completed()
 
     @cached_property
     def queries(self) -> dict[str, Query]:

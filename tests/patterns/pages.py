@@ -17,8 +17,8 @@ from projections.access.placeholders import condition_words, count_words
 from projections.inspect.access_patterns import access_patterns
 from projections.language.access.paths import TABLE
 from projections.language.access.plan import queries_of
-from projections.language.document import Rules
 from projections.language.loader import load
+from projections.language.models import Rules
 
 __all__ = ["DIRECTORY", "Shown", "flaw", "matrix", "refreshed", "shown", "with_matrix"]
 
@@ -41,7 +41,7 @@ def shown(page: str) -> Iterator[Shown]:
 def matrix(rules: Rules) -> str:
     """The access patterns of a rule file as a Markdown list: number, question, index, key conditions."""
     lines = []
-    for one in access_patterns(rules.typed(), queries_of(rules)):
+    for one in access_patterns(rules.completed(), queries_of(rules)):
         conditions = " and ".join(f"`{condition_words(read)}`" for read in one.reads)
         where = "" if one.plan.path == TABLE else f"{one.plan.path} "
         count = count_words(one.plan)

@@ -77,7 +77,7 @@ def test_the_events_end_in_the_expected_items_and_every_query_is_answered_by_its
             compare(pattern, reader_of(tables.store), ask, url is not None)
         ranks = pattern.case.get("ranks", [])
         assert {one["rule"] for one in ranks} == {
-            name for name, rule in pattern.document.rules.items() if rule.kind == "rank"
+            name for name, rule in pattern.document.projections.items() if rule.kind == "rank"
         }
         for one in ranks:
             ranked = ranking_of(pattern.program, tables.store, one["rule"], one["board"]).rank(one["score"])
@@ -124,7 +124,7 @@ def test_an_oracle_that_shares_no_code_says_the_same(pattern: Pattern) -> None:
 def settled(pattern: Pattern) -> list[tuple[str, Image]]:
     """What expired, for each rule that keeps it."""
     expired = [one["dynamodb"]["OldImage"] for one in pattern.records if "userIdentity" in one]
-    kept = [name for name, rule in pattern.program.document["projections"].items() if rule["expired"] == "keep"]
+    kept = [name for name, rule in pattern.program.document["projections"].items() if rule.get("expired") == "keep"]
     return [(name, image) for name in kept for image in expired]
 
 
@@ -150,11 +150,11 @@ def test_its_rules_have_no_mistakes_and_no_warnings(pattern: Pattern) -> None:
 def test_every_rule_of_it_wrote_something_and_something_was_corrected_or_removed(pattern: Pattern) -> None:
     names = {name for image in replayed(pattern, in_memory(pattern)).after.values() for name in image}
     for name, rule in pattern.program.document["projections"].items():
-        if rule["kind"] == "rank":
+        if "rank" in rule:
             marks: Iterable[str] = ()  # it writes only to the ledger, which `ranks` of the case reads
-        elif rule["kind"] == "index":
-            marks = rule["cases"][0]["set"]
+        elif "index" in rule:
+            marks = rule["index"][0].keys() - {"where"}
         else:
-            marks = rule["set"] if rule["kind"] == "compute" else [pattern.program.guard(name)]
+            marks = rule["compute"]["set"] if "compute" in rule else [pattern.program.guard(name)]
         assert names.issuperset(marks), name
     assert {one["eventName"] for one in pattern.records} > {"INSERT"}

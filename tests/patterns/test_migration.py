@@ -62,7 +62,7 @@ class Team:
         self._suffix = uuid.uuid4().hex[:8]
         self._environment, self._capsys = monkeypatch, capsys
         self._rules = self._template = ""
-        self.program = Program.from_document(load(RULES / "migration.yaml").canonical())
+        self.program = Program.from_document(load(RULES / "migration.yaml").document())
         self.names = {name: self.real(name) for name in (*self.program.tables, LEDGER)}
         self.names[LEDGER] = self.real("shop-ledger")
         self.application = Application(self.dynamodb, self.names, seed=7)

@@ -90,7 +90,7 @@ class Mutant:
 
     def _setup(self) -> Setup:
         """Return the setup in which it is caught, with rules as the engine compiles them now."""
-        return Setup(load(rules_file(self.rules)).canonical(), self.base.without, self.fixed)
+        return Setup(load(rules_file(self.rules)).document(), self.base.without, self.fixed)
 
     def _goes_wrong(self, setup: Setup, seed: int) -> bool:
         try:

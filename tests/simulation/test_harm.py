@@ -25,7 +25,7 @@ projections:
   tags: { from: Post, aggregate: { into: Tag, set: { count: count } } }
   whole: { from: Note, copy: { into: Whole, attributes: all } }
 """
-PROGRAM = Program.from_document(loads(RULES, "rules.yaml").canonical())
+PROGRAM = Program.from_document(loads(RULES, "rules.yaml").document())
 USER = ItemKey("main", "U#1", "U")
 TAG = ItemKey("main", "T#1", "T")
 NOTE = ItemKey("main", "N#1", "N")

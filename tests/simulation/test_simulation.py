@@ -47,7 +47,7 @@ MOST = 4000
 @pytest.mark.parametrize("rules", RULES)
 def test_histories_end_as_the_source_items_say(rules: str, first: int, histories: int) -> None:
     path = rules_file(rules)
-    document = load(path).canonical()
+    document = load(path).document()
     report = Campaign(document).run(first, histories)
     assert report.histories == histories
     if report.failures:
@@ -103,7 +103,7 @@ def simulated(document: Mapping[str, Any], histories: int) -> None:
 
 @pytest.mark.parametrize("name", ODD)
 def test_rules_with_odd_keys_can_be_simulated(name: str) -> None:
-    simulated(loads(dedent(ODD[name])).canonical(), 6)
+    simulated(loads(dedent(ODD[name])).document(), 6)
 
 
 @pytest.mark.deep
@@ -111,7 +111,7 @@ def test_every_rule_file_of_the_guide_can_be_simulated() -> None:
     played = 0
     for block in BLOCKS:
         with suppress(RulesError):  # parts of a file, and files with mistakes
-            document = loads(block).canonical()
+            document = loads(block).document()
             if document["projections"]:
                 simulated(document, 2)
                 played += 1
@@ -125,7 +125,7 @@ GUARDED_RULES = ["adoption", "aggregates", "chains", "claims", "copies", "derive
 @pytest.mark.parametrize("rules", GUARDED_RULES)
 def test_an_adversary_who_knows_every_guard_gains_nothing_that_lasts(rules: str, first: int, histories: int) -> None:
     """It writes any attribute of any item; each history ends as the source items say, and nothing else is lost."""
-    setup = Setup(load(rules_file(rules)).canonical(), fixed={"adversary": 0.3})
+    setup = Setup(load(rules_file(rules)).document(), fixed={"adversary": 0.3})
     for seed in range(first, first + histories):
         assert setup.play(seed).problems == [], f"{rules}, seed {seed}"
 
@@ -134,7 +134,7 @@ def test_an_adversary_who_knows_every_guard_gains_nothing_that_lasts(rules: str,
 @pytest.mark.parametrize("rules", ["embeds", "keep", "kinds"])
 def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection: str | list[str]) -> None:
     """Children are found through indexes that lack their guards, and parts of what determines kind and parent."""
-    document = load(rules_file(rules)).canonical()
+    document = load(rules_file(rules)).document()
     for index in document["tables"]["main"]["indexes"].values():
         index["projection"] = projection
     report = Campaign(document).run(0, 8)
@@ -176,7 +176,7 @@ def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant
 @pytest.mark.parametrize("rules", ["copies", "aggregates", "index", "embeds"])
 def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
     """What most mutants of guards are measured against: hardly anything heals, under an application that needs it not."""
-    setup = Setup(load(rules_file(rules)).canonical(), GUARDED.without)
+    setup = Setup(load(rules_file(rules)).document(), GUARDED.without)
     with applied(changed_texts(GUARDED.patches)):
         assert [seed for seed in range(100) if setup.play(seed).problems] == []
 
@@ -185,7 +185,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
 def test_seed_gives_the_same_history_in_every_process() -> None:
     script = (
         "import sys; from projections.language.loader import load; from projections.testing.simulation.history import Setup;"
-        "from hashlib import sha256; document = load(sys.argv[1]).canonical();"
+        "from hashlib import sha256; document = load(sys.argv[1]).document();"
         "setups = [Setup(document), Setup(document, fixed={'verifies': 2, 'restore': True})];"
         "traces = [setup.play(seed, trace=True).trace for setup in setups for seed in range(12)];"
         "print(sha256(repr(traces).encode()).hexdigest())"
@@ -233,7 +233,7 @@ def test_wrong_and_harm_are_counted_separately() -> None:
         return original(self, write)
 
     with patch.object(MemoryStore, "write", write):
-        report = Campaign(load(rules_file("embeds")).canonical(), keep_going=True).run(0, 60)
+        report = Campaign(load(rules_file("embeds")).document(), keep_going=True).run(0, 60)
     assert report.harm > 0
     assert all(problem for outcome in report.failures for problem in outcome.problems)
 

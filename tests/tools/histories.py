@@ -27,7 +27,7 @@ RULES = [path for path in ALL if path.stem in KINDS]
 
 
 def compiled(path: Path) -> Program:
-    return Program.from_document(load(path).canonical())
+    return Program.from_document(load(path).document())
 
 
 def random_records(program: Program, seed: int, writes: int) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class Grown:
     """A table with all values that the pattern's rules derive, computed by the oracle."""
 
     def __init__(self, pattern: str, copies: int = 14, seed: int = 1) -> None:
-        canonical = load(ROOT / "projections" / "rules" / f"{pattern}.yaml").canonical()
+        canonical = load(ROOT / "projections" / "rules" / f"{pattern}.yaml").document()
         self.program, oracle = Program.from_document(canonical), Oracle(canonical)
         ((self.name, self.schema),) = self.program.tables.items()
         own = self._own(pattern)

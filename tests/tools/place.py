@@ -90,7 +90,7 @@ class Place:
 
     @staticmethod
     def program(rules: str) -> Program:
-        return Program.from_document(loads(rules).canonical())
+        return Program.from_document(loads(rules).document())
 
     def deploy(self, rules: str) -> None:
         """Functions of these rules, as after `sam deploy`."""
@@ -184,7 +184,7 @@ class Place:
         """What `sam build` makes of the rules."""
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as package:
-            package.writestr("rules.json", json.dumps(loads(self.rules).canonical()))
+            package.writestr("rules.json", json.dumps(loads(self.rules).document()))
             package.writestr("function.py", FUNCTION)
         return content.getvalue()
 
@@ -209,7 +209,7 @@ class Place:
 
     def right(self) -> bool:
         items = self.dynamodb.scan(TableName=self.table, ConsistentRead=True)["Items"]
-        return Oracle(loads(self.rules).canonical()).compare({"main": items}) == []
+        return Oracle(loads(self.rules).document()).compare({"main": items}) == []
 
     def discard(self, name: str, *records: dict[str, Any]) -> str:
         """What Lambda leaves in the bucket when it gives a batch up."""

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from projections.cli.main import main
-from projections.language.rewriting import merged
+from projections.language.access.proposals import merged
 
 RULES = """\
 table: {key: [PK, SK]}

@@ -131,7 +131,7 @@ class Sample:
 def sample(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sample]:
     for name in ("QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL", "STACK_NAME", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
-    program = Program.from_document(loads((ROOT / "projections/rules/social.yaml").read_text()).canonical())
+    program = Program.from_document(loads((ROOT / "projections/rules/social.yaml").read_text()).document())
     with EndpointTables(dynamodb_local_url, schemas(program)) as tables:
         replay(program, EVENTS, tables)
         yield Sample(dynamodb_local_url, tables, program, tmp_path)
@@ -155,7 +155,7 @@ def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
         tab.keyboard.press("Escape")
         # a changed rule that is being filled
         changed = Program.from_document(
-            loads(text.replace("likeCount: count", "likeCount: count, likers: count")).canonical()
+            loads(text.replace("likeCount: count", "likeCount: count, likers: count")).document()
         )
         Registry(changed, sample.tables.store).activate()
         run = Run("r", changed.fingerprint, 2, (), (), ("main",), 1, "entries", datetime.now(UTC).isoformat())

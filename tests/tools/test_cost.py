@@ -29,7 +29,7 @@ LIKE = Flow("Like")
 
 
 def units_of(workload: Workload) -> float:
-    cost = BatchCost(workload.program.typed, workload.targets, workload.children)
+    cost = BatchCost(workload.program.model, workload.targets, workload.children)
     cost.add({workload.flow: workload.number})
     return cost.total.write_units
 
@@ -85,20 +85,20 @@ def test_estimates_give_the_figures_of_the_cost_page(
     rules: str, events: int, targets: int | None, write_units: float, calls: int
 ) -> None:
     """The same that tests/test_figures.py measures; rules on one item share calls there."""
-    found = estimate(program(rules).typed, {LIKE: 1.0}, targets=targets, batch=events).spending
+    found = estimate(program(rules).model, {LIKE: 1.0}, targets=targets, batch=events).spending
     assert found.write_units * events == pytest.approx(write_units)
     if rules is LIKES:
         assert found.calls * events == pytest.approx(calls, abs=0.5)
 
 
 def test_rare_events_cost_what_an_event_alone_costs() -> None:
-    cost = BatchCost(program().typed)
+    cost = BatchCost(program().model)
     cost.add({LIKE: 0.01})
     assert (cost.total.write_units, cost.rules["engagement"].calls) == (pytest.approx(0.05), pytest.approx(0.03))
 
 
 def test_shared_entries_are_borne_by_all_rules_that_have_contributions_in_them() -> None:
-    cost = BatchCost(program(EIGHT_COUNTERS).typed)
+    cost = BatchCost(program(EIGHT_COUNTERS).model)
     cost.add({LIKE: 1.0})
     assert len(cost.rules) == 9, "the registry is read for none of them"
     assert {rule.write_units for name, rule in cost.rules.items() if name} == {2 / 8 + 2 + 1}
@@ -121,10 +121,10 @@ def test_index_writes_are_those_of_its_projection() -> None:
     for projection in ("all", "keys_only", "[likes]", "[title]"):
         form = f"{{partition: board, sort: at, projection: {projection}}}"
         text = INDEXED.replace("GSI", form).replace("LSI", "{sort: on, local: true, projection: keys_only}")
-        cost = BatchCost(loads(text).typed())
+        cost = BatchCost(loads(text).completed())
         cost.add({LIKE: 1.0})
         units[projection] = {index: number for (_, index), number in cost.index_units.items()}
-        hot = estimate(loads(text).typed(), {LIKE: 5000.0}).hot
+        hot = estimate(loads(text).completed(), {LIKE: 5000.0}).hot
         assert not any(key.rule == "byDate" for key in hot), "partitions of a local index are those of the table"
     assert units == {"all": {"G": 1, "L": 1}, "keys_only": {"L": 1}, "[likes]": {"G": 1, "L": 1}, "[title]": {"L": 1}}
 
@@ -133,7 +133,7 @@ def test_index_writes_are_those_of_its_projection() -> None:
 
 
 def social(*rates: str, targets: float | None = None, children: float = 100, batch: float | None = None) -> Estimate:
-    rules = compiled(ROOT / "projections/rules/social.yaml").typed
+    rules = compiled(ROOT / "projections/rules/social.yaml").model
     return estimate(rules, read_rates(rules, rates), targets=targets, children=children, batch=batch)
 
 
@@ -172,8 +172,8 @@ def test_the_busiest_group_takes_one_write_of_each_transaction_that_touches_it()
 
 
 def test_shards_are_advised_when_more_than_five_hundred_transactions_touch_a_group() -> None:
-    calm = estimate(program().typed, {LIKE: 40_000.0}, targets=1, batch=100).hot[0]
-    hot = estimate(program().typed, {LIKE: 90_000.0}, targets=1, batch=100).hot[0]
+    calm = estimate(program().model, {LIKE: 40_000.0}, targets=1, batch=100).hot[0]
+    hot = estimate(program().model, {LIKE: 90_000.0}, targets=1, batch=100).hot[0]
     assert calm.load < 1
     assert hot.load == pytest.approx(1.82, abs=0.01)
     assert "shards: 2" in hot.advice
@@ -181,13 +181,13 @@ def test_shards_are_advised_when_more_than_five_hundred_transactions_touch_a_gro
 
 def test_each_member_of_a_list_is_written_for_itself() -> None:
     listed = next(workload for workload in WORKLOADS if workload.name == "20 likes in a list").program
-    members = keys(estimate(listed.typed, {LIKE: 800.0}, targets=1))["members of newest"]
+    members = keys(estimate(listed.model, {LIKE: 800.0}, targets=1))["members of newest"]
     assert (members.units, members.limit) == (pytest.approx(1600), 500)
     assert members.load > 1
 
 
 def test_rates_name_entities_that_the_application_writes() -> None:
-    rules = compiled(ROOT / "projections/rules/social.yaml").typed
+    rules = compiled(ROOT / "projections/rules/social.yaml").model
     found = read_rates(rules, ["Like=500", "Post:title,status=3", "Like=1"])
     assert found == {Flow("Like"): 501.0, Flow("Post", frozenset({"title", "status"})): 3.0}
     assert {flow.entity for flow in read_rates(rules, ["8"])} == {"User", "Post", "Like", "Comment"}
@@ -217,7 +217,7 @@ def test_a_sample_costs_what_its_rehearsal_spent() -> None:
 
 def test_events_and_rates_of_the_same_changes_cost_the_same() -> None:
     recorded = estimate_events(program(), likes(1000, 10), 100, None).spending
-    stated = estimate(program().typed, {LIKE: 100.0}, targets=10, batch=100).spending
+    stated = estimate(program().model, {LIKE: 100.0}, targets=10, batch=100).spending
     assert recorded.write_units == pytest.approx(stated.write_units)
     assert recorded.read_units == pytest.approx(stated.read_units)
     assert recorded.calls == pytest.approx(stated.calls)
@@ -265,5 +265,5 @@ def test_the_most_that_one_write_can_cause_follows_from_most() -> None:
         rule = (
             f"  tags: {{from: Doc, each: {{tag: tags, most: {most}}}, aggregate: {{into: Tag, set: {{n: count}}}}}}\n"
         )
-        program = Program.from_document(loads(f"{head}projections:\n{rule}").canonical())
+        program = Program.from_document(loads(f"{head}projections:\n{rule}").document())
         assert worst_writes(program)["tags"].units == units

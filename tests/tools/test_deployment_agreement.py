@@ -31,7 +31,7 @@ Template = dict[str, Any]
 
 @lru_cache
 def deployment(path: Path = SOCIAL, *, existing: bool = False) -> Deployment:
-    return Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing)
+    return Deployment("rules.yaml", Program.from_document(load(path).document()), existing)
 
 
 @lru_cache
@@ -219,7 +219,7 @@ def test_an_index_that_is_missing_or_another() -> None:
 def indexed(form: str) -> Deployment:
     text = f"table: {{key: [PK, SK], indexes: {{byDate: {form}}}}}\n"
     text += 'entities: {A: {key: {PK: "A#{a}", SK: "A"}}}\nprojections: {i: {from: A, index: {at: "{date}"}}}\n'
-    return Deployment("x", Program.from_document(loads(text).canonical()))
+    return Deployment("x", Program.from_document(loads(text).document()))
 
 
 def test_local_index_does_for_a_global_one_and_further_indexes_do_not_matter() -> None:

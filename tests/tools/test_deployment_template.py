@@ -48,7 +48,7 @@ projections:
 
 
 def deployment(path: Path, *, existing: bool = False) -> Deployment:
-    return Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing)
+    return Deployment("rules.yaml", Program.from_document(load(path).document()), existing)
 
 
 def parsed(text: str) -> Mapping[str, Any]:
@@ -72,7 +72,7 @@ def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
         (tmp_path / f"{path.stem}.yaml").write_text(sam_template(deployment(path)))
     for path in (TABLES, EMBEDS):
         (tmp_path / f"{path.stem}-existing.yaml").write_text(sam_template(deployment(path, existing=True)))
-    gradual = Deployment("rules.yaml", Program.from_document(load(SOCIAL).canonical()), existing=True, gradual=True)
+    gradual = Deployment("rules.yaml", Program.from_document(load(SOCIAL).document()), existing=True, gradual=True)
     (tmp_path / "gradual.yaml").write_text(sam_template(gradual))
     plain = cloudformation_template(deployment(TABLES))
     valued = with_values(plain, {"KmsKeyArn": "arn:aws:kms:us-east-1:111122223333:key/1"})
@@ -92,7 +92,7 @@ def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
 
 
 def test_the_tables_have_the_keys_indexes_and_ttl_of_the_rules_whatever_their_names() -> None:
-    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).canonical()))))["Resources"]
+    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).document()))))["Resources"]
     lines = resources["ApplicationTableOrderLines"]["Properties"]
     types = {one["AttributeName"]: one["AttributeType"] for one in lines["AttributeDefinitions"]}
     assert types == {"on": "S", "a: b": "N", "yes": "S", "null": "S", "é\"'": "S"}
@@ -122,7 +122,7 @@ table:
     Mine: {sort: {at: N}, local: true, projection: [title]}
 entities: {A: {key: {PK: "A#{a}", SK: "{b}"}}}
 """
-    rules = Deployment("x", Program.from_document(loads(text).canonical()))
+    rules = Deployment("x", Program.from_document(loads(text).document()))
     table = parsed(sam_template(rules))["Resources"]["ApplicationTable"]["Properties"]
     assert {one["IndexName"]: one["Projection"] for one in table["GlobalSecondaryIndexes"]} == {
         "Every": {"ProjectionType": "ALL"},
@@ -137,7 +137,7 @@ entities: {A: {key: {PK: "A#{a}", SK: "{b}"}}}
 
 def test_filters_are_valid_for_any_text_in_keys() -> None:
     """Folded YAML keeps two spaces, quotes, characters that do not print, and what looks like a function."""
-    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).canonical()))))["Resources"]
+    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).document()))))["Resources"]
     events = resources["StreamFunction"]["Properties"]["Events"]
     keys = {
         name: json.loads(event["Properties"]["FilterCriteria"]["Filters"][0]["Pattern"])
@@ -208,7 +208,7 @@ def test_any_of_many_tables_that_exists_makes_new_rules_fill() -> None:
     names = [f"t{number}" for number in range(25)]
     tables = "".join(f"  {name}: {{key: [PK]}}\n" for name in names)
     rules = f"tables:\n{tables}entities: {{A: {{table: t0, key: {{PK: 'A#{{x}}'}}}}}}\n"
-    text = sam_template(Deployment("x", Program.from_document(loads(rules).canonical())))
+    text = sam_template(Deployment("x", Program.from_document(loads(rules).document())))
     for name in ("", *names):
         document = template_of(text)
         if name:
@@ -363,7 +363,7 @@ def admits(pattern: str, key: str) -> bool:
 def test_leading_keys_admit_every_request_of_the_functions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of stream function, worker, backfills and repairs in histories of the simulation, with its faults and changes."""
     rules = load(path)
-    program = Program.from_document(rules.canonical())
+    program = Program.from_document(rules.document())
     try:
         text = sam_template(Deployment("rules.yaml", program, leading_keys=True))
     except UsageError as error:
@@ -385,7 +385,7 @@ def test_leading_keys_admit_every_request_of_the_functions(path: Path, monkeypat
     noting("get_many", list)
     noting("write", lambda write, *_: [write.key])
     noting("write_each", lambda writes: [one.key for one in writes])
-    setup = Setup(rules.canonical())
+    setup = Setup(rules.document())
     for seed in range(3):
         assert setup.play(seed).problems == []
     assert asked
@@ -411,7 +411,7 @@ projections:
   a: {from: Wild, bind: {y: "{x}"}, aggregate: {into: One, set: {n: count}}}
   b: {from: Longer, bind: {u: "{z}", v: "{z}"}, aggregate: {into: Shorter, set: {m: count}}}
 """
-    program = Program.from_document(loads(rules).canonical())
+    program = Program.from_document(loads(rules).document())
     (_, keys) = key_conditions(sam_template(Deployment("x", program, leading_keys=True)), "StreamRole")[
         "ApplicationTable"
     ]
@@ -420,7 +420,7 @@ projections:
         changed = rules.replace('"A*B?$#{x}"', text.split(",")[0])
         changed += "retired: {c: remove}\n" if "retired" in text else ""
         with pytest.raises(UsageError, match="Omit --leading-keys"):
-            sam_template(Deployment("x", Program.from_document(loads(changed).canonical()), leading_keys=True))
+            sam_template(Deployment("x", Program.from_document(loads(changed).document()), leading_keys=True))
 
 
 def test_only_embeds_that_go_through_an_index_may_query_it() -> None:
@@ -431,7 +431,7 @@ def test_only_embeds_that_go_through_an_index_may_query_it() -> None:
 def test_an_index_that_aws_refuses_is_refused_here() -> None:
     rules = 'table: {key: [PK], indexes: {"my index": [a]}}\nentities: {A: {key: {PK: "A#{x}"}}}\n'
     with pytest.raises(UsageError, match=r"my index.*letters"):
-        sam_template(Deployment("x", Program.from_document(loads(rules).canonical())))
+        sam_template(Deployment("x", Program.from_document(loads(rules).document())))
 
 
 def test_output_option_writes_the_file(run: Run, tmp_path: Path) -> None:

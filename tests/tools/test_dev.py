@@ -512,7 +512,7 @@ def test_rule_file_has_changed_when_it_is_stable_again(rules: Path) -> None:
 
 
 def program(path: Path) -> Program:
-    return Program.from_document(load(path).canonical())
+    return Program.from_document(load(path).document())
 
 
 def test_watched_store_records_writes_with_their_rules(rules: Path) -> None:

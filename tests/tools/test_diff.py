@@ -7,6 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from emulators import ROOT
 
 from projections.cli.diff import as_data, as_markdown
 from projections.inspect.diff.difference import Difference, RuleDifference, difference
+from projections.language.compiling import kind_of
 from projections.language.loader import load, loads
 from projections.language.program import Program
 
@@ -39,7 +42,7 @@ def rules(text: str, head: str = HEAD) -> dict[str, Any]:
     derived = ", derived: true" if "into: Tag" in text else ""
     if not text.startswith(" "):
         head = head.replace("projections:", "projections: {}")
-    return loads(head % derived + text, executable=False).canonical()
+    return loads(head % derived + text, executable=False).document()
 
 
 def between(old: str, new: str) -> Difference:
@@ -285,24 +288,24 @@ def test_projection_of_an_index_cannot_change_and_local_indexes_come_with_their_
             "Kind: {sort: at, local: true}, New: {sort: on, local: true}",
         )
     )
-    assert difference(old.canonical(), new.canonical()).impossible == (
+    assert difference(old.document(), new.document()).impossible == (
         "the projection of index Less changes, which is impossible. If the table's index has it already, this only corrects "
         "the rules; otherwise use a new index with another name",
         "the key of index Kind changes, which is impossible. Use a new index with another name",
         "local index New is new, and a local index can be created only with its table. Make it global, or use a new table "
         "with another name",
     )
-    assert difference(new.canonical(), new.canonical()).impossible == ()
+    assert difference(new.document(), new.document()).impossible == ()
 
 
 def test_the_key_of_a_table_cannot_change() -> None:
-    old = loads('table: {key: [PK]}\nentities: {A: {key: {PK: "A#{a}"}}}\n').canonical()
-    new = loads('table: {key: {PK: N}}\nentities: {A: {key: {PK: "{a}"}}}\n').canonical()
+    old = loads('table: {key: [PK]}\nentities: {A: {key: {PK: "A#{a}"}}}\n').document()
+    new = loads('table: {key: {PK: N}}\nentities: {A: {key: {PK: "{a}"}}}\n').document()
     assert "the key of table main changes" in difference(old, new).impossible[0]
 
 
 def test_tables_come_and_go() -> None:
-    old = load(ROOT / "tests/simulation/rules/tables.yaml").canonical()
+    old = load(ROOT / "tests/simulation/rules/tables.yaml").document()
     new = deepcopy(old)
     new["projections"] = {"perDevice": old["projections"]["perDevice"]}
     new["retired"] = {"totals": "keep", "copies": "keep"}
@@ -319,7 +322,7 @@ def test_tables_come_and_go() -> None:
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
 def test_a_rule_differs_exactly_if_its_fingerprint_does(path: Path) -> None:
     """Each rule, entity and table changed a little, or taken away."""
-    old = load(path).canonical()
+    old = load(path).document()
     assert not difference(old, old).findings
     for new in variants(old):
         changed = {one.change.rule for one in difference(old, new).rules if one.change.status == "changed"}
@@ -332,15 +335,17 @@ def test_a_rule_differs_exactly_if_its_fingerprint_does(path: Path) -> None:
 def variants(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = []
     for name, rule in document["projections"].items():
-        for change in (
-            {"where": {"z": [1]}},
-            {"mode": "shadow"},
-            *([{"shards": 7}] if "shards" in rule else []),
-            *([{"limit": 99}] if "limit" in rule else []),
-            *([{"on_delete": "keep" if rule["on_delete"] == "remove" else "remove"}] if "on_delete" in rule else []),
+        kind, source = kind_of(rule), next(iter(rule["from"]))
+        other = {"keep": "remove", "remove": "keep"}
+        for place, part, value in (
+            (("from", source), "where", {"z": [1]}),
+            ((), "mode", "shadow"),
+            *([((kind,), "shards", 7)] if "shards" in rule[kind] else []),
+            *([((kind,), "limit", 99)] if "limit" in rule[kind] else []),
+            *([((kind,), "on_delete", other[rule[kind]["on_delete"]])] if "on_delete" in rule[kind] else []),
         ):
             new = deepcopy(dict(document))
-            new["projections"][name].update(change)
+            reduce(getitem, place, new["projections"][name])[part] = value
             found.append(new)
         new = deepcopy(dict(document))
         del new["projections"][name]
@@ -356,7 +361,7 @@ def variants(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("old", RULE_FILES, ids=lambda path: path.stem)
 def test_any_rules_can_be_compared_with_any_others(old: Path) -> None:
     for new in RULE_FILES:
-        found = difference(load(old).canonical(), load(new).canonical())
+        found = difference(load(old).document(), load(new).document())
         assert found.findings == (old != new)
         assert as_markdown(found, "a", "b")
 

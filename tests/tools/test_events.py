@@ -26,7 +26,7 @@ table: {key: [PK, SK]}
 entities: {Post: {key: {PK: "POST#{postId}", SK: METADATA}}}
 projections: {}
 """
-    ).canonical()
+    ).document()
 )
 TWO = Program.from_document(
     loads(
@@ -35,7 +35,7 @@ tables: {orders: {key: [id]}, customers: {key: {number: N}}, returns: {key: [id]
 entities: {Order: {table: orders, key: {id: "{order}"}}}
 projections: {}
 """
-    ).canonical()
+    ).document()
 )
 
 

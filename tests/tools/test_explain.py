@@ -374,7 +374,7 @@ def test_rule_in_shadow_mode_records_but_publishes_nothing() -> None:
     text = SOCIAL.read_text()
     for source in ("from: Like\n", "from: PostMeta\n    where"):
         text = text.replace(source, source.replace("\n", "\n    mode: shadow\n", 1))
-    program = Program.from_document(loads(text).canonical())
+    program = Program.from_document(loads(text).document())
     explanation = told(program, [record(100, None, like("a"))])
     assert rules_of(explanation)["engagement"].reasons == ("it publishes nothing, because it is in shadow mode",)
     kinds = [action.role.kind for request in writing(explanation.batches[0]) for action in request.actions]

@@ -284,7 +284,7 @@ def test_rule_that_does_not_publish_is_not_compared_with_the_item(tables: Memory
     """In the shadow, or filling until its backfill is complete: its values are told, and not held against the item."""
     text = RULES[0].read_text()
     shadow = Program.from_document(
-        loads(text.replace("    from: Like\n", "    from: Like\n    mode: shadow\n")).canonical()
+        loads(text.replace("    from: Like\n", "    from: Like\n    mode: shadow\n")).document()
     )
     Registry(shadow, tables.store).activate()
     told = item_explanation(shadow, tables.store, META)
@@ -292,7 +292,7 @@ def test_rule_that_does_not_publish_is_not_compared_with_the_item(tables: Memory
     assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
     assert "another writer wrote these values" in likes.notes[0]
     more = text.replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
-    filling = Program.from_document(loads(more).canonical())
+    filling = Program.from_document(loads(more).document())
     Registry(filling, tables.store).activate()
     told = item_explanation(filling, tables.store, META)
     likes = rules_of(told)["engagement"]
@@ -307,7 +307,7 @@ def test_rule_that_does_not_publish_is_not_compared_with_the_item(tables: Memory
 def test_rules_that_are_not_active_are_reported(social: Program, tables: MemoryTables) -> None:
     assert not item_explanation(social, tables.store, META).other_rules
     text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
-    other = Program.from_document(loads(text).canonical())
+    other = Program.from_document(loads(text).document())
     assert item_explanation(other, tables.store, META).other_rules
 
 
@@ -353,7 +353,7 @@ def test_invalid_key_is_an_error_with_the_expected_form(social: Program, text: s
 
 
 def test_keys_of_several_tables_require_the_table() -> None:
-    document = loads(SHOP).canonical()
+    document = loads(SHOP).document()
     program = Program.from_document(document)
     assert read_key(program, "path=file:a,b") == ItemKey("files", "file:a,b")
     assert read_key(program, "files|file:a").sort is None

@@ -25,7 +25,7 @@ KEY = "arn:aws:kms:us-east-1:111122223333:key/12345678-1234-1234-1234-1234567890
 
 
 def template(path: Path = SOCIAL, *, existing: bool = False) -> dict[str, Any]:
-    rules = Program.from_document(load(path).canonical())
+    rules = Program.from_document(load(path).document())
     data: dict[str, Any] = json.loads(
         json.dumps(template_of(sam_template(Deployment("rules.yaml", rules, existing, True))).data)
     )
@@ -61,7 +61,7 @@ def version(data: Mapping[str, Any], **parameters: str) -> tuple[str, str]:
 
 
 def test_without_the_option_there_is_no_alias() -> None:
-    text = sam_template(Deployment("rules.yaml", Program.from_document(load(SOCIAL).canonical())))
+    text = sam_template(Deployment("rules.yaml", Program.from_document(load(SOCIAL).document())))
     assert "AutoPublishAlias" not in text
     assert "TrafficShift" not in text
 
@@ -145,7 +145,7 @@ def test_the_description_has_room_for_four_tables_and_more_are_refused() -> None
     def rules(tables: int) -> Deployment:
         text = "tables:\n" + "".join(f"  t{number}: {{key: [PK]}}\n" for number in range(tables))
         text += "entities:\n  A: {table: t0, key: {PK: 'A#{a}'}}\nprojections: {}\n"
-        return Deployment("rules.yaml", Program.from_document(loads(text).canonical()), False, True)
+        return Deployment("rules.yaml", Program.from_document(loads(text).document()), False, True)
 
     data = json.loads(json.dumps(template_of(sam_template(rules(4))).data))
     given = {name: values[-1] for name, values in longest(data["Parameters"]).items()} | {"KmsKeyArn": KEY}

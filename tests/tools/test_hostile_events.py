@@ -32,7 +32,7 @@ from projections.testing.cases import read_cases
 EVENTS = Path(__file__).parents[2] / "events"
 DIGITS = "9" * 5_000
 RULES = Path(__file__).parents[2] / "projections" / "rules"
-SOCIAL = Program.from_document(load(RULES / "social.yaml").canonical())
+SOCIAL = Program.from_document(load(RULES / "social.yaml").document())
 
 RAW = {
     "@digits@": DIGITS,

@@ -88,7 +88,7 @@ def test_the_name_of_a_file_is_never_run(
 
 
 def test_a_name_with_a_line_end_adds_no_line_to_a_template() -> None:
-    program = Program.from_document(load(ROOT / "projections/init/example/rules.yaml").canonical())
+    program = Program.from_document(load(ROOT / "projections/init/example/rules.yaml").document())
     text = sam_template(Deployment("a\nResources: $(touch owned)", program))
     (line,) = [line for line in text.splitlines() if "touch owned" in line]
     assert line == "# Written by `projections template 'a\\u000aResources: $(touch owned)'`."

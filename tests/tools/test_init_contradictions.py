@@ -49,7 +49,7 @@ def key_of(one: Item, table: Table) -> Key:
 def live(found: Proposal, rule: Rule, items: Sequence[Item]) -> dict[Key, Item]:
     """The items with this rule alone, live, as the oracle computes them."""
     text = rule_file(replace(found, rules=[replace(rule, doubt="", contradiction=None)]))
-    canonical = loads(text.replace("mode: shadow", "mode: live")).canonical()
+    canonical = loads(text.replace("mode: shadow", "mode: live")).document()
     (table,) = canonical["tables"]
     expected = Oracle(canonical).expect({table: items}).items
     return {key_of(one, found.table): dict(one) for one in expected.values()}

@@ -14,10 +14,9 @@ from projections.errors import UsageError
 from projections.init.data_model import Model
 from projections.init.model_reading import FORMATS, model_file, read_model
 from projections.init.project import PROPOSED
-from projections.language.document import Rules
 from projections.language.loader import loads
+from projections.language.models import Rules
 from projections.language.program import Program
-from projections.language.templates import Template
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -46,7 +45,7 @@ def wire(item: dict[str, Any]) -> dict[str, Any]:
 
 def variables(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str]:
     """The variables of an item's key, which must be recognised as this entity."""
-    program = Program.from_document(rules.canonical())
+    program = Program.from_document(rules.document())
     table = program.entities[entity].table
     found = program.recognise(program.tables[table].key(table, wire(item)), wire(item))
     assert found is not None
@@ -56,7 +55,7 @@ def variables(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str]
 
 def index_keys(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str | None]:
     known = {name: {"S": text} for name, text in variables(rules, entity, item).items()} | wire(item)
-    return {name: Template.parse(text).render(known.get) for name, text in rules.entities[entity].index_key.items()}
+    return {name: template.render(known.get) for name, template in rules.entities[entity].index_key.items()}
 
 
 # --- NoSQL Workbench ---
@@ -65,22 +64,20 @@ def index_keys(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str
 def test_workbench_model_has_its_tables_and_indexes() -> None:
     model, rules = read("workbench.json")
     assert model.tables == ["library", "audit.log"]
-    assert {name: table.to_document() for name, table in rules.typed().tables.items()} == {
+    assert rules.document()["tables"] == {
         "library": {
-            "partition": ["PK", "S"],
-            "sort": ["SK", "S"],
-            "indexes": {"byDue": {"partition": [["GSI1PK", "S"]], "sort": [["GSI1SK", "S"]], "projection": ["dueOn"]}},
-            "ttl": None,
+            "key": {"PK": "S", "SK": "S"},
+            "indexes": {"byDue": {"partition": {"GSI1PK": "S"}, "sort": {"GSI1SK": "S"}, "projection": ["dueOn"]}},
             "separator": "#",
         },
-        "audit-log": {"partition": ["day", "S"], "sort": ["at", "N"], "indexes": {}, "ttl": None, "separator": "#"},
+        "audit-log": {"key": {"day": "S", "at": "N"}, "indexes": {}, "separator": "#"},
     }
 
 
 def test_facets_declare_entities_and_others_are_inferred_from_their_items() -> None:
     """Placeholders in three notations; a facet without templates, or with a wrong one, gives only the items."""
     _, rules = read("workbench.json")
-    assert {name: dict(entity.key) for name, entity in rules.entities.items()} == {
+    assert {name: entity["key"] for name, entity in rules.document()["entities"].items()} == {
         "Reader": {"PK": "READER#{readerId}", "SK": "PROFILE"},
         "Loan": {"PK": "READER#{readerId}", "SK": "LOAN#{copyId}"},
         "Fine": {"PK": "READER#{readerId}", "SK": "FINE#{at}"},
@@ -115,7 +112,7 @@ def test_facets_with_one_key_are_entities_by_a_type_attribute(tmp_path: Path) ->
     document["DataModel"] = [{**table, "TableFacets": [facet("Bill", 1), facet("Credit", 2)], "TableData": []}]
     (tmp_path / "model.json").write_text(json.dumps(document))
     rules = rules_of(read_model(tmp_path / "model.json"))
-    assert {name: entity.match for name, entity in rules.entities.items()} == {
+    assert {name: entity["match"] for name, entity in rules.document()["entities"].items()} == {
         "Bill": {"sort": "bill"},
         "Credit": {"sort": "credit"},
     }
@@ -127,12 +124,9 @@ def test_facets_with_one_key_are_entities_by_a_type_attribute(tmp_path: Path) ->
 def test_cloudformation_table() -> None:
     model, rules = read("template.yaml")
     assert (model.tables, model.existing) == (["shop"], True)
-    assert rules.typed().tables["main"].to_document() == {
-        "partition": ["PK", "S"],
-        "sort": ["SK", "N"],
-        "indexes": {
-            "byL": {"partition": [["PK", "S"]], "sort": [["L", "S"]], "projection": "keys_only", "local": True}
-        },
+    assert rules.document()["tables"]["main"] == {
+        "key": {"PK": "S", "SK": "N"},
+        "indexes": {"byL": {"sort": {"L": "S"}, "projection": "keys_only", "local": True}},
         "ttl": "ttl",
         "separator": "#",
     }
@@ -181,10 +175,9 @@ def test_items_that_electrodb_writes_are_recognised(entity: str) -> None:
 
 def test_electrodb_indexes_are_those_of_all_entities() -> None:
     model, rules = read("electrodb.json")
-    table = rules.typed().tables["app1"]
-    assert {name: index.to_document() for name, index in table.indexes.items()} == {
-        "gsi1": {"partition": [["gsi1pk", "S"]], "sort": [["gsi1sk", "S"]]},
-        "lsi1": {"partition": [["pk", "S"]], "sort": [["lsi1sk", "S"]], "projection": ["built_on", "cityId"]},
+    assert rules.document()["tables"]["app1"]["indexes"] == {
+        "gsi1": {"partition": {"gsi1pk": "S"}, "sort": {"gsi1sk": "S"}},
+        "lsi1": {"partition": {"pk": "S"}, "sort": {"lsi1sk": "S"}, "projection": ["built_on", "cityId"]},
     }
     assert set(rules.entities["Building"].index_key) == {"gsi1pk", "gsi1sk"}
     found = unread(model)

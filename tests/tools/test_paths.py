@@ -67,7 +67,7 @@ CASES: dict[str, tuple[str, int]] = {
 
 def program(rule: str, entity: str = "") -> Program:
     text = RULES.format(rule=rule, derived="true" if "into: Total" in rule and "rank:" not in rule else "false")
-    return Program.from_document(loads(text.replace("projections:", f"{entity}\nprojections:")).canonical())
+    return Program.from_document(loads(text.replace("projections:", f"{entity}\nprojections:")).document())
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def tables(ministack_url: str) -> Iterator[Any]:
 def test_write_units_of_a_single_change_are_the_charged_ones(tables: Any, case: str) -> None:
     rule, units = CASES[case]
     rules = program(rule)
-    path = path_of(rules.typed, "r")
+    path = path_of(rules.model, "r")
     assert path.alone == units
     assert case.startswith(path.name)
     keys = {"PK": {"S": "EVENT#1"}, "SK": {"S": "E"}}
@@ -111,9 +111,9 @@ def test_write_units_of_a_single_change_are_the_charged_ones(tables: Any, case: 
 
 def test_path_of_an_embed_names_how_children_are_found() -> None:
     own = program("embed: {into: Child, match: {event: '{event}'}, attributes: [size]}")
-    assert path_of(own.typed, "r").how.endswith("children are found in their own item collection")
+    assert path_of(own.model, "r").how.endswith("children are found in their own item collection")
     indexed = program(
         "embed: {into: Other, match: {owner: '{event}'}, attributes: [size]}",
         '  Other: {key: {PK: "OTHER#{other}", SK: O}, index_key: {GSI1PK: "OWNER#{owner}"}}',
     )
-    assert "through GSI1, which lags, so a second pass follows" in path_of(indexed.typed, "r").how
+    assert "through GSI1, which lags, so a second pass follows" in path_of(indexed.model, "r").how

@@ -29,7 +29,7 @@ RULE_FILES = ("projections/init/example/rules.yaml", "tests/simulation/rules/tab
 
 
 def deployment(file: str = RULE_FILES[0], existing: bool = False) -> Deployment:
-    return Deployment(file, Program.from_document(load(ROOT / file).canonical()), existing)
+    return Deployment(file, Program.from_document(load(ROOT / file).document()), existing)
 
 
 def made_by_sam(one: Deployment) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ def test_reads_of_a_rank_are_those_that_are_shown(name: str, monkeypatch: pytest
     assert isinstance(rule, RankRule)
     board = rule.into.target_key({"game": {"S": "g"}, "week": {"S": "1"}}.get)
     assert board is not None
-    shown = next(found for found in rank_patterns(one.program.typed) if found.rule == name)
+    shown = next(found for found in rank_patterns(one.program.model) if found.rule == name)
     ranking = Ranking(one.store, rule, f"main|{board.partition}|{board.sort}")
     assert ranking.rank(1).total == 3
     assert reads == [shown.items]

@@ -31,7 +31,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+    return Program.from_document(load(ROOT / "projections/rules/social.yaml").document())
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ entities: {Enrolment: {key: {PK: "ITEM#{item}", SK: A}}}
 projections:
   soldBy: {from: Enrolment, compute: {set: {soldBy: teacher}, once: true}}
   label: {from: Enrolment, compute: {set: {label: "{teacher}"}}}
-""").canonical()
+""").document()
     )
     entries = [
         record(10, "ITEM#1", teacher={"S": "ann"}),
@@ -402,7 +402,7 @@ def test_repeated_rejection_is_reported_once(program: Program) -> None:
 
 
 def test_events_of_several_tables_need_their_logical_names() -> None:
-    document = load(ROOT / "projections/rules/social.yaml").canonical()
+    document = load(ROOT / "projections/rules/social.yaml").document()
     table = document["tables"]["main"]
     program = Program.from_document(document | {"tables": {"main": table, "other": table}})
     with pytest.raises(UsageError, match="from a table 'app', the rules have main, other"):

@@ -31,7 +31,7 @@ def call(dynamodb_local_url: str, run: Run, tmp_path: Path) -> Iterator[Callable
     """Runs a command on tables with three posts and six likes, which no rule has seen yet."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
-    program = Program.from_document(load(rules).canonical())
+    program = Program.from_document(load(rules).document())
     dynamodb = client(endpoint_url=dynamodb_local_url)
     create_table(dynamodb, "verify-app", program.tables["main"])
     create_table(dynamodb, "verify-ledger", LEDGER_SCHEMA, stream=False)

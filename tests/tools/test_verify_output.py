@@ -72,7 +72,7 @@ def test_values_that_differ_are_never_printed_as_the_same_text() -> None:
 def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program = Program.from_document(loads(RULES).canonical())
+    program = Program.from_document(loads(RULES).document())
     scenario = Scenario(projections.loads(RULES))
     scenario.given({"PK": "HARBOUR#oban", "SK": "INFO", "name": "Oban"}).settle()
     store = scenario.store  # the functions never process this visit, nor the changes of a repair
@@ -106,7 +106,7 @@ projections:
 def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program = Program.from_document(loads(COPIED).canonical())
+    program = Program.from_document(loads(COPIED).document())
     store = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA})
     store.seed("main", {"PK": {"S": "USER#ann"}, "SK": {"S": "PROFILE"}, "city": {"S": "Oban"}, "name": {"S": "Ann"}})
 
@@ -128,7 +128,7 @@ def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
 
 def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: pytest.CaptureFixture[str]) -> None:
     rules = RULES.replace("arrivals: {from: Visit,", "arrivals: {from: Visit, mode: shadow,")
-    program = Program.from_document(loads(rules).canonical())
+    program = Program.from_document(loads(rules).document())
     scenario = Scenario(projections.loads(rules))
     scenario.given({"PK": "HARBOUR#oban", "SK": "VISIT#1", "at": "2026-05-01"}).settle()
     scenario.given({"PK": "HARBOUR#oban", "SK": "INFO", "name": "Oban", "arrivals": []}).settle()

@@ -23,10 +23,10 @@ queries:
 
 def test_an_index_rule_costs_a_write_and_an_index_entry() -> None:
     rules = loads(RULES)
-    document, query = rules.typed(), queries_of(rules)["newest"]
+    document, query = rules.completed(), queries_of(rules)["newest"]
     found = proposal(document, query, plan(document, query), [])
     assert found is not None
-    cost = write_cost(document, found.document, "Post")
+    cost = write_cost(document, found.rules, "Post")
     # One unit each for the post and its copy; the rule then writes the index key (1) and its entry (1).
     assert cost.put == (Change(1, 1), Change(1, 3))
     # An edit replaces the entry (2): the item that the application writes keeps its old index key.
@@ -37,8 +37,8 @@ def test_an_index_rule_costs_a_write_and_an_index_entry() -> None:
 
 def test_items_that_rules_make_cost_what_their_source_costs() -> None:
     rules = loads(RULES)
-    document, query = rules.typed(), queries_of(rules)["metas"]
+    document, query = rules.completed(), queries_of(rules)["metas"]
     found = proposal(document, query, plan(document, query), [])
     assert found is not None
-    cost = write_cost(document, found.document, "Meta")
+    cost = write_cost(document, found.rules, "Meta")
     assert (cost.entity, cost.put) == ("Post", (Change(1, 1), Change(1, 3)))

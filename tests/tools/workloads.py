@@ -46,9 +46,9 @@ class Workload:
     @property
     def program(self) -> Program:
         if self.rules == "social":
-            return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+            return Program.from_document(load(ROOT / "projections/rules/social.yaml").document())
         head = HEAD + (TAG if "into: Tag" in self.rules else "") + "projections:\n"
-        return Program.from_document(loads(head + self.rules).canonical())
+        return Program.from_document(loads(head + self.rules).document())
 
 
 def item(pk: str, sk: str, **attributes: Any) -> Image:

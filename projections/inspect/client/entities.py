@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from projections.inspect.client.expressions import (
     Call,
@@ -23,12 +24,12 @@ from projections.inspect.client.expressions import (
 )
 from projections.inspect.client.scope import Scope
 from projections.language.access.plan import Plan, WritePattern
-from projections.language.arithmetic import Expression
-from projections.language.attribute_sources import attribute_source
-from projections.language.canonical import Aggregate, Compute, Computed, Copy, Document, Embed, Index, Latest, Rule, Top
-from projections.language.facts import EVERY, is_number, reads
+from projections.language.attribute_sources import AttributeSource
+from projections.language.facts import is_number, reads
+from projections.language.forms import Computed, Constant
+from projections.language.kinds import EVERY
 from projections.language.measures import EXTREMES, PICKED, TYPED
-from projections.language.patterns import Pattern
+from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
 from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 
@@ -45,30 +46,30 @@ class Attribute:
 
 
 def attributes_of(
-    document: Document, entity: str, plans: Iterable[Plan], writes: Iterable[WritePattern], variables: Iterable[str]
+    rules: Rules, entity: str, plans: Iterable[Plan], writes: Iterable[WritePattern], variables: Iterable[str]
 ) -> dict[str, Attribute]:
     """Return the attributes of an entity by name: keys, what marks it, what rules write, what rules and queries read."""
-    declared = document.entities[entity]
-    table = document.tables[declared.table]
-    found = {name: Attribute(TYPES[kind], True) for name, kind in filter(None, (table.partition, table.sort))}
-    for name, value in Pattern.parse(declared.match or {}).constants.items():
+    declared = rules.entities[entity]
+    table = rules.tables[declared.table]
+    found = {name: Attribute(TYPES[kind], True) for name, kind in table.key}
+    for name, value in declared.conditions.constants.items():
         if len(steps(name)) == 1:
             kind = {str: "str", bool: "bool", type(None): "None"}.get(type(value), "Decimal")
             found.setdefault(root(name), Attribute(kind, True))
-    kinds = {name: kind for keys in table.indexes.values() for name, kind in (*keys.partition, *keys.sort)}
-    for rule in document.rules.values():
-        if rule.into == entity and rule.mode != "shadow":
+    kinds = {name: kind for keys in table.indexes.values() for name, kind in keys.attributes}
+    for rule in rules.projections.values():
+        if rule.into == entity and rule.publishes:
             for name, attribute in _written(rule, kinds):
                 found.setdefault(name, attribute)
     for name in declared.index_key:
         found.setdefault(name, Attribute(TYPES[kinds[name]]))
-    unknown = [*declared.required, *_read(document, entity), *_asked(entity, plans)]
+    unknown = [*declared.required, *_read(rules, entity), *_asked(entity, plans)]
     unknown += [name for write in writes for step in write.steps if step.entity == entity for name in step.set]
     known = {*variables, ""}
     for path in unknown:
         name = root(path)
         if name not in found and path not in known:
-            kind = TYPES[kinds[name]] if name in kinds else "Decimal" if is_number(document, entity, name) else "Any"
+            kind = TYPES[kinds[name]] if name in kinds else "Decimal" if is_number(rules, entity, name) else "Any"
             found[name] = Attribute(kind)
     for name in declared.required:
         if name in found:
@@ -76,54 +77,57 @@ def attributes_of(
     return found
 
 
-def _written(rule: Rule, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attribute]]:
-    match rule:
+def _written(rule: Projection, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attribute]]:
+    match action := rule.action:
         case Aggregate():
-            for name, measure in rule.set.items():
-                text = measure.function in TYPED and str(measure.expression).startswith("text(")
+            for name, measure in action.set.items():
+                text = measure.expression is not None and measure.function in TYPED and measure.expression.is_text
                 of = "str" if text else "Decimal"
                 several = {"counts": "dict[str, Decimal]", "values": f"set[{of}]", **dict.fromkeys(PICKED, "Any")}
                 yield name, Attribute(several.get(measure.function, of if measure.function in EXTREMES else "Decimal"))
         case Top():
-            yield rule.list_name, Attribute("list", list_of=tuple(rule.attributes))
+            yield action.as_, Attribute("list", list_of=tuple(action.attributes))
         case Index():
-            for name in rule.written:
+            for name in action.written:
                 yield name, Attribute(TYPES[kinds.get(name, "S")])
         case Compute():
-            for name, cases in rule.set.items():
+            for name, cases in action.set.items():
                 types = {_computed_type(case) for case in cases}
                 yield name, Attribute(types.pop() if len(types) == 1 else "Any")
         case Copy():
-            for name in rule.written:
-                text = isinstance(rule.values.get(name), str)
-                yield name, Attribute("str" if text else _source_type((rule.attributes or {}).get(name)))
-        case Embed(listed=listed) if listed is not None:
-            names = () if listed.id is None else (listed.id, *rule.attributes)
-            yield listed.list_name, Attribute("list" if names else "Any", list_of=names)
-        case Latest() | Embed():
-            for name, source in rule.attributes.items():
+            for name in action.written:
+                yield name, Attribute(_source_type(action.templates.get(name, action.carried.get(name))))
+        case Embed():
+            if action.as_ is not None:
+                names = () if action.id is None else (action.id, *action.attributes)
+                yield action.as_, Attribute("list" if names else "Any", list_of=names)
+            for name, source in action.carried.items():
                 yield name, Attribute(_source_type(source))
+        case Latest():
+            for name, source in action.attributes.items():
+                yield name, Attribute(_source_type(source))
+        case Rank():
+            return
+        case _:
+            assert_never(action)
 
 
 def _computed_type(case: Computed) -> str:
-    if case.kind == "template":
-        return "str"
-    kind = Expression.parse(case.value, "value").type if case.kind == "expression" else None
-    return _TYPES_OF_EXPRESSIONS[kind]
+    return _source_type(None if isinstance(case.value, Constant) else case.value)
 
 
-def _source_type(source: str | None) -> str:
-    return _TYPES_OF_EXPRESSIONS[attribute_source(source).type if source is not None else None]
+def _source_type(source: AttributeSource | None) -> str:
+    return _TYPES_OF_EXPRESSIONS[source.type if source is not None else None]
 
 
 _TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
 
 
-def _read(document: Document, entity: str) -> Iterator[str]:
+def _read(rules: Rules, entity: str) -> Iterator[str]:
     """Yield the names that rules read of an entity's items."""
-    yield from (name for text in document.entities[entity].index_key.values() for name in Template.parse(text).names)
-    for rule in document.rules.values():
-        yield from sorted(name for source, name in reads(document, rule) if source == entity and name != EVERY)
+    yield from (name for template in rules.entities[entity].index_key.values() for name in template.names)
+    for rule in rules.projections.values():
+        yield from sorted(name for source, name in reads(rules, rule) if source == entity and name != EVERY)
 
 
 def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:
@@ -174,11 +178,11 @@ def _plain_field(name: str) -> bool:
 
 def key_patterns(scope: Scope, entity: str) -> list[str]:
     """Return the constant with a regular expression for each key attribute."""
-    declared = scope.document.entities[entity]
-    separator = scope.document.tables[declared.table].separator
+    declared = scope.rules.entities[entity]
+    separator = scope.rules.tables[declared.table].separator
     parts: list[Code] = []
-    for attribute, text in declared.key.items():
-        pattern = KeyPattern(Template.parse(text), separator)
+    for attribute, template in declared.key.items():
+        pattern = KeyPattern(template, separator)
         expression = "".join(_expression(part, scope.variables[entity], separator) for part in pattern.parts)
         parts.append(Call(f"{literal(attribute)}: re.compile(", [_raw(expression)]))
     return statement(f"{scope.keys[entity]} = ", Call("{", parts, "}"), 0)
@@ -203,7 +207,7 @@ def _raw(expression: str) -> str:
 def recogniser(scope: Scope, entity: str) -> list[str]:
     """Return the function that tells the items of an entity from others."""
     names = scope.item_names(entity)
-    pattern = Pattern.parse(scope.document.entities[entity].match or {})
+    pattern = scope.rules.entities[entity].conditions
     conditions = [written(condition, names) for condition in pattern.conditions]
     if names.used:
         first = ["    variables = " + f"_variables(item, {scope.keys[entity]})"]
@@ -225,10 +229,11 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
 
 def key_builder(scope: Scope, entity: str, name: str) -> list[str]:
     """Return the function that makes the key of an item from the variables in it."""
-    declared = scope.document.entities[entity]
-    separator = scope.document.tables[declared.table].separator
+    declared = scope.rules.entities[entity]
+    separator = scope.rules.tables[declared.table].separator
     parts = [
-        f"{literal(attribute)}: {_key(scope, entity, text, separator)}" for attribute, text in declared.key.items()
+        f"{literal(attribute)}: {_key(scope, entity, template, separator)}"
+        for attribute, template in declared.key.items()
     ]
     return [
         *_signature(scope, name, _parameters(scope, entity), "Item"),
@@ -237,8 +242,7 @@ def key_builder(scope: Scope, entity: str, name: str) -> list[str]:
     ]
 
 
-def _key(scope: Scope, entity: str, text: str, separator: str) -> str:
-    template = Template.parse(text)
+def _key(scope: Scope, entity: str, template: Template, separator: str) -> str:
     parts = []
     for part in template.parts:
         if isinstance(part, str):
@@ -264,11 +268,11 @@ def _signature(scope: Scope, name: str, parameters: list[str], returns: str) -> 
 
 def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[str]:
     """Return the function that makes an item to put: its attributes, its keys and what marks it."""
-    declared = scope.document.entities[entity]
+    declared = scope.rules.entities[entity]
     own = scope.variables[entity]
     marks = {
         root(attribute): value_literal(value)
-        for attribute, value in Pattern.parse(declared.match or {}).constants.items()
+        for attribute, value in declared.conditions.constants.items()
         if len(steps(attribute)) == 1 and attribute not in own
     }
     key = f"**{key_name}({', '.join(own.values())})"
@@ -280,19 +284,19 @@ def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[st
     if not declared.index_key:
         return [*lines, *statement("return ", item)]
     lines += statement("item: Item = ", item)
-    for attribute, text in declared.index_key.items():
-        lines += _index_key(scope, entity, attribute, text)
+    for attribute, template in declared.index_key.items():
+        lines += _index_key(scope, entity, attribute, template)
     return [*lines, "    return item"]
 
 
-def _index_key(scope: Scope, entity: str, attribute: str, text: str) -> list[str]:
+def _index_key(scope: Scope, entity: str, attribute: str, template: Template) -> list[str]:
     """Return the statements that set a key attribute of an index, if the item has the values in it."""
-    table = scope.document.tables[scope.document.entities[entity].table]
-    kinds = {name: kind for keys in table.indexes.values() for name, kind in (*keys.partition, *keys.sort)}
+    table = scope.rules.tables[scope.rules.entities[entity].table]
+    kinds = {name: kind for keys in table.indexes.values() for name, kind in keys.attributes}
     own = scope.variables[entity]
     needed: list[str] = []
     parts = []
-    for part in Template.parse(text).parts:
+    for part in template.parts:
         if isinstance(part, str):
             parts.append((True, part))
             continue

@@ -45,7 +45,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
     """Return the function that makes the request of a write pattern."""
     together = pattern.transaction or any(step.operation == "check" for step in pattern.steps)
     own = Names()
-    tables = {scope.document.entities[step.entity].table: "" for step in pattern.steps} if together else {}
+    tables = {scope.rules.entities[step.entity].table: "" for step in pattern.steps} if together else {}
     for table in tables:
         tables[table] = own.take("table_name" if len(tables) == 1 else f"{snake(table)}_table")
     counts, seen = Counter(step.entity for step in pattern.steps), Counter[str]()
@@ -59,7 +59,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
     if together:
         requests: list[Code] = []
         for step, write in zip(pattern.steps, writes, strict=True):
-            table = tables[scope.document.entities[step.entity].table]
+            table = tables[scope.rules.entities[step.entity].table]
             inner = Call("{", [f'"TableName": {table}', *write.arguments], "}")
             requests.append(Call("{", [_entry(REQUESTS[step.operation], inner)], "}"))
         returned, kind = Call("{", [_entry("TransactItems", Call("[", requests, "]"))], "}"), "Item"
@@ -186,7 +186,7 @@ class _Write:
             return f"{self._name(step.unchanged)} = :expected"
         if step.condition is None:
             return ""
-        table = self.scope.document.tables[self.scope.document.entities[step.entity].table]
+        table = self.scope.rules.tables[self.scope.rules.entities[step.entity].table]
         function = "attribute_not_exists" if step.condition == "absent" else "attribute_exists"
         return f"{function}({self._name(table.partition[0])})"
 
@@ -260,7 +260,7 @@ class _Module:
         self._rules = rules
         self._waits = waits
         self._program = rules.program
-        plans = {name: plan(self._program.typed, query) for name, query in rules.queries.items()}
+        plans = {name: plan(self._program.model, query) for name, query in rules.queries.items()}
         self._missing = {name: reason for name, one in plans.items() if (reason := self._refused(one))}
         self._plans = {name: one for name, one in plans.items() if name not in self._missing}
         self._entities = [name for name in self._program.entities if not self._binary(name)]
@@ -334,7 +334,7 @@ class _Module:
         """The attributes of each entity."""
         plans, writes, scope = self._plans.values(), self._rules.writes.values(), self._scope
         return {
-            entity: attributes_of(scope.document, entity, plans, writes, scope.variables[entity])
+            entity: attributes_of(scope.rules, entity, plans, writes, scope.variables[entity])
             for entity in self._entities
         }
 

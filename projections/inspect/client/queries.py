@@ -79,7 +79,7 @@ class Fits:
         scope = self._scope
         names = scope.item_names(entity)
         requests = [request for request in self._plan.requests if entity in request.entities]
-        match = Pattern.parse(scope.document.entities[entity].match or {})
+        match = scope.rules.entities[entity].conditions
         recognised = all(self._known(entity, name, requests, names) for name in match.names)
         found = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
         conditions = [*{flat(one): one for one in found}.values()]
@@ -92,7 +92,7 @@ class Fits:
 
     def _known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
         """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
-        table = self._scope.document.tables[self._scope.document.entities[entity].table]
+        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
         shown = [None if request.index is None else table.shown(request.index) for request in requests]
         return name in names.variables or all(one is None or root(name) in one for one in shown)
 
@@ -146,7 +146,7 @@ class Fits:
 
     def _is_key(self, entity: str, name: str) -> bool:
         """Return whether an attribute is a key of an index that is read, so that its type is known."""
-        table = self._scope.document.tables[self._scope.document.entities[entity].table]
+        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
         return all(
             request.index is not None and name in table.indexes[request.index].names for request in self._plan.requests
         )
@@ -160,7 +160,7 @@ class QueryFunction:
         self._plan = plan
         self.name = name
         self._waits = waits
-        self._table = scope.document.entities[plan.asked.entities[0]].table
+        self._table = scope.rules.entities[plan.asked.entities[0]].table
         reserved = ("table", "item", "variables", "fits", "show", "results", "bucket", "period", "periods")
         self._own = Names((*reserved, *scope.recognisers.values()))
         self._parameters = {
@@ -227,7 +227,7 @@ class QueryFunction:
         show, shown = self._show()
         separate = [""] if body and shown else []
         body = [*body, *separate, *shown]
-        lines = [*self._signature(), *docstring(4, *paragraphs(self._scope.document, plan))]
+        lines = [*self._signature(), *docstring(4, *paragraphs(self._scope.rules, plan))]
         lines += ["", *body, ""] if body else []
         options: list[Code] = [f"show={show}"] if show else []
         (request, *others) = plan.requests

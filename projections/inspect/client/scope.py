@@ -1,4 +1,4 @@
-"""The scope of a generated module: the document, names, the helpers and imports that it needs, docstrings."""
+"""The scope of a generated module: the rules, names, the helpers and imports that it needs, docstrings."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from projections.inspect.client.expressions import (
     snake,
 )
 from projections.language.access.plan import Plan
-from projections.language.canonical import Document
 from projections.language.facts import is_number
+from projections.language.models import Rules
 from projections.language.patterns import describe
 from projections.language.program import Program
-from projections.language.templates import Template
 
 IMPORTS = {
     "base64": "import base64",
@@ -151,7 +150,7 @@ class Scope:
 
     def __init__(self, program: Program, entities: list[str]) -> None:
         self.program = program
-        self.document: Document = program.typed
+        self.rules: Rules = program.model
         self.names = Names(defined())
         self.classes = {entity: self.names.take(pascal(entity)) for entity in entities}
         self.keys = {entity: self.names.take(f"_{constant(entity)}") for entity in entities}
@@ -161,7 +160,7 @@ class Scope:
     def path(self, table: str, index: str | None) -> str:
         """Return the constant of a table or index."""
         wanted = constant(index or "table")
-        if len(self.document.tables) > 1:
+        if len(self.rules.tables) > 1:
             wanted = f"{constant(table)}_{wanted}"
         if (table, index) not in self._paths:
             self._paths[table, index] = self.names.take(wanted)
@@ -178,9 +177,7 @@ class Scope:
         found = {}
         for entity in self.classes:
             scope = Names(("item", "variables", "attributes", "table"))
-            texts = self.document.entities[entity].key.values()
-            names = dict.fromkeys(name for text in texts for name in Template.parse(text).names)
-            found[entity] = {name: scope.take(snake(name)) for name in names}
+            found[entity] = {name: scope.take(snake(name)) for name in self.rules.entities[entity].variables}
         return found
 
     def parameter(self, entity: str, name: str) -> Variable:
@@ -193,25 +190,25 @@ class Scope:
         expressions = {}
         for name, own in self.variables[entity].items():
             expressions[name] = f'variables["{own}"]'
-            for attribute, text in self.document.entities[entity].key.items():
-                if text == "{" + name + "}" and name in self.program.entities[entity].numeric:
+            for attribute, template in self.rules.entities[entity].key.items():
+                if template.text == "{" + name + "}" and name in self.program.entities[entity].numeric:
                     expressions[name] = ItemNames({}).value(attribute, sure=True)
         return ItemNames(expressions)
 
     def numeric(self, entities: tuple[str, ...], name: str) -> bool:
         """Return whether a name is a number on all of these entities."""
-        return all(is_number(self.document, entity, name) for entity in entities)
+        return all(is_number(self.rules, entity, name) for entity in entities)
 
 
-def paragraphs(document: Document, plan: Plan) -> list[str]:
+def paragraphs(rules: Rules, plan: Plan) -> list[str]:
     """Return the paragraphs of a docstring."""
     query = plan.query
     found = [sentence(query.about or _question(plan))]
     number = f"{query.id}. " if query.id else ""
-    reads = placeholder_reads(document, plan)
+    reads = placeholder_reads(plan)
     requests = " ".join(dict.fromkeys(f"{_where(plan, read)}: {condition_words(read)}." for read in reads))
     found.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
-    found.append(" ".join(_freshness(document, plan)))
+    found.append(" ".join(_freshness(rules, plan)))
     if plan.assumes:
         found.append(f"Assumes that {'; '.join(plan.assumes)}.")
     return found
@@ -234,14 +231,14 @@ def _where(plan: Plan, read: Read) -> str:
     return f"{'GetItem' if read.get and plan.query.get else 'Query'} of {read.index or 'the table'}"
 
 
-def _freshness(document: Document, plan: Plan) -> Iterator[str]:
+def _freshness(rules: Rules, plan: Plan) -> Iterator[str]:
     if plan.copy is not None:
         yield f"Returns copies, which rule {plan.copy} updates after their sources."
     if plan.rule is not None:
         yield f"Rule {plan.rule} writes the index keys, after the items."
-    tables = {document.entities[entity].table for entity in plan.asked.entities}
+    tables = {rules.entities[entity].table for entity in plan.asked.entities}
     indexes = dict.fromkeys(request.index for request in plan.requests if request.index is not None)
-    globals_ = [name for name in indexes if not any(document.tables[table].indexes[name].local for table in tables)]
+    globals_ = [name for name in indexes if not any(rules.tables[table].indexes[name].local for table in tables)]
     if globals_:
         yield f"{' and '.join(globals_)} may lag behind the table."
     elif plan.asked.consistent:

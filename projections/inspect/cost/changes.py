@@ -12,18 +12,16 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from projections.engine.transactions import MOST_ACTIONS
-from projections.inspect.reads import is_changed, reads_of
+from projections.inspect.reads import is_changed
 from projections.language.access.paths import key_variables
-from projections.language.attribute_sources import attribute_source
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Latest, Rank, Rule, Top
 from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
 from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
-from projections.language.facts import EVERY, creators, indexes_fed
+from projections.language.facts import creators, indexes_fed, paths_read
+from projections.language.kinds import EVERY
+from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
 from projections.language.program import Program
-from projections.language.rules import LIST_BYTES, AggregateRule, IndexRule, ItemRule, LedgerRule, PickRule
-from projections.language.rules import Rule as CompiledRule
+from projections.language.rules import LIST_BYTES, AggregateRule, IndexRule, ItemRule, LedgerRule, PickRule, Rule
 from projections.language.syntax import root
-from projections.language.templates import Template
 from projections.stores.limits import TRANSACTIONAL
 from projections.stores.requests import BATCH_STATEMENTS
 
@@ -75,7 +73,7 @@ class BatchCost:
     `targets` is the number of different targets of a rule in the batch; None if each event has its own.
     """
 
-    document: Document
+    model: Rules
     targets: float | None = None
     children: float = CHILDREN
     rules: dict[str, Sum] = field(default_factory=dict)
@@ -121,16 +119,17 @@ class BatchCost:
 
     def _changes(self, entity: str, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
         """Add what rules do for changed items."""
-        open_ = [(name, rule) for name, rule in self.document.variants() if name not in path]
-        open_ = [(name, rule) for name, rule in open_ if rule.mode != "shadow" or rule.recorded]
+        open_ = [(name, rule) for name, rule in self.model.variants() if name not in path]
+        open_ = [(name, rule) for name, rule in open_ if rule.publishes or rule.action.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
-        item_rules = _item_rules(self.document, own, edited)
-        concerned = [pair for pair in own if edited is None or is_changed(reads_of(self.document, pair[1]), edited)]
-        recorded = [name for name, rule in concerned if rule.recorded]
+        item_rules = _item_rules(self.model, own, edited)
+        concerned = [pair for pair in own if edited is None or is_changed(_read(self.model, pair[1]), edited)]
+        recorded = [name for name, rule in concerned if rule.action.recorded]
         pulling = [
-            (name, rule)
+            (name, rule, rule.action)
             for name, rule in open_
-            if isinstance(rule, Embed) and rule.into == entity and (edited is None or not edited.isdisjoint(rule.match))
+            if isinstance(rule.action, Embed) and rule.into == entity
+            if edited is None or not edited.isdisjoint(rule.action.match)
         ]
         if item_rules:
             self._write_item(entity, number, edited, item_rules, path)
@@ -140,22 +139,24 @@ class BatchCost:
             self._spend(name, write_units=TRANSACTIONAL * shared)
             self._actions[name] = self._actions.get(name, 0.0) + shared
         for name, rule in concerned:
-            if isinstance(rule, Embed):
-                self._push(name, rule, number, edited, path)
-            elif rule.recorded:
+            action = rule.action
+            if isinstance(action, Embed):
+                self._push(name, rule, action, number, edited, path)
+            elif action.recorded:
                 self._contribute(name, rule, number, path, moved=edited is not None)
-            elif isinstance(rule, Copy):
+            elif isinstance(action, Copy):
                 copies = number * (ELEMENTS if rule.each else 1)
                 fresh = edited is None
-                self._publish(name, rule, copies, _changed(rule, edited), fresh=fresh)
-                self._follow(rule.into, copies, None if fresh else _changed(rule, edited), path | {name})
-        for name, rule in pulling:
-            parents = number * (ELEMENTS if rule.listed is not None else 1)
-            self._spend(name, parents if rule.listed is not None else 0, parents, number)
-            self._publish(name, rule, number, frozenset(rule.written))
-            self._follow(entity, number, frozenset(rule.written), path | {name})
+                self._publish(name, rule, copies, _changed(action, edited), fresh=fresh)
+                self._follow(rule.into, copies, None if fresh else _changed(action, edited), path | {name})
+        for name, rule, embed in pulling:
+            parents = number * (ELEMENTS if embed.as_ is not None else 1)
+            self._spend(name, parents if embed.as_ is not None else 0, parents, number)
+            self._publish(name, rule, number, frozenset(embed.written))
+            self._follow(entity, number, frozenset(embed.written), path | {name})
         for name, rule in open_ if edited is None else ():
-            if rule.into == entity and rule.recorded and rule.written and rule.mode != "shadow":  # nothing counted yet
+            action = rule.action
+            if rule.into == entity and action.recorded and action.written and rule.publishes:  # nothing counted yet
                 self._read_and_publish(name, rule, number, path)
 
     def _write_item(
@@ -163,50 +164,61 @@ class BatchCost:
         entity: str,
         number: float,
         edited: frozenset[str] | None,
-        rules: Mapping[str, Rule],
+        rules: Mapping[str, Projection],
         path: frozenset[str],
     ) -> None:
         """Add the one write of an item by all its index and compute rules."""
-        written = frozenset(name for rule in rules.values() for name in rule.written)
+        written = frozenset(name for rule in rules.values() for name in rule.action.written)
         units = 1 + self._index_units(entity, written, number, fresh=edited is None)
         for name in rules:
             self._spend(name, number * units / len(rules), 0, number / len(rules))
         self._follow(entity, number, written, path | rules.keys())
 
-    def _contribute(self, name: str, rule: Rule, number: float, path: frozenset[str], *, moved: bool) -> None:
+    def _contribute(self, name: str, rule: Projection, number: float, path: frozenset[str], *, moved: bool) -> None:
         """Add contributions with what they share: groups, and a publish of each target. `moved` ones change their order."""
         changes = number * (ELEMENTS if rule.each else 1)
         self.contributions[name] = self.contributions.get(name, 0.0) + changes
-        known = [limit for limit in (self.targets, fixed_targets(self.document, rule)) if limit is not None]
-        targets = changes if isinstance(rule, Copy) else min([changes, *known])
+        known = [number for number in (self.targets, fixed_targets(self.model, rule)) if number is not None]
+        targets = changes if isinstance(rule.action, Copy) else min([changes, *known])
         groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
         actions = groups + changes * ledger_actions(rule) * (1 + moved)
         self._spend(name, TRANSACTIONAL * actions)
         self._actions[name] = self._actions.get(name, 0.0) + actions
-        if isinstance(rule, Rank) or rule.mode == "shadow":
+        if not rule.action.writes_items or not rule.publishes:
             return
         self._read_and_publish(name, rule, targets, path)
 
-    def _read_and_publish(self, name: str, rule: Rule, targets: float, path: frozenset[str]) -> None:
+    def _read_and_publish(self, name: str, rule: Projection, targets: float, path: frozenset[str]) -> None:
         """Add a read of each group, the write of its target, and what follows from it."""
-        written = frozenset(rule.written or (EVERY,))
-        queries = rule.queries if isinstance(rule, Aggregate) else int(isinstance(rule, Top | Latest))
+        action = rule.action
+        written = frozenset(action.written or (EVERY,))
+        queries = action.queries if isinstance(action, Aggregate) else int(isinstance(action, Top | Latest))
         self._spend(name, 0, targets * (1 + queries), _calls(targets, KEYS_PER_READ) + targets * queries)
-        self._publish(name, rule, targets, written, fresh=isinstance(rule, Copy))
+        self._publish(name, rule, targets, written, fresh=isinstance(action, Copy))
         self._follow(rule.into, targets, written, path | {name})
 
-    def _publish(self, name: str, rule: Rule, targets: float, written: frozenset[str], *, fresh: bool = False) -> None:
+    def _publish(
+        self, name: str, rule: Projection, targets: float, written: frozenset[str], *, fresh: bool = False
+    ) -> None:
         """Add a write of each target."""
         units = 1 + self._index_units(rule.into, written, targets, fresh=fresh)
-        self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if rule.recorded else targets)
+        self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if rule.action.recorded else targets)
 
-    def _push(self, name: str, rule: Embed, number: float, edited: frozenset[str] | None, path: frozenset[str]) -> None:
+    def _push(
+        self,
+        name: str,
+        rule: Projection,
+        embed: Embed,
+        number: float,
+        edited: frozenset[str] | None,
+        path: frozenset[str],
+    ) -> None:
         """Add a push to the children of each parent; a new parent has none yet."""
         children = 0.0 if edited is None else self.children
-        written = _changed(rule, edited)
+        written = _changed(embed, edited)
         units = 1 + self._index_units(rule.into, written, number * children)
         reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
-        if rule.listed is not None:
+        if embed.as_ is not None:
             reads += children * ELEMENTS
         calls = 2 + children / BATCH_STATEMENTS
         self._spend(name, number * (children * units + 1), number * reads, number * calls)
@@ -215,7 +227,7 @@ class BatchCost:
 
     def _index_units(self, entity: str, written: frozenset[str], number: float, *, fresh: bool = False) -> int:
         """Return the units of the index entries of one item that change with these attributes."""
-        units_by_index = index_units(self.document, entity, written, fresh=fresh)
+        units_by_index = index_units(self.model, entity, written, fresh=fresh)
         for index, units in units_by_index.items():
             place = (entity, index)
             self.index_units[place] = self.index_units.get(place, 0.0) + number * units
@@ -223,45 +235,50 @@ class BatchCost:
 
 
 def _item_rules(
-    document: Document, rules: Iterable[tuple[str, Rule]], edited: frozenset[str] | None
-) -> dict[str, Rule]:
+    model: Rules, rules: Iterable[tuple[str, Projection]], edited: frozenset[str] | None
+) -> dict[str, Projection]:
     """Return the index and compute rules that write an edited item, also those that read what others compute."""
-    remaining: dict[str, Rule] = {name: rule for name, rule in rules if isinstance(rule, Index | Compute)}
+    left: dict[str, Projection] = {name: rule for name, rule in rules if rule.action.on_source}
     if edited is None:
-        return remaining
-    chosen: dict[str, Rule] = {}
-    while affected := {name: rule for name, rule in remaining.items() if is_changed(reads_of(document, rule), edited)}:
-        chosen |= affected
-        edited = edited.union(*(rule.written for rule in affected.values()))
-        remaining = {name: rule for name, rule in remaining.items() if name not in affected}
-    return {name: rule for name, rule in chosen.items() if not (isinstance(rule, Compute) and rule.once)}
+        return left
+    changed: dict[str, Projection] = {}
+    while more := {name: rule for name, rule in left.items() if is_changed(_read(model, rule), edited)}:
+        changed |= more
+        edited = edited.union(*(rule.action.written for rule in more.values()))
+        left = {name: rule for name, rule in left.items() if name not in more}
+    return {name: rule for name, rule in changed.items() if not (isinstance(rule.action, Compute) and rule.action.once)}
 
 
-def _changed(rule: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
+def _changed(action: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
     """Return the attributes of the target that change with these of the source."""
-    if rule.attributes is None or edited is None or EVERY in edited or (isinstance(rule, Embed) and rule.listed):
-        return frozenset(rule.written or (EVERY,))
-    sources = {name: attribute_source(text).names for name, text in rule.attributes.items()}
-    changed = {name for name, paths in sources.items() if not edited.isdisjoint(map(root, paths))}
-    return frozenset(changed.union(rule.values if isinstance(rule, Copy) else ()))
+    listed = action.as_ is not None if isinstance(action, Embed) else action.copies_all
+    if edited is None or EVERY in edited or listed:
+        return frozenset(action.written or (EVERY,))
+    changed = {name for name, source in action.carried.items() if not edited.isdisjoint(map(root, source.names))}
+    return frozenset(changed.union(action.values if isinstance(action, Copy) else ()))
 
 
-def ledger_actions(rule: Rule) -> int:
+def _read(model: Rules, rule: Projection) -> frozenset[str]:
+    return frozenset(paths_read(model, rule))
+
+
+def ledger_actions(rule: Projection) -> int:
     """Return the actions of a contribution in a transaction beside its entry and the group that targets share."""
-    if isinstance(rule, Rank):
-        return rule.scale.levels - 1
-    return rule.members + (rule.counters if isinstance(rule, Aggregate) else 0)
+    action = rule.action
+    if isinstance(action, Rank):
+        return action.scale.levels - 1
+    return action.members + (action.counters if isinstance(action, Aggregate) else 0)
 
 
-def index_units(document: Document, entity: str, written: frozenset[str], *, fresh: bool = False) -> dict[str, int]:
+def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bool = False) -> dict[str, int]:
     """Return the units of each index for a write of these attributes: 1 for an entry, 2 if its key changes.
 
     The key attributes of a `fresh` item have no entry yet.
     """
-    table = document.tables[document.entities[entity].table]
-    kept = set(document.entities[entity].index_key)
-    rules = [rule for rule in document.rules.values() if isinstance(rule, Index) and rule.source == entity]
-    fed = {index for rule in rules for index in indexes_fed(document, rule)}
+    table = model.tables[model.entities[entity].table]
+    kept = set(model.entities[entity].index_key)
+    rules = [rule for rule in model.projections.values() if isinstance(rule.action, Index) and rule.source == entity]
+    fed = {index for rule in rules for index in indexes_fed(model, rule)}
     units = {}
     for name, keys in table.indexes.items():
         shown = table.shown(name)
@@ -274,13 +291,13 @@ def index_units(document: Document, entity: str, written: frozenset[str], *, fre
     return units
 
 
-def fixed_targets(document: Document, rule: Rule) -> int | None:
+def fixed_targets(model: Rules, rule: Projection) -> int | None:
     """Return how many targets a rule has at all, if its key has no variables, or buckets alone; else None."""
     total = 1
-    for name in key_variables(document, rule.into):
-        text = rule.bind.get(name, f"{{{name}}}")
-        match = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", text)
-        if match is None and Template.parse(text).fields:
+    for name in key_variables(model, rule.into):
+        template = rule.bind.get(name)
+        match = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", template.text if template is not None else "")
+        if match is None and (template is None or template.fields):
             return None
         total *= int(match[1]) if match else 1
     return total
@@ -329,12 +346,12 @@ class WriteCost:
         return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
 
 
-def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
+def write_cost(before: Rules, after: Rules, entity: str) -> WriteCost:
     """Return what a change of an entity costs under two versions of the rules."""
     made = creators(before)
     seen = {entity}
-    while entity in made and before.rules[made[entity]].source not in seen:
-        entity = before.rules[made[entity]].source
+    while entity in made and before.projections[made[entity]].source not in seen:
+        entity = before.projections[made[entity]].source
         seen.add(entity)
     put, edit = Flow(entity), Flow(entity, frozenset({EVERY}))
     return WriteCost(
@@ -344,17 +361,17 @@ def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
     )
 
 
-def change_of(document: Document, flow: Flow) -> Change:
+def change_of(model: Rules, flow: Flow) -> Change:
     """Return what one change costs."""
-    cost = BatchCost(document)
+    cost = BatchCost(model)
     cost.add({flow: 1})
-    fed = {name for rule in document.rules.values() if rule.into == flow.entity for name in rule.written}
-    entity = document.entities[flow.entity]
-    table, own = document.tables[entity.table], 1
+    fed = {name for rule in model.projections.values() if rule.into == flow.entity for name in rule.action.written}
+    entity = model.entities[flow.entity]
+    table, own = model.tables[entity.table], 1
     for name, keys in table.indexes.items():
         if keys.names & (entity.index_key.keys() - fed):
             own += 1 if flow.edited is None else 2
-        elif flow.edited is not None and name in index_units(document, flow.entity, frozenset({EVERY})):
+        elif flow.edited is not None and name in index_units(model, flow.entity, frozenset({EVERY})):
             own += keys.projection != "keys_only"
     return Change(float(own), cost.total.write_units)
 
@@ -386,7 +403,7 @@ def worst_writes(program: Program) -> Mapping[str, Worst]:
     return worst
 
 
-def _worst(program: Program, rule: CompiledRule) -> Worst:
+def _worst(program: Program, rule: Rule) -> Worst:
     if isinstance(rule, ListEmbedRule):
         return Worst(2 * MOST_REFERENCES + _units(LIST_BYTES), _units(LIST_BYTES))
     if isinstance(rule, EmbedRule):
@@ -397,7 +414,7 @@ def _worst(program: Program, rule: CompiledRule) -> Worst:
     changed = 2 * (rule.each.most if rule.each is not None else 1)  # all elements are replaced by others
     if not isinstance(rule, LedgerRule):
         return Worst(changed * ITEM_UNITS)
-    typed = program.typed.rules[rule.name]
+    typed = program.model.projections[rule.name].action
     counters = len(rule.value_slots) if isinstance(rule, AggregateRule) else 0
     member = _units(MEMBER_BYTES) if rule.carries else 1
     listed = isinstance(rule, PickRule) and rule.list_name is not None

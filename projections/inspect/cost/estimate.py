@@ -20,8 +20,8 @@ from projections.inspect.cost.changes import (
     fixed_targets,
     ledger_actions,
 )
-from projections.language.canonical import Aggregate, Document, Index, Rank, Rule
 from projections.language.facts import indexes_fed
+from projections.language.models import Aggregate, Index, Projection, Rank, Rules
 from projections.stores.limits import TRANSACTIONAL
 
 PRICES: Mapping[str, tuple[float, str]] = {
@@ -175,7 +175,7 @@ def spending(spent: Sum, events: float) -> Spending:
 
 
 def estimate(
-    document: Document,
+    model: Rules,
     rates: Mapping[Flow, float],
     *,
     targets: float | None = None,
@@ -190,12 +190,12 @@ def estimate(
     per_second = math.fsum(rates.values())
     events = batch or min(BATCH_SIZE, 1 + per_second * WINDOW)
     flows = {flow: rate * events / per_second for flow, rate in rates.items()}
-    cost = BatchCost(document, targets, children)
+    cost = BatchCost(model, targets, children)
     cost.add(flows)
-    hot = [*_hot_groups(document, cost, per_second / events), *_hot_indexes(document, cost, per_second / events)]
-    rules = {name: Sum() for name in document.rules if name in cost.rules} | {name: Sum() for name in cost.rules}
-    for name, rule_cost in cost.rules.items():
-        rules[name].add(rule_cost, 1 / events)
+    hot = [*_hot_groups(model, cost, per_second / events), *_hot_indexes(model, cost, per_second / events)]
+    rules = {name: Sum() for name in model.projections if name in cost.rules} | {name: Sum() for name in cost.rules}
+    for name, spent in cost.rules.items():
+        rules[name].add(spent, 1 / events)
     return Estimate(
         changes={str(flow): rate for flow, rate in rates.items()},
         events_per_second=per_second,
@@ -206,11 +206,11 @@ def estimate(
     )
 
 
-def _hot_groups(document: Document, cost: BatchCost, batches: float) -> Iterator[HotKey]:
+def _hot_groups(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKey]:
     """Yield the groups and members of the busiest target of each rule. `batches` are those of a second."""
     for name, changes in cost.contributions.items():
-        rule = document.rules[name]
-        known = [number for number in (cost.targets, fixed_targets(document, rule)) if number is not None]
+        rule = model.projections[name]
+        known = [number for number in (cost.targets, fixed_targets(model, rule)) if number is not None]
         events = changes / max(1.0, min([changes, *known]))  # of one target in a batch
         yield _group(name, rule, events, batches)
         if members := TRANSACTIONAL * ledger_actions(rule):
@@ -219,10 +219,11 @@ def _hot_groups(document: Document, cost: BatchCost, batches: float) -> Iterator
             yield HotKey(name, f"members of {name}", members * events * batches, limit, advice)
 
 
-def _group(name: str, rule: Rule, events: float, batches: float) -> HotKey:
+def _group(name: str, rule: Projection, events: float, batches: float) -> HotKey:
     """Return the group of a target: one transactional write in each transaction that changes it."""
-    sharded = isinstance(rule, Aggregate | Rank)
-    shards = rule.shards if isinstance(rule, Aggregate | Rank) else 1
+    action = rule.action
+    sharded = isinstance(action, Aggregate | Rank)
+    shards = action.shards if isinstance(action, Aggregate | Rank) else 1
     transactions = max(min(1.0, events), events / PER_TRANSACTION) * batches
     advice = f"up to {PER_TRANSACTION} events share a transaction; an item accepts {GROUP_WRITES} transactions a second"
     if transactions > GROUP_WRITES * shards:
@@ -233,15 +234,15 @@ def _group(name: str, rule: Rule, events: float, batches: float) -> HotKey:
     return HotKey(name, f"the busiest group of {name}", TRANSACTIONAL * transactions / shards, limit, advice)
 
 
-def _hot_indexes(document: Document, cost: BatchCost, batches: float) -> Iterator[HotKey]:
+def _hot_indexes(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKey]:
     """Yield index partitions that many items share: every write to one of these items is a write to the partition."""
-    for name, rule in document.rules.items():
-        for index in indexes_fed(document, rule):
-            assert isinstance(rule, Index)
-            declared = document.tables[document.entities[rule.source].table].indexes[index]
+    for name, rule in model.projections.items():
+        for index in indexes_fed(model, rule):
+            assert isinstance(rule.action, Index)
+            declared = model.tables[model.entities[rule.source].table].indexes[index]
             keys = [key for key, _ in declared.partition]
-            cases = (case.set for case in rule.cases if case.set.keys() & keys)
-            template = next((" ".join(case[key] for key in keys if key in case) for case in cases), "")
+            cases = (case.set for case in rule.action.cases if case.set.keys() & keys)
+            template = next((" ".join(case[key].text for key in keys if key in case) for case in cases), "")
             partitions = _partitions(template)
             if declared.local or partitions is None:  # partitions of a local index are those of the table
                 continue

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from projections.inspect.design.model import Check, Design, Status, gathered
-from projections.language.document import Rules
 from projections.language.findings.kinds import (
     DATE_ORDER,
     EXPIRY_UNDECIDED,
@@ -27,8 +26,8 @@ from projections.language.findings.kinds import (
     Finding,
     Kind,
 )
+from projections.language.models import Rules
 from projections.language.review import Accepted, Review
-from projections.language.templates import Template
 from projections.stores.limits import ITEM_BYTES
 
 
@@ -137,11 +136,9 @@ def _partitions(design: Design, review: Review) -> _Found:
     for entity in design.entities:
         if entity.rule is not None:
             continue
-        attribute, text = next(iter(entity.declared.key.items()))
-        if not Template.parse(text).fields and any(
-            Template.parse(other).fields for other in entity.declared.key.values()
-        ):
-            wrong.append(f'all {entity.name} items are in one partition, {attribute} = "{text}"')
+        attribute, template = next(iter(entity.declared.key.items()))
+        if not template.fields and any(other.fields for other in entity.declared.key.values()):
+            wrong.append(f'all {entity.name} items are in one partition, {attribute} = "{template.text}"')
     return wrong, []
 
 
@@ -171,7 +168,7 @@ def _items(design: Design, review: Review) -> _Found:
 def _ttl(design: Design, review: Review) -> _Found:
     open_ = [
         f"Table {name} has no `ttl`. Does no item expire?"
-        for name, table in design.document.tables.items()
+        for name, table in design.rules.tables.items()
         if table.ttl is None
     ]
     return _of(review, EXPIRY_UNDECIDED, NO_TTL), open_

@@ -10,9 +10,10 @@ from projections.access.query_reads import Read
 from projections.inspect.access_patterns import WORDS, AccessPattern, RankPattern, rank_patterns
 from projections.inspect.design.model import Attributes, Design, Entity, Index, ReadCost, Status
 from projections.language.access.plan import Step, Verdict, WritePattern
-from projections.language.canonical import Attributes as KeyAttributes
 from projections.language.facts import conditions
+from projections.language.forms import Attributes as KeyAttributes
 from projections.language.patterns import describe
+from projections.language.spelling import template_text
 from projections.printable import printable
 
 _MARKS: Mapping[Status, str] = {"met": "✓ met", "not met": "✗ not met", "decide": "? decide", "accepted": "✓ accepted"}
@@ -57,9 +58,9 @@ def _summary(design: Design) -> str:
 
 def _entities(design: Design) -> Iterator[str]:
     keys = [
-        f"{name}: {', '.join(f'{attribute} ({kind})' for attribute, kind in filter(None, (table.partition, table.sort)))}"
+        f"{name}: {', '.join(f'{attribute} ({kind})' for attribute, kind in table.key)}"
         + (f", TTL attribute {table.ttl}" if table.ttl else "")
-        for name, table in design.document.tables.items()
+        for name, table in design.rules.tables.items()
     ]
     yield _text(f"Key of table {'; '.join(keys)}.")
     columns = ("Entity", "Table", "Key", "Index key", "Recognised by", "Items written by", "Always has", "Expires")
@@ -71,8 +72,8 @@ def _entity(entity: Entity, several: bool) -> Sequence[str]:
     return (
         _code(entity.name),
         _code(declared.table) if several else "",
-        _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.key.items()),
-        _lines(f"{_code(name)} = {_code(text)}" for name, text in declared.index_key.items()),
+        _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.key.items()),
+        _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.index_key.items()),
         _text(conditions(declared.match) or ""),
         _writer(entity.rule),
         _codes(declared.required),
@@ -85,7 +86,7 @@ def _writer(rule: str | None) -> str:
 
 
 def _indexes(design: Design) -> Iterator[str]:
-    several = len(design.document.tables) > 1
+    several = len(design.rules.tables) > 1
     columns = ("Index", "Table", "Partition key", "Sort key", "Projection", "Kind", "Queries", "Keys written by")
     if design.indexes:
         yield _table(columns, (_index(index, several) for index in design.indexes))
@@ -121,7 +122,7 @@ def _patterns(design: Design) -> Iterator[str]:
         yield _table(columns, map(_pattern, design.patterns))
     else:
         yield "The rule file has no queries."
-    if ranks := [*rank_patterns(design.document)]:
+    if ranks := [*rank_patterns(design.rules)]:
         yield (
             "Ranks, percentiles and counts of scores, and the score at a position. `projections queries` and the Python API "
             "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."

@@ -12,15 +12,16 @@ from projections.inspect.cost.changes import ITEM_BYTES
 from projections.inspect.reads import read_attributes
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
-from projections.language.canonical import Document, Embed, IndexKeys
-from projections.language.canonical import Entity as Declared
-from projections.language.document import Rules
 from projections.language.embeds import attributes_of_child, children_of
-from projections.language.facts import EVERY, Origin, creators, indexes_fed, origins
+from projections.language.facts import Origin, creators, indexes_fed, origins
+from projections.language.forms import IndexKeys
 from projections.language.keys import Schema
+from projections.language.kinds import EVERY
+from projections.language.models import Embed, Rules
+from projections.language.models import Entity as Declared
 from projections.language.ownership import EXISTS, REST, attribute_chains
-from projections.language.patterns import Pattern
 from projections.language.program import Program
+from projections.language.spelling import template_text
 from projections.language.syntax import root
 from projections.stores.limits import PAGE_BYTES, read_units
 
@@ -105,7 +106,7 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class Design:
     title: str
-    document: Document
+    rules: Rules
     entities: tuple[Entity, ...]
     indexes: tuple[Index, ...]
     patterns: tuple[AccessPattern, ...]
@@ -115,29 +116,31 @@ class Design:
     checks: tuple[Check, ...] = ()
 
 
-def gathered(rules: Rules, title: str) -> Design:
-    """Return the table design of valid rules, without its checklist."""
-    program = Program.from_document(rules.canonical())
-    document = program.typed
-    patterns = access_patterns(document, queries_of(rules))
+def gathered(file: Rules, title: str) -> Design:
+    """Return the table design of the valid rules of a file, without its checklist."""
+    program = Program.from_document(file.document())
+    rules = program.model
+    patterns = access_patterns(rules, queries_of(file))
     queries = [pattern.query for pattern in patterns]
-    writers = tuple(_attributes(rules, document, queries))
+    writers = tuple(_attributes(rules, queries))
     return Design(
         title=title,
-        document=document,
-        entities=tuple(_entities(document, queries)),
-        indexes=tuple(_indexes(document, patterns)),
+        rules=rules,
+        entities=tuple(_entities(rules, queries)),
+        indexes=tuple(_indexes(rules, patterns)),
         patterns=tuple(patterns),
-        writes=tuple(writes_of(rules).values()),
+        writes=tuple(writes_of(file).values()),
         attributes=writers,
         reads=tuple(_read_cost(program, entry, _chain(program, entry, writers)) for entry in patterns if entry.reads),
     )
 
 
-def _entities(document: Document, queries: Sequence[Query]) -> Iterator[Entity]:
-    made = creators(document)
-    for name, entity in document.entities.items():
-        sizes = [ask.expect.bytes for ask in queries if ask.entities == (name,) and ask.expect.bytes is not None]
+def _entities(rules: Rules, queries: Sequence[Query]) -> Iterator[Entity]:
+    made = creators(rules)
+    for name, entity in rules.entities.items():
+        sizes = [
+            query.expect.bytes for query in queries if query.entities == (name,) and query.expect.bytes is not None
+        ]
         yield Entity(
             name=name,
             declared=entity,
@@ -149,18 +152,22 @@ def _entities(document: Document, queries: Sequence[Query]) -> Iterator[Entity]:
 # --- indexes ---
 
 
-def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[Index]:
+def _indexes(rules: Rules, patterns: Sequence[AccessPattern]) -> Iterator[Index]:
     """Yield the indexes of all tables."""
     finding = {
-        name: children_of(document.to_document(), name).index
-        for name, rule in document.rules.items()
-        if isinstance(rule, Embed)
+        name: children_of(rules.document(), name).index
+        for name, rule in rules.projections.items()
+        if isinstance(rule.action, Embed)
     }
-    for table, declared in document.tables.items():
-        here = [name for name, entity in document.entities.items() if entity.table == table]
+    for table, declared in rules.tables.items():
+        here = [name for name, entity in rules.entities.items() if entity.table == table]
         for name, keys in declared.indexes.items():
-            reading = [use for use in patterns if any((read.table, read.index) == (table, name) for read in use.reads)]
-            embeds = [rule for rule, index in finding.items() if index == name and document.rules[rule].into in here]
+            reading = [
+                pattern
+                for pattern in patterns
+                if any((read.table, read.index) == (table, name) for read in pattern.reads)
+            ]
+            embeds = [rule for rule, index in finding.items() if index == name and rules.projections[rule].into in here]
             yield Index(
                 table=table,
                 name=name,
@@ -169,16 +176,18 @@ def _indexes(document: Document, patterns: Sequence[AccessPattern]) -> Iterator[
                 embeds=tuple(embeds),
                 rules=tuple(
                     rule
-                    for rule, form in document.rules.items()
-                    if form.source in here and name in indexes_fed(document, form)
+                    for rule, reader in rules.projections.items()
+                    if reader.source in here and name in indexes_fed(rules, reader)
                 ),
-                entities=tuple(each for each in here if not keys.names.isdisjoint(document.entities[each].index_key)),
-                needed=_needed(document, table, name, reading, embeds),
+                entities=tuple(
+                    entity for entity in here if not keys.names.isdisjoint(rules.entities[entity].index_key)
+                ),
+                needed=_needed(rules, table, name, reading, embeds),
             )
 
 
 def _needed(
-    document: Document, table: str, index: str, patterns: Sequence[AccessPattern], embeds: Sequence[str]
+    rules: Rules, table: str, index: str, patterns: Sequence[AccessPattern], embeds: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Return the attributes beside keys that queries and rules read of an index; None if a query returns all."""
     names: dict[str, None] = {}
@@ -188,49 +197,50 @@ def _needed(
             return None
         tested = [*asked.where.names, *asked.parameters, *([asked.range] if asked.range else [])]
         for entity in pattern.plan.entities:
-            tested += Pattern.parse(document.entities[entity].match or {}).names
-        variables = {name for entity in pattern.plan.entities for name in key_variables(document, entity)}
+            tested += rules.entities[entity].conditions.names
+        variables = {name for entity in pattern.plan.entities for name in key_variables(rules, entity)}
         names |= dict.fromkeys(root(name) for name in [*asked.attributes, *tested] if name not in variables)
     for rule in embeds:
-        names |= dict.fromkeys(attributes_of_child(document.to_document(), rule))
-    declared = document.tables[table]
-    keys = {name for name, _ in filter(None, (declared.partition, declared.sort))} | declared.indexes[index].names
+        names |= dict.fromkeys(attributes_of_child(rules.document(), rule))
+    declared = rules.tables[table]
+    keys = declared.indexes[index].names.union(declared.key_names)
     return tuple(name for name in names if name not in keys)
 
 
 # --- attributes ---
 
 
-def _attributes(rules: Rules, document: Document, queries: Sequence[Query]) -> Iterator[Attributes]:
+def _attributes(rules: Rules, queries: Sequence[Query]) -> Iterator[Attributes]:
     """Yield for each entity the attributes that the application writes, as far as the rule file names them, then those that
     rules write.
     """
-    made, written, chains = creators(document), origins(document), attribute_chains(rules)
-    for name, entity in document.entities.items():
+    made, written, chains = creators(rules), origins(rules), attribute_chains(rules)
+    for name, entity in rules.entities.items():
         groups: dict[tuple[str, tuple[str, ...]], dict[str, str]] = {}
         if name in made:
-            groups[made[name], chains[name, EXISTS]] = dict(entity.key)
+            key = {attribute: template_text(template) for attribute, template in entity.key.items()}
+            groups[made[name], chains[name, EXISTS]] = key
         else:
-            own = _own(document, name, queries, written[name])
+            own = _own(rules, name, queries, written[name])
             yield Attributes(name, None, dict.fromkeys(own, ""))
         for attribute, origin in written[name].items():
             chain = chains.get((name, REST if attribute == EVERY else attribute), (origin.rule,))
             groups.setdefault((origin.rule, chain), {})[attribute] = origin.how
         for (rule, chain), values in groups.items():
-            yield Attributes(name, rule, values, chain, document.mode(rule))
+            yield Attributes(name, rule, values, chain, rules.projections[rule].mode_in_words)
 
 
-def _own(document: Document, name: str, queries: Sequence[Query], derived: Mapping[str, Origin]) -> Iterator[str]:
+def _own(rules: Rules, name: str, queries: Sequence[Query], derived: Mapping[str, Origin]) -> Iterator[str]:
     """Yield the attributes of an entity that the rule file names and no rule writes."""
-    entity = document.entities[name]
-    ttl = document.tables[entity.table].ttl
-    asked = [path for query in queries if name in query.entities for path in _asked(query)]
-    tested = Pattern.parse(entity.match or {}).names
+    entity = rules.entities[name]
+    ttl = rules.tables[entity.table].ttl
+    asked = [asked_name for query in queries if name in query.entities for asked_name in _asked(query)]
+    tested = entity.conditions.names
     expiry = [ttl] if ttl and entity.expires else []
-    variables = key_variables(document, name)
-    free = [root(path) for path in (*entity.required, *tested, *expiry, *read_attributes(document, name), *asked)]
+    variables = key_variables(rules, name)
+    free = [root(path) for path in (*entity.required, *tested, *expiry, *read_attributes(rules, name), *asked)]
     named = dict.fromkeys([*entity.key, *entity.index_key, *(path for path in free if path not in variables)])
-    return (path for path in named if path not in derived)
+    return (attribute for attribute in named if attribute not in derived)
 
 
 def _asked(query: Query) -> tuple[str, ...]:

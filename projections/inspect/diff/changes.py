@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from projections.language.canonical import Compute, Copy, Document, Index, Rule
+from projections.language.compiling import ABOUT
 from projections.language.facts import creates, key_text
+from projections.language.models import Compute, Copy, Projection, Rules
 
 Status = Literal["new", "changed", "removed", "retired"]
-
-_OF_TABLES = ("separator", "partition", "sort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,8 @@ class Change:
 
     rule: str
     status: Status
-    before: Rule | None
-    after: Rule | None
+    before: Projection | None
+    after: Projection | None
     target_before: Target | None
     target_after: Target | None
     parts: tuple[Part, ...] = ()
@@ -64,7 +63,7 @@ class Change:
         return [(part.name, part.after) for part in self.parts] == [("mode", "disabled")]
 
     @property
-    def rule_now(self) -> Rule:
+    def rule_now(self) -> Projection:
         """The rule, or its last version if it was removed."""
         rule = self.after or self.before
         assert rule is not None
@@ -79,47 +78,48 @@ class Change:
         return " and ".join(self.rule_now.sources)
 
 
-def target(document: Document, rule: str) -> Target:
+def target(rules: Rules, rule: str) -> Target:
     """Return the target of a rule. For an embed, the key of the children is not resolved."""
-    return Target(document.rules[rule].into, key_text(document, document.rules[rule]))
+    return Target(rules.projections[rule].into, key_text(rules, rules.projections[rule]))
 
 
-def changes(old: Document, new: Document) -> list[Change]:
+def changes(old: Rules, new: Rules) -> list[Change]:
     """Return the rules that differ, in the order of the new file, then removed ones."""
     rule_changes = []
-    for name, after in new.rules.items():
-        before = old.rules.get(name)
+    for name, after in new.projections.items():
+        before = old.projections.get(name)
         if before is None:
             rule_changes.append(Change(name, "new", None, after, None, target(new, name)))
         elif parts := tuple(_parts(old, new, name, before, after)):
             rule_changes.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
-    for name, before in old.rules.items():
-        if name not in new.rules:
+    for name, before in old.projections.items():
+        if name not in new.projections:
             fate = new.retired.get(name)
             status: Status = "removed" if fate is None else "retired"
             rule_changes.append(Change(name, status, before, None, target(old, name), None, fate=fate))
     return rule_changes
 
 
-def _parts(old: Document, new: Document, name: str, before: Rule, after: Rule) -> Iterator[Part]:
-    mode = Part("mode", old.mode(name), new.mode(name))
+def _parts(old: Rules, new: Rules, name: str, before: Projection, after: Projection) -> Iterator[Part]:
+    mode = Part("mode", before.mode_in_words, after.mode_in_words)
     yield from _of_sources(before, after)
     for part in _different(_without_sources(before, after), _without_sources(after, before)):
         yield mode if part.name == "mode" else part
     for entity in dict.fromkeys((*before.sources, before.into)):
         if entity in (*after.sources, after.into):  # another entity is reported as a part already
-            fields = new.entities[entity].to_document()
-            for field, value in old.entities[entity].to_document().items():
-                if field == "required":  # only for the planner of queries
+            was, fields = (rules.entities[entity].model_dump(mode="json", exclude_none=True) for rules in (old, new))
+            for field in dict.fromkeys((*was, *fields)):
+                if field in ("required", "description"):  # only for the planner of queries, and for people
                     continue
-                if not _same(value, fields[field]):
-                    yield Part(f"{entity}.{field}", value, fields[field], True)
+                if not _same(was.get(field), fields.get(field)):
+                    yield Part(f"{entity}.{field}", was.get(field), fields.get(field), True)
     tables = {old.entities[entity].table for entity in (*before.sources, before.into)}
     for table in sorted(tables & new.tables.keys()):
-        was, is_now = old.tables[table].to_document(), new.tables[table].to_document()
-        for field in _OF_TABLES:
-            if was[field] != is_now[field]:
-                yield Part(f"{table}.{field}", was[field], is_now[field], True)
+        mine, its = old.tables[table], new.tables[table]
+        if mine.separator != its.separator:
+            yield Part(f"{table}.separator", mine.separator, its.separator, True)
+        if mine.key != its.key:
+            yield Part(f"{table}.key", dict(mine.key), dict(its.key), True)
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -130,25 +130,31 @@ def _same(first: Any, second: Any) -> bool:
 _OF_SOURCES = ("where", "bind", "each")
 
 
-def _of_sources(before: Rule, after: Rule) -> Iterator[Part]:
+def _of_sources(before: Projection, after: Projection) -> Iterator[Part]:
     """Yield the differences in what a rule with several sources states for each: `where.Video`, `bind.Video`."""
-    if not (before.other_sources or after.other_sources):
+    if len(before.sources) == len(after.sources) == 1:
         return
-    was, is_now = ({variant.source: variant.to_document() for variant in rule.variants} for rule in (before, after))
+    was, is_now = (rule.document()["from"] for rule in (before, after))
     if was.keys() != is_now.keys():
         yield Part("from", ", ".join(was), ", ".join(is_now))
     for source in (name for name in was if name in is_now):
         for name in _OF_SOURCES:
-            if was[source][name] != is_now[source][name]:
-                yield Part(f"{name}.{source}", was[source][name] or None, is_now[source][name] or None)
+            if was[source].get(name) != is_now[source].get(name):
+                yield Part(f"{name}.{source}", was[source].get(name), is_now[source].get(name))
 
 
-def _without_sources(rule: Rule, other: Rule) -> Mapping[str, Any]:
-    """Return a rule as a document, without what `_of_sources` compares."""
-    document = rule.to_document()
-    if not (rule.other_sources or other.other_sources):
-        return document
-    return {name: part for name, part in document.items() if name not in ("from", "other_sources", *_OF_SOURCES)}
+def _without_sources(rule: Projection, other: Projection) -> Mapping[str, Any]:
+    """Return a rule as one flat mapping, without what `_of_sources` compares."""
+    document = {name: part for name, part in rule.document().items() if name not in ABOUT}
+    sources, action = document.pop("from"), document.pop(rule.kind)
+    alone = len(rule.sources) == len(other.sources) == 1
+    return {
+        "kind": rule.kind,
+        **({"from": rule.source, "bind": {}, **sources[rule.source]} if alone else {}),
+        **document,
+        "mode": rule.mode if rule.enabled else "shadow",
+        **(action if isinstance(action, dict) else {rule.kind: action}),
+    }
 
 
 _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
@@ -162,16 +168,14 @@ def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
             continue
         if not path and name in _BY_ATTRIBUTE and isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _different(old, new, f"{name}.")
-        elif not path and name == "cases" and old and new and len(old) == len(new):
+        elif not path and name == "index" and old and new and len(old) == len(new):
             for number, (mine, its) in enumerate(zip(old, new, strict=True)):
-                place = "index." if len(old) == 1 else f"index[{number}]."
-                yield from _different({"where": mine["where"]}, {"where": its["where"]}, place)
-                yield from _different(mine["set"], its["set"], place)
+                yield from _different(mine, its, "index." if len(old) == 1 else f"index[{number}].")
         else:
             yield Part(path + name, old, new)
 
 
-def renamed(old: Document, new: Document, all_changes: list[Change]) -> list[tuple[str, str, bool]]:
+def renamed(old: Rules, new: Rules, all_changes: list[Change]) -> list[tuple[str, str, bool]]:
     """Return removed rules and new ones that may be the same renamed: (old name, new name, certain).
 
     It is certain if only the name differs, possible if kind, source and target are the same.
@@ -189,28 +193,28 @@ def renamed(old: Document, new: Document, all_changes: list[Change]) -> list[tup
     return pairs
 
 
-def _ends(old: Document, new: Document, rule: Rule) -> Iterator[str]:
+def _ends(old: Rules, new: Rules, rule: Projection) -> Iterator[str]:
     """Yield the entities of a rule that differ."""
     for name in (*rule.sources, rule.into):
         if old.entities[name] != new.entities.get(name):
             yield name
 
 
-def _role(rule: Rule) -> tuple[str, tuple[str, ...], str]:
+def _role(rule: Projection) -> tuple[str, tuple[str, ...], str]:
     return rule.kind, rule.sources, rule.into
 
 
-def untouched(old: Document, name: str) -> str:
+def untouched(old: Rules, name: str) -> str:
     """Return why a backfill removes no value of a rule, whatever `retired` sets; an empty text if it does."""
-    rule = old.rules[name]
-    if isinstance(rule, Compute) and rule.once:
+    rule = old.projections[name]
+    if isinstance(rule.action, Compute) and rule.action.once:
         return "its values stay, because it has `once`"
-    if old.mode(name) == "disabled":
+    if not rule.enabled:
         return "its values stay, because it was disabled"
     return "it wrote none, because it was in shadow mode" if rule.mode == "shadow" else ""
 
 
-def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
+def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
     """Yield the items of a rule that a backfill deletes."""
     if change.before is None or change.target_before is None or not creates(old, change.before):
         return
@@ -218,10 +222,10 @@ def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
     others = any(
-        rule.into == entity and name != change.rule and not isinstance(rule, Index | Compute)
-        for name, rule in new.rules.items()
+        rule.into == entity and name != change.rule and not rule.action.on_source
+        for name, rule in new.projections.items()
     )
-    if others and not isinstance(change.before, Copy):
+    if others and not isinstance(change.before.action, Copy):
         made += " that no other rule contributes to"
     parts = {part.name.partition(".")[0] for part in change.parts if not part.shared}
     if change.status == "retired" and change.fate == "remove":
@@ -233,7 +237,7 @@ def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
             yield f"{made} of items that no longer contribute"
 
 
-def left_behind(old: Document, change: Change) -> str:
+def left_behind(old: Rules, change: Change) -> str:
     """Return what stays because no rule recognises it any more, or an empty text.
 
     Targets in ledger entries are always found. Guarded copies, and values on items of the application, are found by their
@@ -248,10 +252,10 @@ def left_behind(old: Document, change: Change) -> str:
     if not creates(old, change.before):
         return (
             f"Its values stay on items that are not recognised as {entity} any more."
-            if change.kind not in ("index", "compute")
+            if not change.rule_now.action.on_source
             else ""
         )
-    if change.before.recorded:
+    if change.before.action.recorded:
         return ""
     return (
         f"Its copies are not recognised as {entity} any more, so a backfill does not find them. Rename the rule and add "
@@ -263,6 +267,7 @@ _WHICH = "other items contribute"
 _WHERE = "targets have other keys"
 _WHAT = "the values change"
 _ORDER = "the order changes"
+_LISTED = "children get another list or map"
 _READ = "keys are parsed and rendered differently"
 _REASONS: Mapping[str, str] = {
     "kind": "its kind changes",
@@ -274,7 +279,6 @@ _REASONS: Mapping[str, str] = {
     "attributes": _WHAT,
     "values": _WHAT,
     "set": _WHAT,
-    "cases": _WHAT,
     "by": _ORDER,
     "order": _ORDER,
     "digits": "scores are divided into other digits",
@@ -284,12 +288,13 @@ _REASONS: Mapping[str, str] = {
     "match": "children reference other parents",
     "claimed": "several sources can have one target now, or no longer",
     "mode": "it publishes now, or no longer",
-    "listed": "children get another list or map",
+    "form": _LISTED,
+    "references": _LISTED,
+    "id": _LISTED,
+    "missing": _LISTED,
     "on_delete": "children of deleted parents keep or lose embedded attributes",
     "key": _READ,
     "separator": _READ,
-    "partition": _READ,
-    "sort": _READ,
     "table": "its items are in another table",
     "derived": "rules create and delete these items, or no longer",
 }

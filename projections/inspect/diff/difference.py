@@ -8,8 +8,9 @@ from typing import Any
 
 from projections.deploy.needs import Deployment, TableNeeds
 from projections.inspect.diff.changes import Change, changes, deletions, left_behind, reasons, renamed, untouched
-from projections.language.canonical import Document
-from projections.language.facts import EVERY, creators, origins
+from projections.language.facts import creators, origins
+from projections.language.kinds import EVERY
+from projections.language.models import Rules
 from projections.language.program import Program
 
 
@@ -79,7 +80,7 @@ class Difference:
             deletes = any(rule.deletions for rule in self.rules)
             flag = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
             changed = [rule.change for rule in self.rules if rule.backfill and rule.change.status == "changed"]
-            still = any(change.after is not None and change.after.recorded for change in changed)
+            still = any(change.after is not None and change.after.action.recorded for change in changed)
             until = " Until it is complete, counters, lists and claimed copies of changed rules are not updated."
             yield f"Run `projections backfill`{flag}: {', '.join(filled)}.{until if still else ''}"
 
@@ -87,7 +88,7 @@ class Difference:
 def difference(before_document: Mapping[str, Any], after_document: Mapping[str, Any]) -> Difference:
     """Return what changes from one canonical document to another, both as JSON."""
     programs = [Program.from_document(document) for document in (before_document, after_document)]
-    old, new = (program.typed for program in programs)
+    old, new = (program.model for program in programs)
     rule_changes = changes(old, new)
     pairs = renamed(old, new, rule_changes)
     names = {gone: fresh for gone, fresh, _ in pairs}
@@ -99,19 +100,19 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
         deployment=tuple(template_changes(before, after)),
         indexes=tuple(new_indexes(before, after)),
         impossible=(*_prefix(old, new), *impossible(before, after)),
-        unchanged=len(new.rules) - sum(change.status in ("new", "changed") for change in rule_changes),
+        unchanged=len(new.projections) - sum(change.status in ("new", "changed") for change in rule_changes),
     )
 
 
-def _prefix(old: Document, new: Document) -> Iterator[str]:
-    if old.rules and old.guard_prefix != new.guard_prefix:
+def _prefix(old: Rules, new: Rules) -> Iterator[str]:
+    if old.projections and old.guard_prefix != new.guard_prefix:
         yield (
             f'guard_prefix changes from "{old.guard_prefix}" to "{new.guard_prefix}", which is impossible while rules are '
             f"active. Remove all rules first, with `retired` and a backfill"
         )
 
 
-def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) -> RuleDifference:
+def _rule(old: Rules, new: Rules, change: Change, renamed_to: str | None) -> RuleDifference:
     why = tuple(reasons(change))
     advice = ""
     if change.status == "removed":
@@ -138,7 +139,7 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
     return RuleDifference(change, tuple(deletions(old, new, change)), why, advice)
 
 
-def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
+def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
     before, after = origins(old), origins(new)
     for entity in dict.fromkeys((*before, *after)):
         mine, its = before.get(entity, {}), after.get(entity, {})
@@ -152,7 +153,7 @@ def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
             yield OwnerChange(entity, shown, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
 
 
-def _note(old: Document, new: Document, before: str | None, after: str | None, made: bool) -> str:
+def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
         return "" if made else "if the application writes it, its values are overwritten"
     if after is not None:
@@ -162,7 +163,7 @@ def _note(old: Document, new: Document, before: str | None, after: str | None, m
     fate = new.retired.get(before)
     if fate == "remove":
         return "its values are removed"
-    if before in new.rules:
+    if before in new.projections:
         return "its backfill removes the values"
     if fate == "keep":
         return "its values stay, and no rule updates them"

@@ -133,7 +133,7 @@ def derived(read: Readings) -> tuple[Derived, ...]:
 
 def _snapshot(read: Readings, report: Derived) -> Derived:
     """Add what is said about the rule, its state, and its consequences."""
-    report = replace(report, said=read.program.said_about(report.rule.name))
+    report = replace(report, said=read.program.about(report.rule.name))
     if read.scope.offline:
         return report
     state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)

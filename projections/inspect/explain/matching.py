@@ -7,16 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from projections.errors import BadInput
-from projections.language import canonical
 from projections.language.arithmetic import Expression
-from projections.language.attribute_sources import attribute_source
 from projections.language.computed import ComputeRule
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
+from projections.language.forms import Computed, Constant
 from projections.language.keys import Image, ItemKey, Value
+from projections.language.models import Compute, Copy, Embed, Index, Latest, Rank, Top
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test
 from projections.language.program import Program
 from projections.language.rules import IndexRule, Rule
+from projections.language.spelling import expression_text
 from projections.language.syntax import nearest, root
 from projections.language.templates import Field, KeyPattern, Template
 from projections.language.values import shown
@@ -84,70 +85,71 @@ def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -
 
 def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iterator[str]:
     """Yield why one part of a rule does not apply."""
-    typed = next(one for one in program.typed.rules[rule.name].variants if one.source == rule.source.name)
-    match typed, place:
+    typed = next(one for one in program.model.projections[rule.name].variants if one.source == rule.source.name)
+    match typed.action, place:
         case _, ("where",):
             yield from _where(typed.where, resolve, "where: ")
-        case canonical.Index(cases=cases), ("cases", int(number), part):
+        case Index(cases=cases), ("cases", int(number), part):
             prefix = f"case {number + 1}: " if len(cases) > 1 else ""
             if part == "where":
                 yield from _where(cases[number].where, resolve, prefix + "where: ")
             else:
                 yield f"{prefix}{_lacking(_fields(cases[number].set.values()), resolve)}"
-        case canonical.Compute(set=computed), ("set", str(attribute)):
+        case Compute(set=computed), ("set", str(attribute)):
             yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
-        case canonical.Embed(attributes=attributes), ("attributes",):
-            parsed = {name: attribute_source(text) for name, text in attributes.items()}
-            paths = [one.path for one in parsed.values() if one.path is not None]
+        case Embed(attributes=attributes), ("attributes",):
+            paths = [one.path for one in attributes.values() if one.path is not None]
             if paths:
                 yield f"the item does not have {' or '.join(paths)}"
-            for name, one in parsed.items():
+            for name, one in attributes.items():
                 if one.path is None:
-                    kind = "template" if isinstance(one, Template) else "expression"
-                    why = _uncomputed([canonical.Computed(kind, one.text, None)], resolve)
-                    yield f"{name} is absent: {why}"
+                    yield f"{name} is absent: {_uncomputed([Computed(one)], resolve)}"
         case _, ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
         case _, ("bind",):
-            for variable, text in typed.bind.items():
-                yield from _needs(f"{variable} of the target's key", [text], resolve)
+            for variable, template in typed.bind.items():
+                yield from _needs(f"{variable} of the target's key", [template], resolve)
         case _, ("into",):
             names = [name for pattern in rule.into.patterns for name in pattern.names]
             yield from _lacks(f"the key of {rule.into.name}", names, resolve)
-        case canonical.Rank(by=by), ("by",):
-            lacks = _missing(Expression.parse(by).names, resolve)
-            yield f"the item has no {' and no '.join(lacks)}, so it has no score" if lacks else f"{by} has no value"
-        case canonical.Top(by=by) | canonical.Latest(by=by), ("by",):
-            yield from _lacks("`by`", [by], resolve)
-        case canonical.Copy(values=values), ("values",):
-            yield from _needs("`values`", [text for text in values.values() if isinstance(text, str)], resolve)
+        case Rank(by=by), ("by",):
+            lacks = _missing(by.names, resolve)
+            no_score = f"the item has no {' and no '.join(lacks)}, so it has no score"
+            yield no_score if lacks else f"{expression_text(by)} has no value"
+        case Top(by=name) | Latest(by=name), ("by",):
+            yield from _lacks("`by`", [name], resolve)
+        case Copy() as copy, ("values",):
+            yield from _needs("`values`", [*copy.templates.values()], resolve)
         case _:
             raise NotImplementedError(place)
 
 
-def _uncomputed(cases: Sequence[canonical.Computed], resolve: Resolve) -> str:
+def _uncomputed(cases: Sequence[Computed], resolve: Resolve) -> str:
     """Return why a computed attribute has no value."""
     try:
         for case in cases:
-            if case.where is None or Pattern.parse(case.where).matches(resolve):
+            if case.where is None or case.where.matches(resolve):
                 return _valueless(case, resolve)
     except BadInput as problem:
         return str(problem)
     return "no case applies"
 
 
-def _valueless(case: canonical.Computed, resolve: Resolve) -> str:
-    if case.kind == "template":
-        Template.parse(case.value).render(resolve)  # raises BadInput for a wrong value
-        return _lacking(_fields([case.value]), resolve)
-    expression = Expression.parse(case.value, "value")
-    expression.compile_value()(resolve)
-    return _lacking([Field(case.value, expression=expression)], resolve)
+def _valueless(case: Computed, resolve: Resolve) -> str:
+    match case.value:
+        case Template() as template:
+            template.render(resolve)  # raises BadInput for a wrong value
+            return _lacking(_fields([template]), resolve)
+        case Expression() as expression:
+            expression.compile_value()(resolve)
+            return _lacking([Field(expression.text, expression=expression)], resolve)
+        case Constant():
+            return ""  # it always has its value
 
 
-def _fields(templates: Iterable[str]) -> list[Field]:
-    return [field for text in templates for field in Template.parse(text).fields]
+def _fields(templates: Iterable[Template]) -> list[Field]:
+    return [field for template in templates for field in template.fields]
 
 
 def _lacking(fields: Sequence[Field], resolve: Resolve) -> str:
@@ -179,7 +181,7 @@ def _has_none(field: Field, resolve: Resolve) -> bool:
         return False
 
 
-def _needs(what: str, templates: Sequence[str], resolve: Resolve) -> Iterator[str]:
+def _needs(what: str, templates: Sequence[Template], resolve: Resolve) -> Iterator[str]:
     """Yield why templates have no value."""
     fields = _fields(templates)
     if missing := list(dict.fromkeys(name for field in fields for name in _absent(field, resolve))):
@@ -197,8 +199,8 @@ def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:
     return [name for name in dict.fromkeys(names) if resolve(name) is None]
 
 
-def _where(where: canonical.Pattern | None, resolve: Resolve, prefix: str) -> list[str]:
-    return [prefix + reason for reason in unmet(Pattern.parse(where or {}), resolve)]
+def _where(where: Pattern | None, resolve: Resolve, prefix: str) -> list[str]:
+    return [prefix + reason for reason in unmet(where, resolve)] if where is not None else []
 
 
 def unmet(pattern: Pattern, resolve: Resolve, attributes: Collection[str] = ()) -> Iterator[str]:

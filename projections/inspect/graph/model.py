@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from projections.inspect.paths import Path, path_of
-from projections.language.canonical import Aggregate, Compute, Copy, Document, Embed, Index, Rank, Top
-from projections.language.canonical import Rule as CanonicalRule
-from projections.language.document import Rules
 from projections.language.facts import (
     Origin,
     conditions,
@@ -20,8 +18,11 @@ from projections.language.facts import (
     where_text,
 )
 from projections.language.findings.kinds import Finding
+from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
 from projections.language.ownership import chains
+from projections.language.spelling import expression_text, template_text
 from projections.language.syntax import an
+from projections.language.templates import Template
 from projections.printable import printable
 
 _SHORT = 22
@@ -122,78 +123,82 @@ class Graph:
 
 def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Graph:
     """Return the graph of valid rules, with their findings."""
-    document = rules.typed()
-    written, copies = origins(document), copied(document)
-    before, passes = inputs(document), chains(rules)
+    rules = rules.completed()
+    written, copies = origins(rules), copied(rules)
+    before, passes = inputs(rules), chains(rules)
     return Graph(
         title=title,
-        entities={name: _entity(document, name, written[name], name in copies) for name in document.entities},
+        entities={name: _entity(rules, name, written[name], name in copies) for name in rules.entities},
         rules={
             name: Rule(
                 name=name,
                 kind=rule.kind,
                 sources=rule.sources,
                 target=rule.into,
-                gist=_gist(rule, indexes_fed(document, rule)),
-                sentence=_sentence(rule, indexes_fed(document, rule)),
-                key=tuple(resolved_key(document, rule).items()),
-                match=tuple(rule.match.items()) if isinstance(rule, Embed) else (),
+                gist=_gist(rule, indexes_fed(rules, rule)),
+                sentence=_sentence(rule, indexes_fed(rules, rule)),
+                key=tuple(resolved_key(rules, rule).items()),
+                match=_texts(rule.action.match) if isinstance(rule.action, Embed) else (),
                 where=where_text(rule),
                 each=_each(rule),
                 cases=_cases(rule),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
-                mode=document.mode(name),
-                description=document.about_rule(name).description,
-                owner=document.about_rule(name).owner,
-                tags=document.about_rule(name).tags,
-                within=document.about_rule(name).within,
+                mode=rule.mode_in_words,
+                description=rule.description,
+                owner=rule.owner,
+                tags=tuple(rule.tags),
+                within=rule.within,
                 expired=rule.expired,
-                path=path_of(document, name),
+                path=path_of(rules, name),
                 after=tuple(before[name]),
                 passes=len(passes[name]),
                 findings=tuple(finding for finding in findings if finding.rule == name),
             )
-            for name, rule in document.rules.items()
+            for name, rule in rules.projections.items()
         },
         findings=tuple(finding for finding in findings if finding.rule is None),
     )
 
 
-def _entity(document: Document, name: str, written: Mapping[str, Origin], is_copy: bool) -> Entity:
-    entity = document.entities[name]
+def _entity(rules: Rules, name: str, written: Mapping[str, Origin], is_copy: bool) -> Entity:
+    entity = rules.entities[name]
     return Entity(
         name=name,
         role="copy" if is_copy else "derived" if entity.derived else "application",
         table=entity.table,
-        key=tuple(entity.key.items()),
+        key=_texts(entity.key),
         match=conditions(entity.match),
         id=entity.id,
         expires=entity.expires,
-        index_key=tuple(entity.index_key.items()),
+        index_key=_texts(entity.index_key),
         attributes=tuple((attribute, origin.how, origin.rule) for attribute, origin in written.items()),
     )
 
 
-def _cases(rule: CanonicalRule) -> tuple[tuple[str | None, Key], ...]:
-    if not isinstance(rule, Index):
+def _cases(rule: Projection) -> tuple[tuple[str | None, Key], ...]:
+    if not isinstance(rule.action, Index):
         return ()
-    return tuple((conditions(case.where), tuple(case.set.items())) for case in rule.cases)
+    return tuple((conditions(case.where), _texts(case.set)) for case in rule.action.cases)
+
+
+def _texts(templates: Mapping[str, Template]) -> Key:
+    return tuple((name, template_text(template)) for name, template in templates.items())
 
 
 # Text
 
 
-def _gist(rule: CanonicalRule, indexes: Sequence[str]) -> str:
-    match rule:
-        case Copy(attributes=None):
+def _gist(rule: Projection, indexes: Sequence[str]) -> str:
+    match action := rule.action:
+        case Copy(copies_all=True):
             return "all attributes"
         case Top():
-            return f"{rule.limit} as {rule.list_name}"
+            return f"{action.limit} as {action.as_}"
         case Index():
             return ", ".join(indexes)
         case Rank():
-            return f"ranks by {rule.by}"
-    return _some(rule.written)
+            return f"ranks by {expression_text(action.by)}"
+    return _some(tuple(action.written))
 
 
 def _some(names: Sequence[str]) -> str:
@@ -202,46 +207,48 @@ def _some(names: Sequence[str]) -> str:
     return text if len(names) == 1 or len(text) <= _SHORT else f"{names[0]} and {len(names) - 1} more"
 
 
-def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
+def _sentence(rule: Projection, indexes: Sequence[str]) -> str:
     source, target = _and(rule.sources), rule.into
-    match rule:
+    match action := rule.action:
         case Copy():
-            what = "all attributes of" if rule.attributes is None else "attributes of"
+            what = "all attributes of" if action.copies_all else "attributes of"
             return f"Keeps {what} each {source} under another key, as {an(target)}."
         case Aggregate():
-            return f"Keeps {_and(list(rule.set))} on each {target}, computed from its {source} items."
-        case Compute(once=once):
-            when = ", once: they stay as they are set first" if once else ""
-            return f"Computes {_and(rule.written)} of {source} items from their other attributes{when}."
+            return f"Keeps {_and(list(action.set))} on each {target}, computed from its {source} items."
+        case Compute():
+            when = ", once: they stay as they are set first" if action.once else ""
+            return f"Computes {_and(list(action.set))} of {source} items from their other attributes{when}."
         case Rank():
-            return (
-                f"Counts each {source} by the digits of {rule.by} in the ledger, which gives its rank on the {target}."
-            )
+            by = expression_text(action.by)
+            return f"Counts each {source} by the digits of {by} in the ledger, which gives its rank on the {target}."
         case Index():
             return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
-        case Embed(listed=listed) if listed is not None:
-            what = f"a {listed.form} of the {source} items"
-            return f"Keeps {what} that each {target} references in {listed.references}, on the {target}."
         case Embed():
-            return f"Keeps attributes of each {source} in all {target} items that reference it."
-    extreme = "greatest" if rule.order == "desc" else "least"
-    if isinstance(rule, Top):
-        return f"Lists the {extreme} {rule.limit} {source} items by {rule.by} on each {target}."
-    return f"Keeps attributes of the {source} with the {extreme} {rule.by} on each {target}."
+            if action.as_ is None:
+                return f"Keeps attributes of each {source} in all {target} items that reference it."
+            what = f"a {action.form} of the {source} items"
+            return f"Keeps {what} that each {target} references in {action.references}, on the {target}."
+        case Top():
+            first = "greatest" if action.order == "desc" else "least"
+            return f"Lists the {first} {action.limit} {source} items by {action.by} on each {target}."
+        case Latest():
+            first = "greatest" if action.order == "desc" else "least"
+            return f"Keeps attributes of the {source} with the {first} {action.by} on each {target}."
+    assert_never(action)
 
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _each(rule: CanonicalRule) -> str | None:
+def _each(rule: Projection) -> str | None:
     texts = {variant.source: _each_of(variant) for variant in rule.variants}
     if len({*texts.values()}) == 1:
         return texts[rule.source]
     return "; ".join(f"{source}: {text}" for source, text in texts.items() if text)
 
 
-def _each_of(rule: CanonicalRule) -> str | None:
+def _each_of(rule: Projection) -> str | None:
     if rule.each is None:
         return None
     if rule.each.ancestors:

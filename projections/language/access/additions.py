@@ -13,13 +13,13 @@ from typing import Any
 
 from projections.language.access.attempt import known_of
 from projections.language.access.paths import TABLE, Path, access_paths, key_variables, made_by_templates
-from projections.language.access.plan import Plan, Query
-from projections.language.canonical import Document, Index, IndexKeys, Table
+from projections.language.access.plan import Plan, Query, query_form
 from projections.language.facts import creators, is_number, is_whole, used_as_number
+from projections.language.forms import IndexKeys, cases_document, index_form
+from projections.language.models import SINGLE, Index, Rules, Table
 from projections.language.patterns import Pattern
 from projections.language.patterns.implication import compares_as_number, implies, known_present
 from projections.language.pipes import Pipe, date_arguments
-from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError, root
 from projections.language.templates import Field, Template
 
@@ -43,28 +43,28 @@ class Addition:
     """The index with free keys that it uses."""
 
 
-def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition]:
+def additions(rules: Rules, query: Query, plan: Plan) -> Iterator[Addition]:
     """Yield what may answer a query, the smallest first."""
     if plan.verdict != "filtered":
-        yield from _conditions(document, query)
-        yield from _period(document, query)
-        yield from _declared(document, query)
+        yield from _conditions(rules, query)
+        yield from _period(rules, query)
+        yield from _declared(rules, query)
     if query.using is not None:
         freed, words = replace(query, using=None), f"remove `using: {query.using}`"
         yield Addition(words, _changed(freed), freed)
-    yield from _projected(document, query)
-    yield from _sorted(document, query)
-    shapes = list(_shapes(document, query))
+    yield from _projected(rules, query)
+    yield from _sorted(rules, query)
+    shapes = list(_shapes(rules, query))
     for shape in shapes:
-        yield from _on_existing(document, query, shape)
+        yield from _on_existing(rules, query, shape)
     for shape in shapes:
-        yield from _on_new(document, query, shape)
-    yield from _copied(document, query)
+        yield from _on_new(rules, query, shape)
+    yield from _copied(rules, query)
     if query.consistent:
         words = "remove `consistent`, which neither global indexes nor derived values support"
-        yield from _without(document, replace(query, consistent=False), plan, words)
+        yield from _without(rules, replace(query, consistent=False), plan, words)
     elif query.using is not None:
-        yield from _without(document, freed, plan, words)
+        yield from _without(rules, freed, plan, words)
 
 
 # --- changes of the query ---
@@ -74,19 +74,19 @@ def _changed(query: Query) -> Mapping[str, Any]:
     return {"queries": {query.name: query_form(query)}}
 
 
-def _without(document: Document, query: Query, plan: Plan, words: str) -> Iterator[Addition]:
+def _without(rules: Rules, query: Query, plan: Plan, words: str) -> Iterator[Addition]:
     """Yield a query that demands less, alone and with what it needs."""
     yield Addition(words, _changed(query), query)
-    for one in additions(document, query, plan):
+    for one in additions(rules, query, plan):
         yield replace(one, sentence=f"{words}, and {one.sentence}", data={**one.data, **_changed(one.query)})
 
 
-def _conditions(document: Document, query: Query) -> Iterator[Addition]:
+def _conditions(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield the conditions with which an index holds every item of the answer."""
-    for path in _paths(document, query):
+    for path in _paths(rules, query):
         if path.index is None or path.uncertain is not None:
             continue
-        known = known_of(document, query, path.entity)
+        known = known_of(rules, query, path.entity)
         lacking: dict[str, Any] = {}
         for pattern in path.conditions:
             if not implies(known, pattern):
@@ -112,11 +112,11 @@ def _conditions(document: Document, query: Query) -> Iterator[Addition]:
         yield Addition(words, _changed(narrowed), narrowed)
 
 
-def _period(document: Document, query: Query) -> Iterator[Addition]:
+def _period(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield the range over a time whose periods are partitions."""
     if query.range is not None or query.get:
         return
-    for path in _paths(document, query):
+    for path in _paths(rules, query):
         for part in path.partition:
             for one in part.template.fields:
                 dated = one.expression is None and any(pipe.name == "date" for pipe in one.pipes)
@@ -131,10 +131,10 @@ def _period(document: Document, query: Query) -> Iterator[Addition]:
 # --- additions to indexes that exist ---
 
 
-def _declared(document: Document, query: Query) -> Iterator[Addition]:
+def _declared(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield the declaration that the application writes key attributes of an index."""
-    for path in _paths(document, query):
-        variables = key_variables(document, path.entity)
+    for path in _paths(rules, query):
+        variables = key_variables(rules, path.entity)
         if path.undeclared and variables.issuperset(path.undeclared):
             keys = {name: "{" + name + "}" for name in path.undeclared}
             names = " and ".join(path.undeclared)
@@ -147,16 +147,16 @@ def _declared(document: Document, query: Query) -> Iterator[Addition]:
             )
 
 
-def _projected(document: Document, query: Query) -> Iterator[Addition]:
+def _projected(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a wider projection of an index."""
-    name = document.entities[query.entities[0]].table
-    table = document.tables[name]
-    for index in dict.fromkeys(path.index for path in _paths(document, query)):
+    name = rules.entities[query.entities[0]].table
+    table = rules.tables[name]
+    for index in dict.fromkeys(path.index for path in _paths(rules, query)):
         if index is None or table.indexes[index].projection == "all":
             continue
         keys = table.indexes[index]
         listed = () if isinstance(keys.projection, str) else keys.projection
-        wider = replace(keys, projection=_projection(document, query, keys, listed))
+        wider = replace(keys, projection=_projection(rules, query, keys, listed))
         words = (
             f"project all attributes into {index}"
             if wider.projection == "all"
@@ -164,35 +164,32 @@ def _projected(document: Document, query: Query) -> Iterator[Addition]:
         )
         yield Addition(
             f"{words} (use another name if {index} exists already: DynamoDB cannot change a projection)",
-            _table(document, name, {index: index_form(wider)}),
+            _table(rules, name, {index: index_form(wider)}),
             query,
         )
 
 
-def _sorted(document: Document, query: Query) -> Iterator[Addition]:
+def _sorted(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a sort key, of an index rule that has the right partitions, that begins with what the query sorts by."""
     named = _sorted_by(query)
     if named is None or len(query.entities) > 1:
         return
-    for path in _paths(document, query):
+    for path in _paths(rules, query):
         if path.rule is None or len(path.sort) != 1 or path.sort[0].kind != "S":
             continue
-        rule = document.rules[path.rule]
-        assert isinstance(rule, Index)
-        attribute, case = path.sort[0].attribute, rule.cases[path.case]
-        old = case.set.get(attribute)
-        separator = document.tables[document.entities[path.entity].table].separator
-        fields = Template.parse(old).fields if old is not None else ()
+        rule = rules.projections[path.rule]
+        assert isinstance(rule.action, Index)
+        attribute = path.sort[0].attribute
+        old = rule.action.cases[path.case].set.get(attribute)
+        separator = rules.tables[rules.entities[path.entity].table].separator
+        fields = old.fields if old is not None else ()
         rest = [str(one) for one in fields if one.name != named]
-        text = separator.join([_sort_text(document, query, path.entity, named), *rest])
-        cases = tuple(
-            replace(one, set={**one.set, attribute: text}) if number == path.case else one
-            for number, one in enumerate(rule.cases)
-        )
+        text = separator.join([_sort_text(rules, query, path.entity, named), *rest])
+        cases = cases_document(rule.action.cases)
+        cases[path.case][attribute] = text
+        form: Any = cases if len(cases) > 1 or "where" in cases[0] else cases[0]
         yield Addition(
-            f"begin the sort key of {path.index} with {named}",
-            {"projections": {path.rule: rule_form(replace(rule, cases=cases))}},
-            query,
+            f"begin the sort key of {path.index} with {named}", {"projections": {path.rule: {"index": form}}}, query
         )
 
 
@@ -218,33 +215,33 @@ def _sorted_by(query: Query) -> str | None:
     return query.ordered_by if query.ordered_by not in (None, *given) else query.range
 
 
-def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
+def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
     named = _sorted_by(query)
     if query.range not in (None, named):
         return  # no key has one attribute as its range and another as its order
     first = query.entities[0]
-    separator = document.tables[document.entities[first].table].separator
+    separator = rules.tables[rules.entities[first].table].separator
     together = len(query.entities) > 1
     for prefix in _prefixes(query):
         given = [str(Field(one.name, one.pipes)) for one in query.by]
         if given:
-            yield _shape(document, query, separator.join([prefix, *given]), "")
+            yield _shape(rules, query, separator.join([prefix, *given]), "")
         elif not together:
             named = query.range
-            if named and looks_like_time(named) and not _number_known(document, query, first, named):
-                text = separator.join([prefix, _month(document, first, named)])
-                yield _shape(document, query, text, "one partition for each month, with one request for each")
-            spread = document.entities[first].id or next(reversed(_variables(document, first)), None)
+            if named and looks_like_time(named) and not _number_known(rules, query, first, named):
+                text = separator.join([prefix, _month(rules, first, named)])
+                yield _shape(rules, query, text, "one partition for each month, with one request for each")
+            spread = rules.entities[first].id or next(reversed(_variables(rules, first)), None)
             if spread is not None:
                 text = separator.join([prefix, f"{{{spread}|bucket({BUCKETS})}}"])
                 yield _shape(
-                    document, query, text, f"{BUCKETS} buckets, which are read and merged, so that no partition is hot"
+                    rules, query, text, f"{BUCKETS} buckets, which are read and merged, so that no partition is hot"
                 )
 
 
-def _month(document: Document, entity: str, name: str) -> str:
+def _month(rules: Rules, entity: str, name: str) -> str:
     """Return the template of a month, which reads the time as other templates of the rules do."""
-    pipes = _dated(document, entity, name)
+    pipes = _dated(rules, entity, name)
     if not pipes:
         return f"{{{name}|{MONTH}}}"
     declared = date_arguments(pipes[-1])[2]
@@ -252,12 +249,12 @@ def _month(document: Document, entity: str, name: str) -> str:
     return "{" + "|".join([name, *map(str, pipes[:-1]), month]) + "}"
 
 
-def _dated(document: Document, entity: str, name: str) -> tuple[Pipe, ...]:
+def _dated(rules: Rules, entity: str, name: str) -> tuple[Pipe, ...]:
     """Return the pipes, the last of which is `date`, with which a rule reads an attribute; none if no rule does."""
-    for rule in document.rules.values():
-        cases = rule.cases if isinstance(rule, Index) else ()
-        for text in (*rule.bind.values(), *(one for case in cases for one in case.set.values())):
-            for one in Template.parse(text).fields if entity in rule.sources else ():
+    for rule in rules.projections.values():
+        cases = rule.action.cases if isinstance(rule.action, Index) else ()
+        for template in (*rule.bind.values(), *(one for case in cases for one in case.set.values())):
+            for one in template.fields if entity in rule.sources else ():
                 if one.name == name and one.pipes and one.pipes[-1].name == "date":
                     return one.pipes
     return ()
@@ -275,17 +272,17 @@ def _prefixes(query: Query) -> Iterator[str]:
     yield f"{entities}_{query.name}".upper()
 
 
-def _shape(document: Document, query: Query, partition: str, words: str) -> _Shape:
+def _shape(rules: Rules, query: Query, partition: str, words: str) -> _Shape:
     named = _sorted_by(query)
     sort = {}
     for entity in query.entities:
         if named is not None:
-            sort[entity] = _sort_text(document, query, entity, named)
+            sort[entity] = _sort_text(rules, query, entity, named)
         else:
-            separator = document.tables[document.entities[entity].table].separator
-            names = [text for text in _variables(document, entity) if text not in query.parameters]
+            separator = rules.tables[rules.entities[entity].table].separator
+            names = [text for text in _variables(rules, entity) if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
-    if named is not None and _unknown_type(document, query, named):
+    if named is not None and _unknown_type(rules, query, named):
         note = _as_text(named)
         words = f"{words}; {note}" if words else note
     return _Shape(partition, sort, named, words)
@@ -295,69 +292,66 @@ def _as_text(name: str) -> str:
     return f"{name} sorts as text; if it is a number, write {{{name}|pad({DIGITS})}}"
 
 
-def _unknown_type(document: Document, query: Query, name: str) -> bool:
+def _unknown_type(rules: Rules, query: Query, name: str) -> bool:
     """Return whether an attribute may be a number, as far as its name and the rules show."""
     (entity, *_) = query.entities
     return not (
-        _number_known(document, query, entity, name) or looks_like_time(name) or name in key_variables(document, entity)
+        _number_known(rules, query, entity, name) or looks_like_time(name) or name in key_variables(rules, entity)
     )
 
 
-def _variables(document: Document, entity: str) -> tuple[str, ...]:
+def _variables(rules: Rules, entity: str) -> tuple[str, ...]:
     """Return the variables of an entity's key, in order."""
-    texts = document.entities[entity].key.values()
-    return tuple(dict.fromkeys(name for text in texts for name in Template.parse(text).names))
+    return rules.entities[entity].variables
 
 
-def _sort_text(document: Document, query: Query, entity: str, name: str) -> str:
-    return f"{{{name}|pad({DIGITS})}}" if _number_known(document, query, entity, name) else "{" + name + "}"
+def _sort_text(rules: Rules, query: Query, entity: str, name: str) -> str:
+    return f"{{{name}|pad({DIGITS})}}" if _number_known(rules, query, entity, name) else "{" + name + "}"
 
 
-def _number_known(document: Document, query: Query, entity: str, name: str) -> bool:
+def _number_known(rules: Rules, query: Query, entity: str, name: str) -> bool:
     """Return whether an attribute is a number, as far as rules show."""
     return (
-        is_number(document, entity, name)
+        is_number(rules, entity, name)
         or compares_as_number(query.where, name)
-        or used_as_number(document, entity, name) is not None
+        or used_as_number(rules, entity, name) is not None
     )
 
 
-def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
+def _on_existing(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition]:
     """Yield index rules for global indexes of which the entities do not have the keys yet."""
-    name = document.entities[query.entities[0]].table
-    table = document.tables[name]
+    name = rules.entities[query.entities[0]].table
+    table = rules.tables[name]
     for index, keys in table.indexes.items():
-        used = {
-            path.entity for path in _paths(document, query) if path.index == index and _writes(document, path, keys)
-        }
-        made = _made_for_rules(document, name, keys)
+        used = {path.entity for path in _paths(rules, query) if path.index == index and _writes(rules, path, keys)}
+        made = _made_for_rules(rules, name, keys)
         if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
             continue
-        written = _written(document, query, shape, keys)
+        written = _written(rules, query, shape, keys)
         if written is not None:
             words = f"put {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
             yield Addition(_with(words, shape, written), written, query, index=index)
 
 
-def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
+def _on_new(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition]:
     """Yield a new global index with its index rules."""
-    name = document.entities[query.entities[0]].table
-    table = document.tables[name]
+    name = rules.entities[query.entities[0]].table
+    table = rules.tables[name]
     if sum(not keys.local for keys in table.indexes.values()) >= MOST_GLOBAL:
         return
-    index, partition, sort = _free(document, table)
+    index, partition, sort = _free(rules, table)
     sorted_by = shape.plain is not None or len(query.entities) > 1
     entity, named = query.entities[0], shape.plain
-    kinds = ["S", "N"] if named is not None and _number_known(document, query, entity, named) else ["S"]
-    if named is not None and not is_whole(document, entity, named):
+    kinds = ["S", "N"] if named is not None and _number_known(rules, query, entity, named) else ["S"]
+    if named is not None and not is_whole(rules, entity, named):
         kinds = ["N"]  # `pad` would reject some values
     for kind in kinds if sorted_by else [""]:
         keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
-        keys = replace(keys, projection=_projection(document, query, keys, ()))
-        written = _written(document, query, shape, keys)
+        keys = replace(keys, projection=_projection(rules, query, keys, ()))
+        written = _written(rules, query, shape, keys)
         if written is not None:
             words = f"add the index {index} with {' and '.join(query.entities)} items"
-            data = {**_table(document, name, {index: index_form(keys)}), **written}
+            data = {**_table(rules, name, {index: index_form(keys)}), **written}
             yield Addition(_with(words, shape, written), data, query)
 
 
@@ -367,7 +361,7 @@ def _with(words: str, shape: _Shape, written: Mapping[str, Any]) -> str:
     return f"{words}: {shape.words}" if shape.words else words
 
 
-def _written(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
+def _written(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
     """Return an index rule for each entity of a query, or a declaration if the application can write the keys.
 
     None if the key attributes have other types.
@@ -375,77 +369,76 @@ def _written(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -
     ((partition, kind),) = keys.partition
     if kind != "S":
         return None
-    rules: dict[str, Any] = {}
+    added: dict[str, Any] = {}
     declared: dict[str, Any] = {}
     for entity in query.entities:
         texts = {partition: shape.partition}
         for attribute, sort_kind in keys.sort:
             text = shape.sort[entity]
-            if sort_kind == "S" and shape.plain is not None and not is_whole(document, entity, shape.plain):
+            if sort_kind == "S" and shape.plain is not None and not is_whole(rules, entity, shape.plain):
                 return None
             if sort_kind == "N" and shape.plain is not None:
                 text = "{" + shape.plain + "}"
             elif sort_kind != "S":
                 return None
             texts[attribute] = text
-        if not query.where.conditions and _constant(document, entity, texts):
+        if not query.where.conditions and _constant(rules, entity, texts):
             declared[entity] = {"index_key": texts}
             continue
         stem = query.name if len(query.entities) == 1 else f"{query.name}{entity}"
         form: dict[str, Any] = {"from": entity}
         if query.where.conditions:
             form["where"] = query.where.document
-        if document.entities[entity].expires:
+        if rules.entities[entity].expires:
             form["expired"] = "retract"
-        rules[_unused(f"{stem}Index", {*document.rules, *rules})] = {**form, "index": texts}
-    return {**({"entities": declared} if declared else {}), **({"projections": rules} if rules else {})}
+        added[_unused(f"{stem}Index", {*rules.projections, *added})] = {**form, "index": texts}
+    return {**({"entities": declared} if declared else {}), **({"projections": added} if added else {})}
 
 
-def _constant(document: Document, entity: str, texts: Mapping[str, str]) -> bool:
+def _constant(rules: Rules, entity: str, texts: Mapping[str, str]) -> bool:
     """Return whether the application can write index keys with each new item, and they never change."""
     templates = [Template.parse(text) for text in texts.values()]
-    variables = key_variables(document, entity)
+    variables = key_variables(rules, entity)
     return (
-        entity not in creators(document)
+        entity not in creators(rules)
         and not any(one.pipes for template in templates for one in template.fields)
         and all(name in variables for template in templates for name in template.names)
     )
 
 
-def _writes(document: Document, path: Path, keys: IndexKeys) -> bool:
+def _writes(rules: Rules, path: Path, keys: IndexKeys) -> bool:
     """Return whether something writes key attributes of an index for this path."""
-    declared = document.entities[path.entity].index_key
+    declared = rules.entities[path.entity].index_key
     return path.rule is not None or not keys.names.isdisjoint(declared)
 
 
-def _made_for_rules(document: Document, table: str, keys: IndexKeys) -> bool:
+def _made_for_rules(rules: Rules, table: str, keys: IndexKeys) -> bool:
     """Return whether the keys of an index are attributes that templates make, and no native ones."""
-    made = made_by_templates(document, table)
-    found = document.tables[table]
-    own = {found.partition[0], *([found.sort[0]] if found.sort else [])}
+    made = made_by_templates(rules, table)
+    own = {*rules.tables[table].key_names}
     return own.isdisjoint(keys.names) and all(name in made or _KEY_NAME.fullmatch(name) for name in keys.names)
 
 
-def _projection(document: Document, query: Query, keys: IndexKeys, listed: tuple[str, ...]) -> str | tuple[str, ...]:
+def _projection(rules: Rules, query: Query, keys: IndexKeys, listed: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return the least projection with which an index returns what a query needs, beside `listed`."""
     if query.attributes is None:
         return "all"
-    entities = [document.entities[name] for name in query.entities]
+    entities = [rules.entities[name] for name in query.entities]
     names = [*query.attributes, *query.where.names, *(one.name for one in query.by)]
     for entity in entities:
-        names += Pattern.parse(entity.match or {}).names
+        names += entity.conditions.names
     own = {*keys.names, *(name for entity in entities for name in entity.key)}
-    own |= frozenset.intersection(*(key_variables(document, name) for name in query.entities))
+    own |= frozenset.intersection(*(key_variables(rules, name) for name in query.entities))
     found = dict.fromkeys([*listed, *(root(name) for name in names)])
     needed = tuple(name for name in found if name not in own or name in listed)
     return needed or "keys_only"
 
 
-def _free(document: Document, table: Table) -> tuple[str, str, str]:
+def _free(rules: Rules, table: Table) -> tuple[str, str, str]:
     """Return the name of a new index and of its key attributes, in the style of the table."""
     lower = table.partition[0].islower()
     used = {name.upper() for name in (*table.indexes, *(one for keys in table.indexes.values() for one in keys.names))}
-    used |= {name.upper() for rule in document.rules.values() for name in rule.written}
+    used |= {name.upper() for rule in rules.projections.values() for name in rule.action.written}
     for number in count(1):
         names = f"GSI{number}", f"GSI{number}PK", f"GSI{number}SK"
         if used.isdisjoint(names):
@@ -457,22 +450,22 @@ def _free(document: Document, table: Table) -> tuple[str, str, str]:
 # --- a copy ---
 
 
-def _copied(document: Document, query: Query) -> Iterator[Addition]:
+def _copied(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a copy under a key with the values that the caller gives."""
     (entity, *more) = query.entities
-    declared = document.entities[entity]
-    table = document.tables[declared.table]
+    declared = rules.entities[entity]
+    table = rules.tables[declared.table]
     if more or not query.by or table.sort is None or {table.partition[1], table.sort[1]} != {"S"}:
         return
     if any(one.pipes for one in query.by) or query.range not in (None, _sorted_by(query)):
         return
     given = [one.name for one in query.by]
-    into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", document.entities)
+    into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", rules.entities)
     named = [name] if (name := _sorted_by(query)) else []
-    if name is not None and not is_whole(document, entity, name):
+    if name is not None and not is_whole(rules, entity, name):
         return
-    number = name is not None and _number_known(document, query, entity, name)
-    rest = [name for name in dict.fromkeys([*named, *_variables(document, entity)]) if name not in given]
+    number = name is not None and _number_known(rules, query, entity, name)
+    rest = [name for name in dict.fromkeys([*named, *_variables(rules, entity)]) if name not in given]
     key = {
         table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),
         table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),
@@ -487,14 +480,14 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
         form["expired"] = "retract"
     if number:
         form["bind"] = {name: f"{{{name}|pad({DIGITS})}}"}
-    words = f"; {_as_text(name)}" if name is not None and _unknown_type(document, query, name) else ""
+    words = f"; {_as_text(name)}" if name is not None and _unknown_type(rules, query, name) else ""
     rule = {**form, "copy": {"into": into, "attributes": attributes}}
-    place = {} if list(document.tables) == [SINGLE] else {"table": declared.table}
+    place = {} if list(rules.tables) == [SINGLE] else {"table": declared.table}
     yield Addition(
         f"keep a copy of each {entity} under a key that is made of the values in `by`{words}",
         {
             "entities": {into: {**place, "key": key}},
-            "projections": {_unused(f"{query.name}Copy", document.rules): rule},
+            "projections": {_unused(f"{query.name}Copy", rules.projections): rule},
         },
         query,
     )
@@ -503,16 +496,16 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
 # --- names and places ---
 
 
-def _paths(document: Document, query: Query) -> Iterator[Path]:
+def _paths(rules: Rules, query: Query) -> Iterator[Path]:
     for entity in query.entities:
-        for path in access_paths(document, entity):
+        for path in access_paths(rules, entity):
             if query.using in (None, path.name) and path.name != TABLE:
                 yield path
 
 
-def _table(document: Document, name: str, indexes: Mapping[str, Any]) -> dict[str, Any]:
+def _table(rules: Rules, name: str, indexes: Mapping[str, Any]) -> dict[str, Any]:
     form = {"indexes": dict(indexes)}
-    return {"table": form} if list(document.tables) == [SINGLE] else {"tables": {name: form}}
+    return {"table": form} if list(rules.tables) == [SINGLE] else {"tables": {name: form}}
 
 
 def _unused(name: str, names: Any) -> str:

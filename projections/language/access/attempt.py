@@ -16,8 +16,8 @@ from functools import cached_property
 from projections.errors import BadInput
 from projections.language.access.paths import KeyPart, Path, always_present, bare_variables, key_variables, sharing
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange
-from projections.language.canonical import Document
 from projections.language.facts import is_number, used_as_number
+from projections.language.models import Rules
 from projections.language.patterns import Pattern, describe
 from projections.language.patterns.implication import Known, compares_as_number, excludes, implies, known_present
 from projections.language.patterns.tree import Test
@@ -46,19 +46,19 @@ class _FailureError(Exception):
         self.stage = stage
 
 
-def known_of(document: Document, query: Query, entity: str) -> Known:
+def known_of(rules: Rules, query: Query, entity: str) -> Known:
     """Return what holds for every item of an entity that is part of the answer."""
-    declared = document.entities[entity]
-    variables = key_variables(document, entity)
+    declared = rules.entities[entity]
+    variables = key_variables(rules, entity)
     given = [*query.parameters, *(name for name in (query.range, query.ordered_by) if name)]
-    patterns = [query.where, *([Pattern.parse(declared.match)] if declared.match else [])]
-    present = frozenset([*always_present(document, entity), *given])
+    patterns = [query.where, declared.conditions]
+    present = frozenset([*always_present(rules, entity), *given])
     return Known(tuple(patterns), present, frozenset([*variables, *given]))
 
 
-def attempt(document: Document, query: Query, path: Path) -> Plan | Failure:
+def attempt(rules: Rules, query: Query, path: Path) -> Plan | Failure:
     """Return the plan of a query on a path."""
-    one = _Attempt(document, query, path)
+    one = _Attempt(rules, query, path)
     try:
         found = one.plan()
     except _FailureError as failure:
@@ -69,12 +69,12 @@ def attempt(document: Document, query: Query, path: Path) -> Plan | Failure:
 
 
 class _Attempt:
-    def __init__(self, document: Document, query: Query, path: Path) -> None:
-        self.document = document
+    def __init__(self, rules: Rules, query: Query, path: Path) -> None:
+        self.rules = rules
         self.query = query
         self.path = path
         self.entity = path.entity
-        self.known = known_of(document, query, path.entity)
+        self.known = known_of(rules, query, path.entity)
         self.exact: set[str] = set()
         """Names of which the key condition admits only the value that the query asks for, after the pipes of `by`."""
         self.single: set[str] = set()
@@ -99,6 +99,7 @@ class _Attempt:
         descending, sort = self._ordered(sort)
         whole = sort is None and len(fixed) == len(path.sort)
         request = Request(
+            table=self._table,
             entities=(self.entity,),
             index=path.index,
             partition=partition,
@@ -109,7 +110,7 @@ class _Attempt:
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
         tests = tuple(self._tests(request))
-        others, absent = ((), ()) if request.get else sharing(self.document, request, path)
+        others, absent = ((), ()) if request.get else sharing(self.rules, request, path)
         self.assumes.update(dict.fromkeys(absent))
         several = any(key.fans for key in partition)
         return Plan(
@@ -129,7 +130,7 @@ class _Attempt:
 
     @property
     def _table(self) -> str:
-        return self.document.entities[self.entity].table
+        return self.rules.entities[self.entity].table
 
     def _partition(self, part: KeyPart) -> KeyEquals:
         text: list[str | Field | Buckets | Periods] = []
@@ -191,12 +192,12 @@ class _Attempt:
         Where a value may contain the text that follows it, a text may be read in two ways: that none does is assumed. Two
         values without text between them are not told apart.
         """
-        separator = self.document.tables[self._table].separator
+        separator = self.rules.tables[self._table].separator
         pieces = template.parts
         if prefix:
             pieces = pieces[:-1] if pieces and isinstance(pieces[-1], Field) else pieces
             pieces = (*pieces, Field("…", (), True))
-        bare = bare_variables(self.document, self.entity)
+        bare = bare_variables(self.rules, self.entity)
         sure = Template("", pieces).recoverable(bare, separator)
         by = {field.name: field for field in self.query.by}
         for position, field in enumerate(pieces):
@@ -219,7 +220,7 @@ class _Attempt:
     def _note_type(self, name: str) -> None:
         """Record the type of a value that `where` compares with, because the number 5 and the text "5" have one text."""
         value = self.query.where.constants.get(name)
-        if name in self.query.parameters or name in key_variables(self.document, self.entity):
+        if name in self.query.parameters or name in key_variables(self.rules, self.entity):
             return
         if isinstance(value, Decimal):
             self.assumes[f"{name} is a number"] = None
@@ -280,20 +281,20 @@ class _Attempt:
         if names in (["pad"], ["invert"]):
             digits = focus.pipes[0].arguments[0]
             self.assumes[f"{focus.name} is a whole number of at most {digits} digits"] = None
-            if focus.name in key_variables(self.document, self.entity):
+            if focus.name in key_variables(self.rules, self.entity):
                 self.assumes[f"{focus.name} has the same number of digits on all items"] = None
             return (1 if names == ["pad"] else -1), ""
         if names:
             return None, f"{focus} does not keep its order"
         patterns = (*self.known.patterns, *self.path.conditions)
-        why = used_as_number(self.document, self.entity, focus.name)
+        why = used_as_number(self.rules, self.entity, focus.name)
         compared = why or any(compares_as_number(pattern, focus.name) for pattern in patterns)
-        if compared or is_number(self.document, self.entity, focus.name):
+        if compared or is_number(self.rules, self.entity, focus.name):
             name = f"{focus.name} is a number" + (f" ({why})" if why else "")
             return None, f"{name}, and as text 10 sorts before 9; write {{{focus.name}|pad(10)}}"
         if sort.rest and not sort.after:
             return None, "another value follows it without text between them"
-        variable = focus.name in key_variables(self.document, self.entity)
+        variable = focus.name in key_variables(self.rules, self.entity)
         self.assumes[f"{focus.name} {'sorts as' if variable else 'is'} text"] = None
         if sort.rest:
             self.assumes[f"{focus.name} has neither {sort.after[0]} nor a character below it"] = None
@@ -306,7 +307,7 @@ class _Attempt:
         query = self.query
         held = Known(
             (*self.path.conditions, *self._fixed_patterns(), *self.known.patterns[1:]),
-            frozenset([*key_variables(self.document, self.entity), *self.path.needs]),
+            frozenset([*key_variables(self.rules, self.entity), *self.path.needs]),
             frozenset([*self.known.scalar, *self.path.needs]),
         )
         if not implies(held, query.where):
@@ -341,9 +342,9 @@ class _Attempt:
         """Return which items or attributes of the answer the path does not hold; empty if it holds all."""
         path = self.path
         if path.index is not None:
-            required = self.document.entities[self.entity].required
+            required = self.rules.entities[self.entity].required
             for name in (one for one in path.undeclared if one not in required):
-                value = f"{{{name}}}" if name in key_variables(self.document, self.entity) else "…"
+                value = f"{{{name}}}" if name in key_variables(self.rules, self.entity) else "…"
                 return (
                     f"it is not declared that {self.entity} items have the attribute {name}, a key of {path.index}; if the "
                     f'application writes it, add `index_key: {{{name}: "{value}"}}` to the entity'
@@ -384,14 +385,14 @@ class _Attempt:
         path, query = self.path, self.query
         if path.projection is None:
             return ""
-        variables = key_variables(self.document, self.entity)
+        variables = key_variables(self.rules, self.entity)
         if query.attributes is None:
             return f"{path.index} does not project all attributes; list those that the query needs in `attributes`"
         lacking = [name for name in query.attributes if name not in variables and not path.projects(name)]
         if lacking:
             return f"{path.index} does not project {', '.join(lacking)}"
-        match = self.document.entities[self.entity].match
-        tested = [*(Pattern.parse(match).names if match else ())]
+        match = self.rules.entities[self.entity].match
+        tested = [*(match.names if match is not None else ())]
         tested += [name for name in query.where.names if name not in self.exact - {*query.parameters}]
         tested += [field.name for field in query.by if field.name not in self.exact]
         tested += [query.range] if query.range and not self.bounded else []

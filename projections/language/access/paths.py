@@ -13,65 +13,67 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
-from projections.language.canonical import Compute, Computed, Constant, Copy, Document, Index, once
+from projections.language.access.plan import EVERYTHING, Buckets, Periods, Request, SortRange, Text
+from projections.language.forms import Computed, Constant
+from projections.language.models import Compute, Copy, Index, Projection, Rules, once
 from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
 
 @once
-def key_variables(document: Document, entity: str) -> frozenset[str]:
+def key_variables(rules: Rules, entity: str) -> frozenset[str]:
     """Return the variables in the key of an entity."""
-    return frozenset(name for text in document.entities[entity].key.values() for name in Template.parse(text).names)
+    return frozenset(rules.entities[entity].variables)
 
 
 @once
-def bare_variables(document: Document, entity: str) -> frozenset[str]:
+def bare_variables(rules: Rules, entity: str) -> frozenset[str]:
     """Return the variables in the key of an entity whose values lack the separator: those without a star."""
-    fields = (field for text in document.entities[entity].key.values() for field in Template.parse(text).fields)
+    fields = (field for template in rules.entities[entity].key.values() for field in template.fields)
     return frozenset(field.name for field in fields if not field.star)
 
 
 @once
-def always_present(document: Document, entity: str) -> frozenset[str]:
+def always_present(rules: Rules, entity: str) -> frozenset[str]:
     """Return the names that have a value on every item: key variables, `required`, and what a copy has from such names."""
-    found = {*key_variables(document, entity), *document.entities[entity].required}
-    for rule in document.rules.values():
-        if isinstance(rule, Compute) and rule.source == entity and rule.mode != "shadow" and rule.where is None:
-            found.update(name for name, cases in rule.set.items() if _always(cases))
-        if not isinstance(rule, Copy) or rule.into != entity or rule.mode == "shadow":
+    found = {*key_variables(rules, entity), *rules.entities[entity].required}
+    for rule in rules.projections.values():
+        action = rule.action
+        if isinstance(action, Compute) and rule.source == entity and rule.publishes and rule.where is None:
+            found.update(name for name, cases in action.set.items() if _always(cases))
+        if not isinstance(action, Copy) or rule.into != entity or not rule.publishes:
             continue
-        source = always_present(document, rule.source) if rule.source != entity else frozenset()
-        if rule.attributes is None:
-            found |= source - not_copied(document, rule)
-        found.update(target for target, path in (rule.attributes or {}).items() if path in source)
-        for target, value in rule.values.items():
-            if isinstance(value, Constant) or source.issuperset(Template.parse(value).names):
+        source = always_present(rules, rule.source) if rule.source != entity else frozenset()
+        if action.copies_all:
+            found |= source - not_copied(rules, rule)
+        found.update(target for target, one in action.carried.items() if one.path in source)
+        for target, value in action.values.items():
+            if isinstance(value, Constant) or source.issuperset(value.names):
                 found.add(target)
     return frozenset(found)
 
 
 def _always(cases: tuple[Computed, ...]) -> bool:
     """Return whether a computed attribute has a value on every item: one of its cases, whichever applies, is a constant."""
-    return cases[-1].where is None and all(case.kind == "constant" for case in cases)
+    return cases[-1].where is None and all(isinstance(case.value, Constant) for case in cases)
 
 
-def not_copied(document: Document, copy: Copy) -> frozenset[str]:
+def not_copied(rules: Rules, copy: Projection) -> frozenset[str]:
     """Return the names that do not have the source's value on a copy of all attributes.
 
     These are the variables of the source's key that may be no attributes, and what is in the key of the target, in its
     `match`, or written by rules.
     """
-    source, target = document.entities[copy.source], document.entities[copy.into]
+    source, target = rules.entities[copy.source], rules.entities[copy.into]
     return frozenset(
         {
-            *(key_variables(document, copy.source) - {*source.required}),
-            *key_variables(document, copy.into),
+            *(key_variables(rules, copy.source) - {*source.required}),
+            *key_variables(rules, copy.into),
             *target.key,
             *target.index_key,
-            *Pattern.parse(target.match or {}).constants,
-            *(name for rule in document.rules.values() if rule.into == copy.into for name in rule.written),
+            *target.conditions.constants,
+            *(name for rule in rules.projections.values() if rule.into == copy.into for name in rule.action.written),
         }
     )
 
@@ -147,38 +149,36 @@ class Path:
 
 
 @once
-def access_paths(document: Document, entity: str) -> tuple[Path, ...]:
+def access_paths(rules: Rules, entity: str) -> tuple[Path, ...]:
     """Return the paths to an entity's items: the table first, then its indexes in the order of the file."""
-    return tuple(_paths(document, entity))
+    return tuple(_paths(rules, entity))
 
 
-def _paths(document: Document, entity: str) -> Iterator[Path]:
-    declared = document.entities[entity]
-    table = document.tables[declared.table]
-    key = {attribute: Template.parse(text) for attribute, text in declared.key.items()}
-    pairs = [table.partition, *([table.sort] if table.sort else [])]
-    first, *rest = [KeyPart(attribute, kind, key[attribute]) for attribute, kind in pairs]
+def _paths(rules: Rules, entity: str) -> Iterator[Path]:
+    declared = rules.entities[entity]
+    table = rules.tables[declared.table]
+    key = declared.key
+    first, *rest = [KeyPart(attribute, kind, key[attribute]) for attribute, kind in table.key]
     yield Path(entity, None, (first,), tuple(rest))
-    written = {name: Template.parse(text) for name, text in declared.index_key.items()}
-    variables = {name for template in key.values() for name in template.names}
-    rules = [
-        (name, rule)
-        for name, rule in document.rules.items()
-        if isinstance(rule, Index) and rule.source == entity and rule.mode != "shadow"
+    written = declared.index_key
+    variables = key_variables(rules, entity)
+    writers = [
+        (name, rule, rule.action)
+        for name, rule in rules.projections.items()
+        if isinstance(rule.action, Index) and rule.source == entity and rule.publishes
     ]
-    made = made_by_templates(document, declared.table)
-    no_rule: list[tuple[str | None, Index | None]] = [(None, None)]
+    made = made_by_templates(rules, declared.table)
+    no_rule: list[tuple[str | None, Projection | None, Index | None]] = [(None, None, None)]
     for index, keys in table.indexes.items():
         projection = None
         if keys.projection != "all":
             listed = () if isinstance(keys.projection, str) else keys.projection
             projection = frozenset({*listed, *keys.names, *key})
-        feeding = [(name, rule) for name, rule in rules if not keys.names.isdisjoint(rule.written)]
+        feeding = [writer for writer in writers if not keys.names.isdisjoint(writer[2].written)]
         # Two rules may each write one half of the key of an index: only an item that both index is in it.
-        for name, rule in feeding or no_rule:
-            cases = [(case.where, case.set) for case in rule.cases] if rule is not None else [(None, {})]
-            for number, (where, texts) in enumerate(cases):
-                made_here = {attribute: Template.parse(text) for attribute, text in texts.items()}
+        for name, rule, action in feeding or no_rule:
+            cases = [(case.where, case.set) for case in action.cases] if action is not None else [(None, {})]
+            for number, (where, made_here) in enumerate(cases):
                 others = [other for other in feeding if other[0] != name]
                 if others and not keys.names <= {*made_here, *written, *key}:
                     continue
@@ -190,7 +190,7 @@ def _paths(document: Document, entity: str) -> Iterator[Path]:
                     KeyPart(attribute, kind, templates[attribute])
                     if attribute in templates
                     else KeyPart(attribute, kind, Template(attribute, (Field(attribute),)), native=True)
-                    for attribute, kind in (*keys.partition, *keys.sort)
+                    for attribute, kind in keys.attributes
                 ]
                 both = [rule.where if rule is not None else None, where]
                 yield Path(
@@ -199,8 +199,8 @@ def _paths(document: Document, entity: str) -> Iterator[Path]:
                     tuple(parts[: len(keys.partition)]),
                     tuple(parts[len(keys.partition) :]),
                     rule=name,
-                    conditions=tuple(Pattern.parse(one) for one in both if one),
-                    earlier=tuple(Pattern.parse(one or {}) for one, _ in cases[:number]),
+                    conditions=tuple(one for one in both if one is not None),
+                    earlier=tuple(one or EVERYTHING for one, _ in cases[:number]),
                     projection=projection,
                     local=keys.local,
                     case=number,
@@ -213,16 +213,16 @@ def _paths(document: Document, entity: str) -> Iterator[Path]:
 
 
 @once
-def made_by_templates(document: Document, table: str) -> frozenset[str]:
+def made_by_templates(rules: Rules, table: str) -> frozenset[str]:
     """Return the attributes of a table that templates make: for an index rule, or by `index_key`."""
     found: set[str] = set()
-    for rule in document.rules.values():
-        if isinstance(rule, Index) and document.entities[rule.source].table == table:
-            found.update(rule.written)
-    for entity in document.entities.values():
+    for rule in rules.projections.values():
+        if isinstance(rule.action, Index) and rules.entities[rule.source].table == table:
+            found.update(rule.action.written)
+    for entity in rules.entities.values():
         if entity.table == table:
             # `{at}` for the attribute `at` only declares that an entity has it: other entities may have it, too.
-            found.update(name for name, text in entity.index_key.items() if text != f"{{{name}}}")
+            found.update(name for name, one in entity.index_key.items() if one.text != f"{{{name}}}")
     return frozenset(found)
 
 
@@ -245,19 +245,17 @@ class Neighbour:
     native: tuple[str, ...]
 
 
-def neighbours(
-    document: Document, request: Request, own: Path, bare: frozenset[str] = frozenset()
-) -> Iterator[Neighbour]:
+def neighbours(rules: Rules, request: Request, own: Path, bare: frozenset[str] = frozenset()) -> Iterator[Neighbour]:
     """Yield the entities, other than those of the request, whose items can be in its key range.
 
     `bare` are names of which the caller's values lack the separator.
     """
-    table = document.entities[own.entity].table
-    separator = document.tables[table].separator
+    table = rules.entities[own.entity].table
+    separator = rules.tables[table].separator
     keys = [key for key in (*request.partition, *request.fixed) if key.kind == "S"]
     shapes = [(key.attribute, _shape(key.text, separator, bare)) for key in keys]
     found: set[str] = set()
-    for path, patterns in _held(document, table, request.index):
+    for path, patterns in _held(rules, table, request.index):
         name = path.entity
         if name in found or (name in request.entities and name != own.entity):
             continue
@@ -269,41 +267,41 @@ def neighbours(
             found.add(name)
             native = dict.fromkeys(part.attribute for part in path.parts if part.native)
             shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
-            yield Neighbour(shown, tuple(one for one in native if one not in document.entities[name].required))
+            yield Neighbour(shown, tuple(one for one in native if one not in rules.entities[name].required))
 
 
 @once
-def _held(document: Document, table: str, index: str | None) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
+def _held(rules: Rules, table: str, index: str | None) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
     """Return the paths through an index, or the table, with the texts that each key attribute can have."""
-    separator = document.tables[table].separator
+    separator = rules.tables[table].separator
     paths = [
         path
-        for name, entity in document.entities.items()
+        for name, entity in rules.entities.items()
         if entity.table == table
-        for path in access_paths(document, name)
+        for path in access_paths(rules, name)
         if path.index == index
     ]
     return tuple(
         (path, {part.attribute: pattern_of(part.template, separator, variables) for part in path.parts})
         for path in paths
-        for variables in (bare_variables(document, path.entity),)
+        for variables in (bare_variables(rules, path.entity),)
     )
 
 
-def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def sharing(rules: Rules, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the neighbours that are certainly there, and for the others the assumption that they are not.
 
     A variable of a key lacks the separator: no item has a value with it, so it is assumed that the caller gives none.
     """
-    bare = bare_variables(document, own.entity)
-    found = list(neighbours(document, request, own, bare))
+    bare = bare_variables(rules, own.entity)
+    found = list(neighbours(rules, request, own, bare))
     absent: dict[tuple[str, ...], list[str]] = {}
     for one in found:
         if one.native:
             absent.setdefault(one.native, []).append(one.name)
     assumed = [f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items()]
-    if found != list(neighbours(document, request, own)):
-        separator = document.tables[document.entities[own.entity].table].separator
+    if found != list(neighbours(rules, request, own)):
+        separator = rules.tables[rules.entities[own.entity].table].separator
         assumed += [f"{name} has no {separator}" for name in _given(request) if name in bare]
     return tuple(one.name for one in found if not one.native), tuple(assumed)
 

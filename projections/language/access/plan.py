@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from projections.language.patterns import Pattern
-from projections.language.shapes import by_field, order_of
-from projections.language.syntax import written_path
-from projections.language.templates import Field
+from projections.language.syntax import order_of, written_path
+from projections.language.templates import Field, by_field
 
 if TYPE_CHECKING:
     from projections.language import questions as models
-    from projections.language.document import Rules
+    from projections.language.models import Rules
 
 
 Operation: TypeAlias = Literal["put", "update", "delete", "check"]
@@ -114,7 +113,7 @@ def query_of(name: str, model: models.Query) -> Query:
         get=model.get is not None,
         by=tuple(map(by_field, model.by)),
         range=model.range,
-        where=Pattern.parse(model.where or {}),
+        where=model.where or EVERYTHING,
         order=None if model.order is None else Order(*order_of(model.order)),
         limit=model.limit,
         attributes=None if model.attributes is None else tuple(model.attributes),
@@ -147,6 +146,29 @@ def _steps(models: Iterable[models.WriteStep]) -> Iterable[Step]:
         unchanged = condition["unchanged"] if isinstance(condition, Mapping) else None
         word = None if isinstance(condition, Mapping) else condition
         yield Step(model.operation, model.entity, word, unchanged, tuple(model.set or ()))  # type: ignore[arg-type]
+
+
+def query_form(query: Query) -> dict[str, Any]:
+    """Return a query as a rule file has it."""
+    names = query.entities[0] if len(query.entities) == 1 else [*query.entities]
+    expect = {
+        field.name: value for field in fields(query.expect) if (value := getattr(query.expect, field.name)) is not None
+    }
+    form: dict[str, Any] = {
+        "id": query.id,
+        "about": query.about,
+        "get" if query.get else "find": names,
+        "by": [str(field)[1:-1] for field in query.by],
+        "range": query.range and written_path(query.range),
+        "where": dict(query.where.document),
+        "order": None if query.order is None else str(query.order),
+        "limit": query.limit,
+        "attributes": query.attributes and [*map(written_path, query.attributes)],
+        "consistent": query.consistent,
+        "using": query.using,
+        "expect": expect,
+    }
+    return {name: value for name, value in form.items() if value}
 
 
 HIGHEST = "\U0010ffff"
@@ -228,6 +250,7 @@ class Request:
     A `get` is a GetItem. The results are in the order of the sort key, descending or not.
     """
 
+    table: str
     entities: tuple[str, ...]
     index: str | None
     partition: tuple[KeyEquals, ...]

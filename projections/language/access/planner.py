@@ -27,7 +27,7 @@ from projections.language.access.paths import (
     sharing,
 )
 from projections.language.access.plan import HIGHEST, VERDICTS, Buckets, Periods, Plan, Query, Request, SortRange
-from projections.language.canonical import Copy, Document
+from projections.language.models import Copy, Projection, Rules
 from projections.language.patterns import Pattern, describe
 from projections.language.patterns.implication import Known, implies, known_present
 from projections.language.patterns.tree import Alternative, Condition, Either, Equals, Test
@@ -52,9 +52,9 @@ class Translated:
     missing: str
     padded: Mapping[str, Field]
 
-    def paths(self, document: Document) -> Iterator[Path]:
+    def paths(self, rules: Rules) -> Iterator[Path]:
         """Yield the paths to the copies."""
-        for path in access_paths(document, self.query.entities[0]):
+        for path in access_paths(rules, self.query.entities[0]):
             parts = [tuple(map(self._part, keys)) for keys in (path.partition, path.sort)]
             yield replace(path, partition=parts[0], sort=parts[1])
 
@@ -66,7 +66,7 @@ class Translated:
         return self.padded.get(field.name, field) if field.plain else field
 
 
-def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
+def copied_queries(rules: Rules, query: Query) -> Iterator[Translated]:
     """Yield the query for each guarded copy of its entity: each item that the rule applies to has exactly one copy.
 
     A claimed copy is left out, because several sources may have the same target.
@@ -74,44 +74,44 @@ def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
     (entity,) = query.entities
     if query.consistent:
         return
-    for name, rule in document.rules.items():
-        if (
-            isinstance(rule, Copy)
-            and rule.source == entity
-            and not (rule.claimed or rule.each or rule.mode == "shadow")
-        ):
-            padded = _padded(document, rule)
-            renaming = _renaming(document, rule, padded)
-            try:
-                translated = _translated(query, rule, renaming)
-            except KeyError:
-                continue
-            yield Translated(name, translated, _missing(document, query, entity, rule), padded)
+    for name, rule in rules.projections.items():
+        copy = rule.action
+        if not isinstance(copy, Copy) or rule.source != entity or copy.claimed or rule.each or not rule.publishes:
+            continue
+        padded = _padded(rules, rule, copy)
+        renaming = _renaming(rules, rule, copy, padded)
+        try:
+            translated = _translated(query, rule, renaming)
+        except KeyError:
+            continue
+        yield Translated(name, translated, _missing(rules, query, entity, rule, copy), padded)
 
 
-def _padded(document: Document, rule: Copy) -> Mapping[str, Field]:
+def _padded(rules: Rules, rule: Projection, copy: Copy) -> Mapping[str, Field]:
     """Return the fields, of the copy's own attributes, that make padded variables of its key."""
     found = {}
-    for variable in key_variables(document, rule.into):
-        fields = Template.parse(rule.bind.get(variable, "")).parts
+    for variable in key_variables(rules, rule.into):
+        fields = rule.bind[variable].parts if variable in rule.bind else ()
         (field,) = fields if len(fields) == 1 else ("",)
         if isinstance(field, Field) and [pipe.name for pipe in field.pipes] in (["pad"], ["invert"]):
-            copied = {path: name for name, path in (rule.attributes or {field.name: field.name}).items()}
+            copied = {source.path: name for name, source in copy.carried.items()}
+            copied |= {field.name: field.name} if copy.copies_all else {}
             if field.expression is None and field.name in copied and "." not in field.name:
                 found[variable] = Field(copied[field.name], field.pipes)
     return found
 
 
-def _renaming(document: Document, rule: Copy, padded: Mapping[str, Field]) -> Renaming:
-    names = {field.name: field.name for field in padded.values() if rule.attributes is None}
-    other = not_copied(document, rule) if rule.attributes is None else frozenset()
-    for target, path in (rule.attributes or {}).items():
-        names.setdefault(path, target)
-    for variable in key_variables(document, rule.into):
-        template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
+def _renaming(rules: Rules, rule: Projection, copy: Copy, padded: Mapping[str, Field]) -> Renaming:
+    names = {field.name: field.name for field in padded.values() if copy.copies_all}
+    other = not_copied(rules, rule) if copy.copies_all else frozenset()
+    for target, source in copy.carried.items():
+        if source.path is not None:
+            names.setdefault(source.path, target)
+    for variable in key_variables(rules, rule.into):
+        template = rule.bind.get(variable) or Template.parse("{" + variable + "}")
         if template.single is not None and template.fields[0].plain:
             names.setdefault(template.single, variable)
-    if rule.attributes is not None:
+    if not copy.copies_all:
         return names.__getitem__
 
     def renamed(name: str) -> str:
@@ -122,11 +122,11 @@ def _renaming(document: Document, rule: Copy, padded: Mapping[str, Field]) -> Re
     return renamed
 
 
-def _translated(query: Query, rule: Copy, name_of: Renaming) -> Query:
+def _translated(query: Query, rule: Projection, name_of: Renaming) -> Query:
     order = query.order
     if order is not None and order.name is not None:
         order = replace(order, name=name_of(order.name))
-    held = Pattern.parse(rule.where or {}).conditions
+    held = rule.where.conditions if rule.where is not None else ()
     return replace(
         query,
         entities=(rule.into,),
@@ -151,24 +151,24 @@ def _renamed(conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[C
                 raise
 
 
-def _missing(document: Document, query: Query, entity: str, rule: Copy) -> str:
-    known = known_of(document, query, entity)
-    if rule.where and not implies(known, Pattern.parse(rule.where)):
-        return f"{rule.into} holds only copies of items where {describe(Pattern.parse(rule.where))}"
-    for variable in key_variables(document, rule.into):
-        template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
+def _missing(rules: Rules, query: Query, entity: str, rule: Projection, copy: Copy) -> str:
+    known = known_of(rules, query, entity)
+    if rule.where is not None and not implies(known, rule.where):
+        return f"{rule.into} holds only copies of items where {describe(rule.where)}"
+    for variable in key_variables(rules, rule.into):
+        template = rule.bind.get(variable) or Template.parse("{" + variable + "}")
         if reason := _absent(template, known, rule):
             return reason
-    for text in rule.values.values():
-        if isinstance(text, str) and (reason := _absent(Template.parse(text), known, rule)):
+    for template in copy.templates.values():
+        if reason := _absent(template, known, rule):
             return reason
-    if query.attributes is None and rule.attributes is not None:
-        copied = ", ".join(rule.attributes) or "no attributes"
+    if query.attributes is None and not copy.copies_all:
+        copied = ", ".join(copy.carried) or "no attributes"
         return f"{rule.into} has copies of {copied} only; list those that the query needs in `attributes`"
     return ""
 
 
-def _absent(template: Template, known: Known, rule: Copy) -> str:
+def _absent(template: Template, known: Known, rule: Projection) -> str:
     """Return which items have no copy because a template may lack a value; empty if none."""
     if template.suffices is None:
         return f"items for which {template.text} has no value have no copy in {rule.into}"
@@ -180,42 +180,42 @@ MOST_VALUES = 32
 """The most combinations of values of `where` that a query is divided into."""
 
 
-def plan(document: Document, query: Query) -> Plan:
+def plan(rules: Rules, query: Query) -> Plan:
     """Return the plan of a query without mistakes."""
     if len(query.entities) > 1:
-        return _several_entities(document, query)
-    found, failures = _tried(document, query)
+        return _several_entities(rules, query)
+    found, failures = _tried(rules, query)
     if found is None or found.verdict == "filtered":
-        divided = _divided(document, query)
+        divided = _divided(rules, query)
         if divided is not None and (found is None or _rank(divided) < _rank(found)):
             return divided
     return found or _refused(query, failures)
 
 
-def _tried(document: Document, query: Query) -> tuple[Plan | None, list[Failure]]:
+def _tried(rules: Rules, query: Query) -> tuple[Plan | None, list[Failure]]:
     """Return the best plan of one entity's query, None if there is none, and the paths that failed."""
     (entity,) = query.entities
-    outcomes = [attempt(document, query, path) for path in _paths(document, query, entity)]
+    outcomes = [attempt(rules, query, path) for path in _paths(rules, query, entity)]
     found = [one for one in outcomes if isinstance(one, Plan)]
     failures = [one for one in outcomes if isinstance(one, Failure)]
     if query.using is None:
-        for copied in copied_queries(document, query):
-            outcomes = [attempt(document, copied.query, path) for path in copied.paths(document)]
+        for copied in copied_queries(rules, query):
+            outcomes = [attempt(rules, copied.query, path) for path in copied.paths(rules)]
             for one in outcomes:
                 if isinstance(one, Failure):
                     if one.stage > PARTITION and not one.incomplete:
                         failures.append(replace(one, reason=f"{copied.query.entities[0]}, the copy: {one.reason}"))
                     continue
                 if copied.missing:
-                    path = next(iter(access_paths(document, entity)))
+                    path = next(iter(access_paths(rules, entity)))
                     failures.append(Failure(path, copied.missing, 4, incomplete=True))
                 else:
                     found.append(replace(one, query=query, copy=copied.rule, translated=copied.query))
     return min(found, key=_rank, default=None), failures
 
 
-def _paths(document: Document, query: Query, entity: str) -> Iterator[Path]:
-    for path in access_paths(document, entity):
+def _paths(rules: Rules, query: Query, entity: str) -> Iterator[Path]:
+    for path in access_paths(rules, entity):
         if query.using is None or query.using == path.name:
             yield path
 
@@ -249,7 +249,7 @@ def _refused(query: Query, failures: list[Failure]) -> Plan:
 # --- several values of one name ---
 
 
-def _divided(document: Document, query: Query) -> Plan | None:
+def _divided(rules: Rules, query: Query) -> Plan | None:
     """Return the plan of one request for each combination of values that `where` lists; None if there is none."""
     choices = {
         condition: condition.alternatives
@@ -271,7 +271,7 @@ def _divided(document: Document, query: Query) -> Plan | None:
         conditions = tuple(
             chosen.get(one.name, one) if isinstance(one, Test) else one for one in query.where.conditions
         )
-        one, _ = _tried(document, replace(query, where=Pattern(conditions, {})))
+        one, _ = _tried(rules, replace(query, where=Pattern(conditions, {})))
         if one is None or one.verdict == "filtered" or one.copy is not None:
             return None
         plans.append(one)
@@ -309,16 +309,16 @@ def _merge_key(request: Request) -> tuple[object, ...]:
 # --- several entities ---
 
 
-def _several_entities(document: Document, query: Query) -> Plan:
+def _several_entities(rules: Rules, query: Query) -> Plan:
     """Return the plan of a read of several entities: one partition that has all of them, or a request for each entity."""
     if query.ordered_by is not None or query.range is not None:
         return Plan(query, "none", "a query of several entities has no `range`, and only the order of the sort key")
-    together = _together(document, query)
+    together = _together(rules, query)
     if together is not None and together.verdict == "one":
         return together
     plans = []
     for entity in query.entities:
-        one, failures = _tried(document, replace(query, entities=(entity,), order=None))
+        one, failures = _tried(rules, replace(query, entities=(entity,), order=None))
         if one is None or one.copy is not None:
             return together or replace(
                 _refused(query, failures), reason=f"{entity}: {_refused(query, failures).reason}"
@@ -341,15 +341,15 @@ def _several_entities(document: Document, query: Query) -> Plan:
     return min((one for one in (together, apart) if one is not None), key=_rank)
 
 
-def _together(document: Document, query: Query) -> Plan | None:
+def _together(rules: Rules, query: Query) -> Plan | None:
     """Return the best plan that reads all entities from one partition."""
     found = []
-    indexes = dict.fromkeys(path.index for path in access_paths(document, query.entities[0]))
+    indexes = dict.fromkeys(path.index for path in access_paths(rules, query.entities[0]))
     for index in indexes:
         plans: list[Plan] = []
         for entity in query.entities:
             own = replace(query, entities=(entity,), order=None)
-            tries = [attempt(document, own, path) for path in _paths(document, own, entity) if path.index == index]
+            tries = [attempt(rules, own, path) for path in _paths(rules, own, entity) if path.index == index]
             plans += [one for one in tries if isinstance(one, Plan)][:1]
         first = plans[0].requests[0] if plans else None
         if first is None or len(plans) < len(query.entities):
@@ -357,7 +357,7 @@ def _together(document: Document, query: Query) -> Plan | None:
         requests = [one.requests[0] for one in plans]
         if any(request.partition != first.partition or request.fans for request in requests):
             continue
-        path = next(path for path in access_paths(document, query.entities[0]) if path.index == index)
+        path = next(path for path in access_paths(rules, query.entities[0]) if path.index == index)
         request = replace(
             first,
             entities=query.entities,
@@ -368,9 +368,9 @@ def _together(document: Document, query: Query) -> Plan | None:
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
         whole = replace(request, sort=None)
-        if not any(neighbours(document, whole, path)):
+        if not any(neighbours(rules, whole, path)):
             request = whole  # nothing else is in the partition
-        others, absent = sharing(document, request, path)
+        others, absent = sharing(rules, request, path)
         tests = tuple(dict.fromkeys(test for one in plans for test in one.tests))
         reason = f"the partition also holds {' and '.join(others)}" if others else ""
         assumes = tuple(dict.fromkeys([*(text for one in plans for text in one.assumes), *absent]))

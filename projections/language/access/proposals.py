@@ -16,12 +16,10 @@ from projections.language.access.additions import Addition, additions
 from projections.language.access.plan import VERDICTS, Plan, Query
 from projections.language.access.planner import plan as planned
 from projections.language.analysis import analyse, unsupported
-from projections.language.canonical import Document
-from projections.language.document import Rules
+from projections.language.files import block
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.rule_facts import Facts
-from projections.language.rewriting import merged, written
-from projections.language.yaml_text import block
+from projections.language.models import SINGLE, Rules
 
 EXACT = VERDICTS[:2]
 """The verdicts of plans that read exactly the items of the answer."""
@@ -39,7 +37,7 @@ class Proposal:
     text: str
     data: Mapping[str, Any]
     sentence: str
-    document: Document
+    rules: Rules
     query: Query
     plan: Plan
     unused: str = ""
@@ -47,7 +45,7 @@ class Proposal:
 
 
 def proposal(
-    document: Document,
+    rules: Rules,
     query: Query,
     plan: Plan,
     others: Collection[Query],
@@ -58,10 +56,10 @@ def proposal(
     """
     if plan.verdict in EXACT:
         return None
-    data = written(document)
-    before = _Findings(document, data)
+    data = _data(rules)
+    before = _Findings(rules, data)
     unused: dict[str, str] = {}
-    for addition in additions(document, query, plan):
+    for addition in additions(rules, query, plan):
         changed = before.with_addition(addition)
         if isinstance(changed, str):
             if addition.index is not None:
@@ -69,7 +67,7 @@ def proposal(
             continue
         again = planned(changed, addition.query)
         if again.verdict in EXACT and all(
-            VERDICTS.index(planned(changed, one).verdict) <= VERDICTS.index(planned(document, one).verdict)
+            VERDICTS.index(planned(changed, one).verdict) <= VERDICTS.index(planned(rules, one).verdict)
             for one in others
             if one != query
         ):
@@ -82,16 +80,16 @@ def proposal(
 class _Findings:
     """Rules and their findings, to compare those of changed rules with."""
 
-    def __init__(self, document: Document, data: Mapping[str, Any]) -> None:
-        self._document = document
+    def __init__(self, rules: Rules, data: Mapping[str, Any]) -> None:
+        self._rules = rules
         self._data = data
         self._before: frozenset[tuple[str, object]] | None = None
 
-    def with_addition(self, addition: Addition) -> Document | str:
+    def with_addition(self, addition: Addition) -> Rules | str:
         """Return the rules with an addition, or the mistake, error or warning that they would have."""
         rest = {name: value for name, value in addition.data.items() if name != "queries"}
         if not rest:
-            return self._document
+            return self._rules
         try:
             rules = _rules(merged(self._data, rest))
         except ValidationError:
@@ -103,11 +101,11 @@ class _Findings:
         for code, path, words in _found(rules):
             if (code, path) not in self._before:
                 return f"{words} [{code}]"
-        return rules.typed()
+        return rules
 
 
 def _rules(data: Mapping[str, Any]) -> Rules:
-    return Rules.model_validate(dict(data), by_alias=True, by_name=False)
+    return Rules.from_document(data)
 
 
 def _found(rules: Rules) -> Iterator[tuple[str, object, str]]:
@@ -115,3 +113,19 @@ def _found(rules: Rules) -> Iterator[tuple[str, object, str]]:
     for remark in rule_remarks(Facts(rules)):
         if remark.severity != "note":
             yield remark.kind.code, remark.path, remark.reason
+
+
+def _data(rules: Rules) -> dict[str, Any]:
+    """Return the canonical document, with `table` if there is only the one of that name."""
+    data = rules.document()
+    tables = data.pop("tables")
+    return {**data, "table": tables[SINGLE]} if list(tables) == [SINGLE] else {**data, "tables": tables}
+
+
+def merged(data: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return data with an addition: mappings are merged, any other value replaces the old one."""
+    found = dict(data)
+    for name, value in addition.items():
+        old = found.get(name)
+        found[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return found

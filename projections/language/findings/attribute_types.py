@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from projections.language.arithmetic import Expression
-from projections.language.attribute_sources import attribute_source
-from projections.language.document import extreme_type
-from projections.language.entities import attribute_types
+from projections.language.attribute_sources import AttributeSource
 from projections.language.findings.rule_facts import Facts
-from projections.language.measures import PICKED, TYPED, Measure
-from projections.language.models import Projection
+from projections.language.forms import Constant
+from projections.language.measures import PICKED, TYPED
+from projections.language.models import Aggregate, Compute, Copy, Projection, Rank, extreme_type
 from projections.language.patterns.tree import Equals, compared_type
-from projections.language.shapes import attribute_map, computed_cases
 from projections.language.syntax import steps
 from projections.language.templates import Template
 
@@ -37,12 +35,11 @@ class Numbers:
         found = self._written.get((entity, name))
         return found[0] if found is not None else None
 
-    def source(self, entity: str, source: str) -> str | None:
+    def source(self, entity: str, source: AttributeSource) -> str | None:
         """Return why the source of an attribute is certainly a number."""
-        expression = attribute_source(source)
-        if expression.type == "N":
+        if source.type == "N":
             return "it is computed as a number"
-        return self.number(entity, expression.path) if expression.path is not None else None
+        return self.number(entity, source.path) if source.path is not None else None
 
     def function(self, entity: str, name: str) -> str:
         """Return the function that computes a number: `count`, `sum`, `avg`, `negative` (a sum below 0), or None."""
@@ -79,20 +76,19 @@ class Numbers:
     def _declared(self) -> Iterator[tuple[Node, tuple[str, str]]]:
         """Yield the attributes of keys of type N, and the variables in them."""
         for name, entity in self._facts.rules.entities.items():
-            table = self._facts.table(name)
-            types = attribute_types(table)
+            types = self._facts.table(name).attribute_types
             for attribute, kind in types.items():
                 if kind == "N":
                     yield (name, attribute), (f"{attribute} is a key of type N", "")
-            for attribute, text in entity.key.items():
-                single = Template.parse(text).single
+            for attribute, template in entity.key.items():
+                single = template.single
                 if types[attribute] == "N" and single is not None:
                     yield (name, single), (f"{attribute} is a key of type N", "")
 
     def _computed(self, name: str, rule: Projection) -> Iterator[tuple[Node, tuple[str, str]]]:
-        if rule.aggregate is not None:
-            for attribute, form in rule.aggregate.set.items():
-                measure = Measure.parse(attribute, form)
+        action = rule.action
+        if isinstance(action, Aggregate):
+            for attribute, measure in action.set.items():
                 expression = measure.expression
                 extreme = measure.function in TYPED
                 if measure.function in (*PICKED, "counts", "values"):
@@ -105,25 +101,26 @@ class Numbers:
                     words = {"count": "a count", "sum": "a sum", "avg": "an average"}
                     what = words.get(measure.function, "a number")
                     yield (rule.into, attribute), (f"rule {name} makes it {what}", function)
-        elif rule.compute is not None:
-            for attribute, cases in rule.compute.set.items():
-                if all(_is_number(kind, content) for _, _, kind, content in computed_cases(cases)):
+        elif isinstance(action, Compute):
+            for attribute, cases in action.set.items():
+                if all(_is_number(case.value) for case in cases):
                     yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
-        for attribute, text in _carried(rule).items():
-            if text and attribute_source(text).type == "N":
+        for attribute, source in action.carried.items():
+            if source.type == "N":
                 yield (rule.into, attribute), (f"rule {name} computes it as a number", "computed")
-        if rule.copy_ is not None:
-            for attribute, value in rule.copy_.values.items():
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    yield (rule.into, attribute), (f"rule {name} makes it {value}", "")
+        if isinstance(action, Copy):
+            for attribute, value in action.values.items():
+                if isinstance(value, Constant) and value.is_number:
+                    yield (rule.into, attribute), (f"rule {name} makes it {value.value}", "")
 
     def _passed_on(self, known: dict[Node, tuple[str, str]]) -> Iterator[tuple[Node, tuple[str, str]]]:
         """Yield numbers that a rule copies."""
         for rule in self._facts.projections.values():
-            for target, path in _carried(rule).items():
-                if all((source, path) in known for source in rule.sources):
+            for target, carried in rule.action.carried.items():
+                path = carried.path
+                if path is not None and all((source, path) in known for source in rule.sources):
                     yield (rule.into, target), known[rule.source, path]
-            if rule.copy_ is not None and rule.copy_.attributes == "all":
+            if isinstance(rule.action, Copy) and rule.action.copies_all:
                 for (entity, attribute), why in known.items():
                     if entity == rule.source:
                         yield (rule.into, attribute), why
@@ -144,9 +141,9 @@ class Numbers:
     def _used(self) -> dict[Node, str]:
         found: dict[Node, str] = {}
         for name, rule in self._facts.projections.items():
-            if rule.aggregate is not None:
-                for attribute, form in rule.aggregate.set.items():
-                    measure = Measure.parse(attribute, form)
+            action = rule.action
+            if isinstance(action, Aggregate):
+                for measure in action.set.values():
                     expression = measure.expression
                     extreme = measure.function in TYPED
                     if (
@@ -160,8 +157,8 @@ class Numbers:
                             how = "compares it as a number" if extreme else "adds it up"
                             for source in rule.sources:
                                 found.setdefault((source, factor.path), f"rule {name} {how}")
-            elif rule.rank is not None:
-                for factor in Expression.parse(rule.rank.by).factors:
+            elif isinstance(action, Rank):
+                for factor in action.by.factors:
                     if not factor.from_text:
                         for source in rule.sources:
                             found.setdefault((source, factor.path), f"rule {name} ranks it")
@@ -187,38 +184,20 @@ class Numbers:
     def _texts(self) -> dict[Node, str]:
         found: dict[Node, str] = {}
         for name, entity in self._facts.rules.entities.items():
-            for attribute, kind in attribute_types(self._facts.table(name)).items():
+            for attribute, kind in self._facts.table(name).attribute_types.items():
                 if kind == "S":
                     found[name, attribute] = f"{attribute} is a key of type S"
-            for attribute, value in (entity.match or {}).items():
+            for attribute, value in entity.conditions.document.items():
                 if isinstance(value, str):
                     found[name, attribute] = "`match` requires it"
         for name, rule in self._facts.projections.items():
-            if rule.copy_ is not None:
-                for attribute, value in rule.copy_.values.items():
-                    if isinstance(value, str):
-                        found[rule.into, attribute] = f"rule {name} makes it of a template"
-            for attribute, text in _carried(rule).items():
-                if text and isinstance(attribute_source(text), Template):
+            templates = rule.action.templates if isinstance(rule.action, Copy) else {}
+            for attribute, source in {**templates, **rule.action.carried}.items():
+                if isinstance(source, Template):
                     found[rule.into, attribute] = f"rule {name} makes it of a template"
         return found
 
 
-def _carried(rule: Projection) -> dict[str, str]:
-    """Return target attribute → source of the values that a rule copies."""
-    if rule.copy_ is not None:
-        return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
-    if rule.aggregate is not None:
-        measures = [Measure.parse(name, form) for name, form in rule.aggregate.set.items()]
-        return {one.name: one.expression.path or "" for one in measures if one.function in PICKED and one.expression}
-    if rule.embed is not None and rule.embed.as_ is not None:
-        return {}
-    action = rule.latest or rule.embed
-    return attribute_map(action.attributes) if action is not None else {}
-
-
-def _is_number(kind: str, content: Any) -> bool:
-    """Return whether a case of a computed attribute is always a number."""
-    if kind == "constant":
-        return isinstance(content, int | float) and not isinstance(content, bool)
-    return kind == "expression" and Expression.parse(content, "value").type == "N"
+def _is_number(value: Template | Expression | Constant) -> bool:
+    """Return whether the value of a case is always a number."""
+    return value.is_number if isinstance(value, Constant) else value.type == "N"

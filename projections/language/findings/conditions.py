@@ -21,14 +21,13 @@ from projections.language.findings.kinds import (
     UNROUNDED_QUOTIENT,
     Remark,
 )
-from projections.language.findings.reads import Computes, Tested, expression_place, offset_of, patterns, texts
+from projections.language.findings.reads import Computes, Tested, offset_of, patterns
 from projections.language.findings.rule_facts import Facts
-from projections.language.measures import ROUNDED, Measure
-from projections.language.mistakes import Location
-from projections.language.models import Projection
+from projections.language.kinds import Part
+from projections.language.models import Aggregate, Compute, Copy, Projection, Rank
 from projections.language.patterns.parsing import is_comparison
 from projections.language.patterns.tree import Affix, Alternative, Compares, Equals, compared_type
-from projections.language.syntax import LanguageError, an, name_of
+from projections.language.syntax import LanguageError, Location, an, name_of
 from projections.language.templates import Template
 from projections.language.values import number_text
 
@@ -63,14 +62,14 @@ _SAME = "compare numbers with numbers, and text with text"
 
 
 def _all_patterns(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Location]]:
-    for _, _, document, place in patterns(facts.rules):
-        yield document, place
+    for _, _, pattern, place in patterns(facts.rules):
+        yield pattern.document, place
     for name, entity in facts.rules.entities.items():
         if entity.match is not None:
-            yield entity.match, ("entities", name, "match")
+            yield entity.match.document, ("entities", name, "match")
     for name, query in facts.rules.queries.items():
         if query.where is not None:
-            yield query.where, ("queries", name, "where")
+            yield query.where.document, ("queries", name, "where")
 
 
 def _texts(form: Any, place: Location, sign: str = "=") -> Iterator[tuple[str, Location, str]]:
@@ -214,43 +213,48 @@ _BETWEEN = re.compile(rf"(?=.*(?:\*|\s\+\s|\w\())(?:{'|'.join(OPERATIONS)}|\0|[\
 _OPERAND = re.compile(r"""[-+*/]\s*('[^']+'|"[^"]+")|('[^']+'|"[^"]+")\s*[-+*/]""")
 
 
+_MAKING = ("compute", "copy", "latest", "top", "embed")
+"""Kinds of rules with templates that make a value, not a key."""
+
+
 def meanings(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about values that rules make, rule by rule."""
     for name, rule in facts.projections.items():
-        for text, place in texts(rule):
-            if place[0] in ("compute", "copy", "latest", "top", "embed") and _calculates(text):
+        action = rule.action
+        for part in action.parts():
+            if part.place[0] in _MAKING and part.place[:2] != ("embed", "match") and _calculates(part.text):
                 yield Remark(
                     READ_AS_WRITTEN,
-                    ("projections", name, *place),
-                    f'"{text}" is a template: its value is the text with the values in it, and not a calculation',
-                    f"write the calculation without braces: {_FIELD.sub(lambda found: found[1], text)}",
+                    ("projections", name, *part.place),
+                    f'"{part.text}" is a template: its value is the text with the values in it, and not a calculation',
+                    f"write the calculation without braces: {_FIELD.sub(lambda found: found[1], part.text)}",
                 )
-        for attribute, value in (rule.copy_.values if rule.copy_ is not None else {}).items():
-            if isinstance(value, str) and value.lower() in BOOLEANS:
-                yield boolean(value, ("projections", name, "copy", "values", attribute))
-        if rule.compute is not None and rule.compute.once and not facts.made_by_rules(rule.source):
-            yield from _put_again(facts, name, rule)
+        if isinstance(action, Copy):
+            for attribute, template in action.templates.items():
+                if template.text.lower() in BOOLEANS:
+                    yield boolean(template.text, ("projections", name, "copy", "values", attribute))
+        if isinstance(action, Compute) and action.once and not facts.made_by_rules(rule.source):
+            yield from _put_again(facts, name, rule.source, action)
     for one in facts.expressions:
         yield from _texts_in_calculation(one)
 
 
-def _put_again(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+def _put_again(facts: Facts, name: str, source: str, compute: Compute) -> Iterator[Remark]:
     """Yield a remark for values that are recorded once, unless the declared writes do not remove them."""
     writes = [
         (pattern, step)
         for pattern, one in facts.rules.writes.items()
         for step in one.steps
-        if step.operation in ("put", "update") and step.entity == rule.source
+        if step.operation in ("put", "update") and step.entity == source
     ]
     put = next((pattern for pattern, step in writes if step.put is not None and step.if_ != "absent"), None)
     if writes and put is None:
         return
-    assert rule.compute is not None
-    values, which = " and ".join(rule.compute.set), "a put" if put is None else f"the put of write {put}"
+    values, which = " and ".join(compute.set), "a put" if put is None else f"the put of write {put}"
     yield Remark(
         ONCE_AND_PUTS,
         ("projections", name, "compute", "once"),
-        f"{which} that replaces {an(rule.source)} without {values} removes what was recorded, and the rule then records "
+        f"{which} that replaces {an(source)} without {values} removes what was recorded, and the rule then records "
         "the current values",
         "change these items with UpdateItem, or include the recorded values in puts",
         at_key=True,
@@ -291,7 +295,7 @@ def disabled(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about rules that read what a disabled rule no longer keeps up to date."""
     if all(rule.enabled for rule in facts.projections.values()):
         return
-    for name, given in inputs(facts.typed).items():
+    for name, given in inputs(facts.complete).items():
         for other, attributes in given.items():
             if facts.projections[other].enabled or not facts.projections[name].publishes:
                 continue
@@ -308,13 +312,9 @@ def disabled(facts: Facts) -> Iterator[Remark]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An expression in a rule. `form` is the text or the measure that it is in.
+    """An expression in a rule. `limit` is what cannot take a quotient as it is."""
 
-    `limit` is what cannot take a quotient as it is.
-    """
-
-    place: Location
-    form: Any
+    part: Part
     node: Node
     limit: str = ""
 
@@ -322,27 +322,28 @@ class _Use:
 def quotients(facts: Facts) -> Iterator[Remark]:
     """Yield at most one remark for each expression."""
     for name, rule in facts.projections.items():
-        for use in _uses(name, rule):
-            yield from _remarks(use)
+        for use in _uses(rule):
+            yield from _remarks(name, use)
 
 
-def _uses(name: str, rule: Projection) -> Iterator[_Use]:
-    place: Location = ("projections", name, rule.kind)
-    if rule.aggregate is not None:
-        for attribute, form in rule.aggregate.set.items():
-            measure = Measure.parse(attribute, form)
-            if measure.expression is not None:
-                at = expression_place(form, (*place, "set", attribute))
-                most = f"{measure.function} takes at most {DIGITS_AFTER} digits after the decimal point"
-                limit = most if measure.function in ROUNDED else ""
-                yield _Use(at, form, measure.expression.node, limit)
-    elif rule.rank is not None:
-        places = rule.rank.decimals
-        limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
-        yield _Use((*place, "by"), rule.rank.by, Expression.parse(rule.rank.by).node, limit)
+def _uses(rule: Projection) -> Iterator[_Use]:
+    action = rule.action
+    if not isinstance(action, Aggregate | Rank):
+        return
+    for part in action.parts():
+        if not part.numeric or not isinstance(part.value, Expression):
+            continue
+        if isinstance(action, Aggregate):
+            (attribute,) = part.attributes
+            most = f"{action.set[attribute].function} takes at most {DIGITS_AFTER} digits after the decimal point"
+            yield _Use(part, part.value.node, most)
+        else:
+            places = action.decimals
+            limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
+            yield _Use(part, part.value.node, limit)
 
 
-def _remarks(use: _Use) -> Iterator[Remark]:
+def _remarks(rule: str, use: _Use) -> Iterator[Remark]:
     found = _unrounded(use.node) if use.limit else None
     if found is None:
         return
@@ -351,7 +352,8 @@ def _remarks(use: _Use) -> Iterator[Remark]:
     reason = f"{shown} can have 38 digits, and {why}"
     example = f": round({shown}, 4)" if _words(found) else ""
     name = next(iter(Expression("", found).names), "")
-    yield Remark(UNROUNDED_QUOTIENT, use.place, reason, f"round the quotient first{example}", offset_of(use.form, name))
+    place = ("projections", rule, *use.part.place)
+    yield Remark(UNROUNDED_QUOTIENT, place, reason, f"round the quotient first{example}", offset_of(use.part, name))
 
 
 def _unrounded(node: Node) -> Node | None:

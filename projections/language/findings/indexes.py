@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.access.paths import always_present, bare_variables
-from projections.language.canonical import Embed, Index
 from projections.language.embeds import attributes_of_child, children_of
 from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
@@ -23,11 +22,9 @@ from projections.language.findings.kinds import (
 )
 from projections.language.findings.names import known_attributes
 from projections.language.findings.rule_facts import Facts, KeySet, Slot
-from projections.language.mistakes import Location
-from projections.language.ownership import written
-from projections.language.patterns import Pattern
-from projections.language.shapes import cases, index_attributes, is_local, key_attributes
-from projections.language.syntax import an
+from projections.language.models import Copy, Embed, Index
+from projections.language.spelling import template_text
+from projections.language.syntax import Location, an
 from projections.language.templates import Field, Template
 
 _GLOBAL, _LOCAL = 20, 5
@@ -37,9 +34,9 @@ _GLOBAL, _LOCAL = 20, 5
 def tables(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about the indexes of each table."""
     rules = facts.rules
-    for name, table in rules.all_tables.items():
-        place: Location = (*(("table",) if rules.table is not None else ("tables", name)), "indexes")
-        local = [index for index, form in table.indexes.items() if is_local(form)]
+    for name, table in rules.tables.items():
+        place: Location = ("tables", name, "indexes")
+        local = [index for index, keys in table.indexes.items() if keys.local]
         yield from _many(place, len(table.indexes) - len(local), len(local))
 
 
@@ -58,17 +55,14 @@ def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
 def expiry(facts: Facts) -> Iterator[Remark]:
     """Yield remarks for each table, and one for each entity."""
     rules = facts.rules
-    for name, table in rules.all_tables.items():
-        here = [entity for entity in rules.entities if rules.table_of(entity) == name]
+    for name, table in rules.tables.items():
+        here = [entity for entity, one in rules.entities.items() if one.table == name]
         sources = dict.fromkeys(
-            source
-            for rule in facts.projections.values()
-            if rule.kind != "embed" and not rule.on_source
-            for source in rule.sources
+            source for rule in facts.projections.values() if rule.action.makes_key for source in rule.sources
         )
         sources_here = [entity for entity in sources if entity in here and not facts.made_by_rules(entity)]
         expiring = [entity for entity in here if rules.entities[entity].expires]
-        place: Location = ("table",) if rules.table is not None else ("tables", name)
+        place: Location = ("tables", name)
         if table.ttl is not None and sources_here and not expiring:
             yield Remark(
                 EXPIRY_UNDECIDED,
@@ -85,7 +79,7 @@ def expiry(facts: Facts) -> Iterator[Remark]:
             for source in one.sources
             if one.expired == "keep"
             and source in here
-            and not any(table.ttl in written(w) for _, w in facts.into(source))
+            and not any(table.ttl in w.action.written for _, w in facts.into(source))
         ]
         if table.ttl is not None and kept:
             items = _some([*dict.fromkeys(source for _, source in kept)])
@@ -124,18 +118,18 @@ def indexes(facts: Facts) -> Iterator[Remark]:
             yield from _half(facts, key)
             yield from _ambiguous(facts, numbers, key)
     for name, rule in facts.projections.items():
-        if rule.index is None:
+        if not isinstance(rule.action, Index):
             continue
         earlier: list[object] = []
-        for place, where, _ in cases(rule.index):
-            if where in earlier:
+        for number, case in enumerate(rule.action.cases):
+            if case.where in earlier:
                 yield Remark(
                     UNREACHABLE_CASE,
-                    ("projections", name, "index", *place),
+                    ("projections", name, "index", number),
                     "never applies: an earlier case has the same `where`, and the first case that matches applies",
                     "merge the cases, or change one of the conditions",
                 )
-            earlier.append(where)
+            earlier.append(case.where)
     if any(rule.embed for rule in facts.projections.values()):
         yield from _not_projected(facts)
         yield from _not_indexed(facts)
@@ -143,11 +137,10 @@ def indexes(facts: Facts) -> Iterator[Remark]:
 
 def _not_projected(facts: Facts) -> Iterator[Remark]:
     """Yield embed rules that find children through an index which does not show what they need of a child."""
-    typed = facts.rules.typed()
-    document = typed.to_document()
+    document = facts.rules.document()
     for name, rule in facts.projections.items():
         index = children_of(document, name).index if rule.embed is not None else None
-        shown = typed.tables[typed.entities[rule.into].table].shown(index) if index is not None else None
+        shown = facts.table(rule.into).shown(index) if index is not None else None
         lacking = [one for one in attributes_of_child(document, name) if one not in shown] if shown is not None else []
         if lacking:
             yield Remark(
@@ -163,23 +156,22 @@ def _not_projected(facts: Facts) -> Iterator[Remark]:
 
 def _not_indexed(facts: Facts) -> Iterator[Remark]:
     """Yield embed rules that find children through an index which an index rule does not write for all of them."""
-    typed = facts.rules.typed()
-    document = typed.to_document()
-    for name, rule in typed.rules.items():
-        if not isinstance(rule, Embed) or (children := children_of(document, name)).index is None:
+    document = facts.rules.document()
+    for name, rule in facts.projections.items():
+        if not isinstance(rule.action, Embed) or (children := children_of(document, name)).index is None:
             continue
-        child = typed.entities[rule.into]
-        present = always_present(typed, rule.into).union(Pattern.parse(child.match or {}).constants)
-        keys = typed.tables[child.table].indexes[children.index]
-        for writer, other in typed.rules.items():
-            if not isinstance(other, Index) or other.source != rule.into or len(other.cases) > 1:
+        child = facts.rules.entities[rule.into]
+        present = always_present(facts.rules, rule.into).union(child.conditions.constants)
+        keys = facts.table(rule.into).indexes[children.index]
+        for writer, other in facts.projections.items():
+            if not isinstance(other.action, Index) or other.source != rule.into or len(other.action.cases) > 1:
                 continue
-            templates = other.cases[0].set
-            if any(templates.get(attribute) != text for attribute, text in children.partition.items()):
+            templates = other.action.cases[0].set
+            texts = {attribute: template_text(template) for attribute, template in templates.items()}
+            if any(texts.get(attribute) != text for attribute, text in children.partition.items()):
                 continue
-            fields = [field for key in keys.names for field in Template.parse(templates.get(key, "")).fields]
-            names = {one for field in fields for one in field.needs}
-            lacking = sorted(names - present - rule.match.keys())
+            names = {one for key in keys.names & templates.keys() for one in templates[key].needs}
+            lacking = sorted(names - present - rule.action.match.keys())
             if lacking:
                 them = " and ".join(lacking)
                 yield Remark(
@@ -196,10 +188,10 @@ def _not_indexed(facts: Facts) -> Iterator[Remark]:
 def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
     """Yield a remark if an index key lacks an attribute that nothing else is known to write."""
     table = facts.table(key.entity)
-    first, second = index_attributes(table.key, table.indexes[str(key.index)])
+    keys = table.indexes[str(key.index)]
     made = {one.attribute for one in (*key.partition, *key.sort)}
-    present = {name for name, _ in key_attributes(table.key)} | _others(facts, key)
-    missing = [name for name, _ in (*first, *second) if name not in made | present]
+    present = {*table.key_names} | _others(facts, key)
+    missing = [name for name, _ in keys.attributes if name not in made | present]
     if not missing:
         return
     lacking = " and ".join(missing)
@@ -220,7 +212,7 @@ def _ambiguous(facts: Facts, numbers: Numbers, key: KeySet) -> Iterator[Remark]:
     Unlike variables of a key, attributes may contain the separator. At the end of the template this is harmless.
     """
     separator = facts.table(key.entity).separator
-    bare = bare_variables(facts.typed, key.source)
+    bare = bare_variables(facts.rules, key.source)
 
     def lacks_it(slot: Slot) -> bool:
         if (piped := slot.piped(*_BARE_PIPES)) is not None:
@@ -252,8 +244,8 @@ def _others(facts: Facts, key: KeySet) -> set[str]:
     entity = key.entity
     found = set(facts.rules.entities[entity].index_key)
     for name, rule in facts.into(entity):
-        if name != key.rule or rule.copy_ is not None:
-            found |= written(rule).keys()
+        if name != key.rule or isinstance(rule.action, Copy):
+            found |= rule.action.written.keys()
     if known_attributes(facts, entity) is None:
         found |= {read.root for read in facts.reads if read.entity == entity}
         found |= set(facts.variables(entity))

@@ -15,6 +15,7 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
+from projections.language.models import Rank
 from projections.language.pipes import Pipe
 from projections.language.syntax import steps
 
@@ -26,7 +27,7 @@ def sorting(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about values in sort keys of type S."""
     numbers = Numbers(facts)
     for key in (*facts.target_keys.values(), *facts.index_keys):
-        if key.rule is None or facts.projections[key.rule].rank is not None:
+        if key.rule is None or isinstance(facts.projections[key.rule].action, Rank):
             continue
         for made in key.sort:
             if made.kind == "S":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Literal, TypeAlias
 
-from projections.language.mistakes import Location
+from projections.language.syntax import Location
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 

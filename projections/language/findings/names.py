@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from projections.language.document import each_variable
-from projections.language.entities import attribute_types
 from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE, Remark
 from projections.language.findings.reads import Read
 from projections.language.findings.rule_facts import Facts
-from projections.language.ownership import Node, written
-from projections.language.patterns import Pattern
+from projections.language.models import Copy
+from projections.language.ownership import Node
 from projections.language.patterns.tree import Exists, Test
 from projections.language.syntax import root, suggest
 
@@ -42,18 +40,18 @@ def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
     document = facts.rules.entities[entity]
     return (
         found
-        | attribute_types(facts.table(entity)).keys()
+        | facts.table(entity).attribute_types.keys()
         | document.index_key.keys()
-        | {root(name) for name in Pattern.parse(document.match or {}).constants}
+        | {root(name) for name in document.conditions.constants}
     )
 
 
 def _written_by_rules(facts: Facts, entity: str) -> frozenset[str] | None:
     found: set[str] = set()
     for _, rule in facts.into(entity):
-        if rule.copy_ is not None and rule.copy_.attributes == "all":
+        if isinstance(rule.action, Copy) and rule.action.copies_all:
             return None
-        found |= written(rule).keys()
+        found |= rule.action.written.keys()
     return frozenset(found)
 
 
@@ -116,9 +114,8 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
         written_here = _written_by_rules(facts, name)
         if not facts.made_by_rules(name) or entity.match is None or written_here is None:
             continue
-        pattern = Pattern.parse(entity.match)
-        for condition in pattern.conditions:
-            if not isinstance(condition, Test) or condition.name in pattern.constants:
+        for condition in entity.match.conditions:
+            if not isinstance(condition, Test) or condition.name in entity.match.constants:
                 continue
             if Exists(False) in condition.alternatives or root(condition.name) in written_here:
                 continue
@@ -141,7 +138,7 @@ def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
     """Yield remarks for names that differ from another name of the same item only in case."""
     attributes: dict[tuple[str, str], dict[str, str]] = {}
     for name, rule in facts.projections.items():
-        for attribute in written(rule):
+        for attribute in rule.action.written:
             spellings = attributes.setdefault((rule.into, attribute.lower()), {})
             spellings.setdefault(attribute, f"which rule {name} writes")
     seen: set[tuple[str, str]] = set()
@@ -159,10 +156,10 @@ def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
 
 def _bindable(facts: Facts, read: Read) -> dict[str, str]:
     """Return the names that bind a variable of the target's key before attributes do."""
-    each = next(each_variable(rule) for name, rule in facts.variants if (name, rule.source) == (read.rule, read.entity))
+    each = next(rule.each for name, rule in facts.variants if (name, rule.source) == (read.rule, read.entity))
     found = dict.fromkeys(facts.variables(read.entity), f"a variable of the key of {read.entity}")
     if each is not None:
-        found[each] = "the variable of `each`"
+        found[each.variable] = "the variable of `each`"
     return {name: what for name, what in found.items() if name.lower() == read.root.lower()}
 
 
@@ -182,10 +179,10 @@ def _slips(facts: Facts, found: list[Read]) -> Iterator[Remark]:
     """Yield remarks for names that differ from another name of the same item by a `$`, or by a slip of the keyboard."""
     names: dict[str, dict[str, set[str]]] = {}
     for entity, declared in facts.rules.entities.items():
-        others = (*facts.variables(entity), *(declared.required or ()), *declared.index_key)
+        others = (*facts.variables(entity), *declared.required, *declared.index_key)
         names[entity] = {name: {"entities"} for name in others}
     for name, rule in facts.projections.items():
-        for attribute in written(rule):
+        for attribute in rule.action.written:
             names[rule.into].setdefault(attribute, set()).add(name)
     for read in found:
         names[read.entity].setdefault(read.root, set()).add(read.rule)

@@ -15,10 +15,9 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.rule_facts import Facts, KeySet, Made
-from projections.language.mistakes import Location
-from projections.language.models import Projection
-from projections.language.shapes import index_attributes, key_attributes
-from projections.language.templates import Field, Template
+from projections.language.models import Aggregate, Projection, Rank
+from projections.language.syntax import Location
+from projections.language.templates import Field
 
 PARTITION_UNITS = 1000
 """Write units per second of one partition; it has three times as many read units."""
@@ -44,7 +43,7 @@ def partitions(facts: Facts) -> Iterator[Remark]:
         if few is not None:
             hot.add(name)
             yield from _group(facts, rule, key, few)
-        elif rule.rank is None and key.entity not in seen and facts.made_by_rules(key.entity):
+        elif rule.action.writes_items and key.entity not in seen and facts.made_by_rules(key.entity):
             found = list(_target(facts, key))
             if found:
                 seen.add(key.entity)
@@ -124,18 +123,17 @@ def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
 
 def _inverted(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about indexes with the table's keys in reverse, if all targets of a rule share a partition there."""
-    rules = (rule for rule in facts.projections.values() if rule.kind != "rank" and not rule.on_source)
+    rules = (rule for rule in facts.projections.values() if rule.action.writes_items and not rule.action.on_source)
     for entity in dict.fromkeys(rule.into for rule in rules):
         table = facts.table(entity)
-        keys = [name for name, _ in key_attributes(table.key)]
+        keys = table.key_names
         template = facts.rules.entities[entity].key
-        for index, form in table.indexes.items():
-            first, _ = index_attributes(table.key, form)
-            if [name for name, _ in first] != keys[1:] or Template.parse(template[keys[1]]).literal is None:
+        for index, made in table.indexes.items():
+            if tuple(name for name, _ in made.partition) != keys[1:] or template[keys[1]].literal is None:
                 continue
-            if not Template.parse(template[keys[0]]).fields:
+            if not template[keys[0]].fields:
                 continue
-            text = template[keys[1]]
+            text = template[keys[1]].text
             yield Remark(
                 HOT_PARTITION,
                 ("entities", entity, "key", keys[1]),
@@ -157,9 +155,10 @@ def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
 
 
 def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[Remark]:
-    if rule.kind not in ("aggregate", "top", "latest", "rank") or not facts.variables(key.source):
+    if rule.kind == "copy" or not facts.variables(key.source):
         return
-    sharded = rule.aggregate or rule.rank
+    action = rule.action
+    sharded = action if isinstance(action, Aggregate | Rank) else None
     if sharded is not None and sharded.shards > 1:
         return
     made = next((one for one in (*key.partition, *key.sort) if "bind" in one.place), key.partition[0])
@@ -167,10 +166,10 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
     its = "whose ledger item accepts" if few.values == 1 else "whose ledger items each accept"
     if sharded is not None:
         place: Location = ("projections", str(key.rule), rule.kind)
-        spread = "the totals" if rule.aggregate is not None else "the counters"
+        spread = "the totals" if isinstance(action, Aggregate) else "the counters"
         stays = (
             "the target stays one item"
-            if rule.aggregate is not None
+            if isinstance(action, Aggregate)
             else f"a rank reads up to {2 * _SHARDS - 2} items more"
         )
         instead = (
@@ -215,9 +214,9 @@ def few_partitions(facts: Facts) -> Iterator[Remark]:
     for entity, declared in facts.rules.entities.items():
         if facts.made_by_rules(entity):
             continue  # its items are as many as the groups or sources of its rules
-        (attribute, _), *sort = key_attributes(facts.table(entity).key)
-        if sort and Template.parse(declared.key[sort[0][0]]).names:
-            fields = [*Template.parse(declared.key[attribute]).fields]
+        attribute, *sort = facts.table(entity).key_names
+        if sort and declared.key[sort[0]].names:
+            fields = [*declared.key[attribute].fields]
             yield from _few_values(fields, ("entities", entity, "key", attribute), f"the table has {entity} items")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from projections.language.access.plan import Plan, Query, queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import proposal
-from projections.language.canonical import Document, Index
 from projections.language.embeds import children_of
 from projections.language.facts import creators, indexes_fed
 from projections.language.findings.kinds import (
@@ -22,8 +21,8 @@ from projections.language.findings.kinds import (
 )
 from projections.language.findings.names import known_attributes
 from projections.language.findings.rule_facts import Facts
-from projections.language.mistakes import Location
-from projections.language.syntax import root, suggest
+from projections.language.models import Embed, Index, Rules
+from projections.language.syntax import Location, root, suggest
 
 
 def queries(facts: Facts) -> Iterator[Remark]:
@@ -31,21 +30,21 @@ def queries(facts: Facts) -> Iterator[Remark]:
     asked = queries_of(facts.rules)
     if not asked:
         return
-    document = facts.typed
-    plans = {name: plan(document, query) for name, query in asked.items()}
+    rules = facts.complete
+    plans = {name: plan(rules, query) for name, query in asked.items()}
     for name, query in asked.items():
         unknown = list(_unknown(facts, query))
         yield from unknown
         if not unknown:
-            yield from _answered(document, plans[name], asked)
-        yield from _derived_read(document, query)
-    yield from _unused(facts, document, list(plans.values()))
+            yield from _answered(rules, plans[name], asked)
+        yield from _derived_read(rules, query)
+    yield from _unused(rules, list(plans.values()))
 
 
 # --- one query ---
 
 
-def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Iterator[Remark]:
+def _answered(rules: Rules, planned: Plan, asked: dict[str, Query]) -> Iterator[Remark]:
     query = planned.query
     place: Location = ("queries", query.name)
     if planned.verdict == "one":
@@ -55,7 +54,7 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
         yield Remark(SEVERAL_REQUESTS, place, f"takes {planned.reason}", way, at_key=True)
         return
     kind, reason = _kind(planned)
-    offered = proposal(document, query, planned, list(asked.values()))
+    offered = proposal(rules, query, planned, list(asked.values()))
     if offered is None:
         way, paste = _no_proposal(query, kind), ""
     else:
@@ -120,9 +119,9 @@ def _unknown(facts: Facts, query: Query) -> Iterator[Remark]:
             )
 
 
-def _derived_read(document: Document, query: Query) -> Iterator[Remark]:
+def _derived_read(rules: Rules, query: Query) -> Iterator[Remark]:
     """Yield a remark about a consistent read of items that rules create."""
-    made = creators(document)
+    made = creators(rules)
     for entity in query.entities if query.consistent else ():
         if entity in made:
             yield Remark(
@@ -138,14 +137,14 @@ def _derived_read(document: Document, query: Query) -> Iterator[Remark]:
 # --- what no query needs ---
 
 
-def _unused(facts: Facts, document: Document, plans: list[Plan]) -> Iterator[Remark]:
+def _unused(rules: Rules, plans: list[Plan]) -> Iterator[Remark]:
     """Yield remarks about indexes that no query reads, and about index rules for entities that none reads there."""
     read = {(request.index, entity) for one in plans for request in one.requests for entity in request.entities}
-    read |= _embedded(document)
+    read |= _embedded(rules)
     pending = {entity for one in plans if not one.requests for entity in one.query.entities}
-    for table, declared in document.tables.items():
-        place: Location = ("table", "indexes") if facts.rules.table is not None else ("tables", table, "indexes")
-        here = {name for name, entity in document.entities.items() if entity.table == table}
+    for table, declared in rules.tables.items():
+        place: Location = ("tables", table, "indexes")
+        here = {name for name, entity in rules.entities.items() if entity.table == table}
         for index in declared.indexes:
             if not here.isdisjoint(pending) or any((index, entity) in read for entity in here):
                 continue
@@ -156,10 +155,10 @@ def _unused(facts: Facts, document: Document, plans: list[Plan]) -> Iterator[Rem
                 "remove it, or add the query that needs it to `queries`",
                 at_key=True,
             )
-    for name, rule in document.rules.items():
-        if not isinstance(rule, Index) or rule.source in pending:
+    for name, rule in rules.projections.items():
+        if not isinstance(rule.action, Index) or rule.source in pending:
             continue
-        fed = [index for index in indexes_fed(document, rule) if any(name == index for name, _ in read)]
+        fed = [index for index in indexes_fed(rules, rule) if any(name == index for name, _ in read)]
         if fed and not any((index, rule.source) in read for index in fed):
             yield Remark(
                 UNUSED_INDEX,
@@ -170,9 +169,11 @@ def _unused(facts: Facts, document: Document, plans: list[Plan]) -> Iterator[Rem
             )
 
 
-def _embedded(document: Document) -> set[tuple[str | None, str]]:
+def _embedded(rules: Rules) -> set[tuple[str | None, str]]:
     """Return the indexes through which embed rules find children."""
-    whole = document.to_document()
+    document = rules.document()
     return {
-        (children_of(whole, name).index, rule.into) for name, rule in document.rules.items() if rule.kind == "embed"
+        (children_of(document, name).index, rule.into)
+        for name, rule in rules.projections.items()
+        if isinstance(rule.action, Embed)
     }

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from projections.language.analysis import listed_values
 from projections.language.arithmetic import Expression
-from projections.language.document import Rules, each_variable, key_variables
-from projections.language.entities import attribute_types, listed_values
 from projections.language.findings.reads import Computes, Read, Tested, expressions, reads, tests
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
-from projections.language.mistakes import Location
-from projections.language.models import Projection, Table
+from projections.language.models import Copy, Index, Projection, Rules, Table
+from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Exists
 from projections.language.pipes import Pipe
-from projections.language.shapes import cases, index_attributes, key_attributes
-from projections.language.syntax import root
+from projections.language.syntax import Location, root
 from projections.language.templates import Field, Template
 
 Origin: TypeAlias = Literal["key", "each", "attribute"]
@@ -126,7 +124,11 @@ class Facts:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.typed = rules.typed()
+
+    @cached_property
+    def complete(self) -> Rules:
+        """The rules as the canonical document has them: with the types of extremes, and claims of copies."""
+        return self.rules.completed()
 
     @property
     def projections(self) -> Mapping[str, Projection]:
@@ -149,11 +151,11 @@ class Facts:
         return self._by_target.get(entity, ())
 
     def table(self, entity: str) -> Table:
-        return self.rules.all_tables[self.rules.table_of(entity) or ""]
+        return self.rules.table_of(entity)
 
     def variables(self, entity: str) -> tuple[str, ...]:
         """Return the variables of an entity's key, in order."""
-        return key_variables(self.rules.entities[entity])
+        return self.rules.entities[entity].variables
 
     def telling(self, entity: str) -> str | None:
         """Return the variable of a key that differs most between items: its `id`, else the last one."""
@@ -185,7 +187,7 @@ class Facts:
     @cached_property
     def copies(self) -> Mapping[str, str]:
         """By entity whose items a copy rule creates: the rule."""
-        return {rule.into: name for name, rule in self.projections.items() if rule.copy_ is not None}
+        return {rule.into: name for name, rule in self.projections.items() if isinstance(rule.action, Copy)}
 
     def made_by_rules(self, entity: str) -> bool:
         """Return whether only rules create items of the entity."""
@@ -197,9 +199,7 @@ class Facts:
     def target_keys(self) -> Mapping[tuple[str, str], KeySet]:
         """By rule and source, if the rule makes the key of its target: that key, with values of the source."""
         return {
-            (name, rule.source): self._target_key(name, rule)
-            for name, rule in self.variants
-            if rule.kind != "embed" and not rule.on_source
+            (name, rule.source): self._target_key(name, rule) for name, rule in self.variants if rule.action.makes_key
         }
 
     @cached_property
@@ -210,15 +210,15 @@ class Facts:
     def _target_key(self, name: str, rule: Projection) -> KeySet:
         entity = self.rules.entities[rule.into]
         made = []
-        for attribute, kind in key_attributes(self.table(rule.into).key):
+        for attribute, kind in self.table(rule.into).key:
             parts: list[str | Slot] = []
             place: Location = ("projections", name, rule.kind, "into")
-            for part in Template.parse(entity.key[attribute]).parts:
+            for part in entity.key[attribute].parts:
                 if isinstance(part, str):
                     parts.append(part)
                 elif part.name in rule.bind:
-                    place, text = ("projections", name, *rule.place("bind"), part.name), rule.bind[part.name]
-                    parts += self._parts(rule.source, text, place, rule, part.star)
+                    place = ("projections", name, *rule.place("bind", part.name))
+                    parts += self._parts(rule.source, rule.bind[part.name], place, rule, part.star)
                 else:
                     at = ("projections", name, rule.kind, "into")
                     parts.append(self._slot(rule.source, part, at, None, rule, part.star))
@@ -235,23 +235,23 @@ class Facts:
         )
 
     def _parts(
-        self, source: str, text: str, place: Location, rule: Projection | None, star: bool = False
+        self, source: str, template: Template, place: Location, rule: Projection | None, star: bool = False
     ) -> list[str | Slot]:
         return [
-            part if isinstance(part, str) else self._slot(source, part, place, text, rule, star)
-            for part in Template.parse(text).parts
+            part if isinstance(part, str) else self._slot(source, part, place, template.text, rule, star)
+            for part in template.parts
         ]
 
     def _slot(
         self, source: str, field: Field, place: Location, template: str | None, rule: Projection | None, star: bool
     ) -> Slot:
-        variable = each_variable(rule) if rule is not None else None
+        variable = rule.each.variable if rule is not None and rule.each is not None else None
         each = variable is not None and variable in {root(name) for name in field.names}
         key = field.expression is None and field.name in self.variables(source)
         origin: Origin = "each" if each else "key" if key else "attribute"
         return Slot(field.name, field.pipes, origin, place, template, star, field.expression)
 
-    def _listed(self, rule: Projection, where: Mapping[str, Any] | None = None) -> dict[str, tuple[Any, ...]]:
+    def _listed(self, rule: Projection, where: Pattern | None = None) -> dict[str, tuple[Any, ...]]:
         found: dict[str, tuple[Any, ...]] = {}
         for pattern in (self.rules.entities[rule.source].match, rule.where, where):
             found |= _values(pattern)
@@ -263,37 +263,37 @@ class Facts:
             made = {a: self._plain(name, a, text, (*place, a)) for a, text in entity.index_key.items()}
             yield from self._by_index(KeySet(name, name, None, None, (), (), place, False, _values(entity.match)), made)
         for name, rule in self.projections.items():
-            types = attribute_types(self.table(rule.into))
-            if rule.index is not None:
-                forms = [(("index", *inner), where, texts) for inner, where, texts in cases(rule.index)]
-            elif rule.copy_ is not None:
-                texts = {a: text for a, text in rule.copy_.values.items() if isinstance(text, str) and a in types}
+            types, action = self.table(rule.into).attribute_types, rule.action
+            forms: list[tuple[Location, Pattern | None, Mapping[str, Template]]] = []
+            if isinstance(action, Index):
+                forms = [(("index", number), case.where, case.set) for number, case in enumerate(action.cases)]
+            elif isinstance(action, Copy):
+                texts = {name: template for name, template in action.templates.items() if name in types}
                 forms = [(("copy", "values"), None, texts)]
-            else:
-                continue
-            for inner, where, texts in forms:
+            for inner, where, templates in forms:
                 place = ("projections", name, *inner)
-                made = {a: self._plain(rule.source, a, text, (*place, a), rule) for a, text in texts.items()}
+                made = {a: self._plain(rule.source, a, text, (*place, a), rule) for a, text in templates.items()}
                 listed = self._listed(rule, where)
                 yield from self._by_index(
                     KeySet(rule.into, rule.source, name, None, (), (), place, False, listed), made
                 )
 
-    def _plain(self, source: str, attribute: str, text: str, place: Location, rule: Projection | None = None) -> Made:
-        return Made(attribute, "S", tuple(self._parts(source, text, place, rule)), place)
+    def _plain(
+        self, source: str, attribute: str, template: Template, place: Location, rule: Projection | None = None
+    ) -> Made:
+        return Made(attribute, "S", tuple(self._parts(source, template, place, rule)), place)
 
     def _by_index(self, key: KeySet, made: Mapping[str, Made]) -> Iterator[KeySet]:
         """Yield the key of each index that has one of these attributes."""
         table = self.table(key.entity)
-        for index, form in table.indexes.items():
-            first, second = index_attributes(table.key, form)
-            if any(name in made for name, _ in (*first, *second)):
+        for index, keys in table.indexes.items():
+            if not keys.names.isdisjoint(made):
                 yield replace(
                     key,
                     index=index,
-                    partition=tuple(replace(made[name], kind=kind) for name, kind in first if name in made),
-                    sort=tuple(replace(made[name], kind=kind) for name, kind in second if name in made),
-                    whole=all(name in made for name, _ in first),
+                    partition=tuple(replace(made[name], kind=kind) for name, kind in keys.partition if name in made),
+                    sort=tuple(replace(made[name], kind=kind) for name, kind in keys.sort if name in made),
+                    whole=all(name in made for name, _ in keys.partition),
                 )
 
 
@@ -308,7 +308,7 @@ def _joined(parts: list[str | Slot]) -> tuple[str | Slot, ...]:
     return tuple(joined)
 
 
-def _values(pattern: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]]:
+def _values(pattern: Pattern | None) -> dict[str, tuple[Any, ...]]:
     """Return the values that a pattern allows for each name, without absence."""
     return {
         name: tuple(value for _, value in values if not isinstance(value, Exists))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.actions import Top
-from projections.language.attribute_sources import attribute_source
-from projections.language.document import each_variable
-from projections.language.entities import attribute_types, shared_key
+from projections.language.analysis import shared_key
 from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.keys import LONG_TEXTS
 from projections.language.findings.kinds import (
@@ -23,10 +20,8 @@ from projections.language.findings.kinds import (
     Remark,
 )
 from projections.language.findings.rule_facts import Facts, Slot
-from projections.language.models import Projection
-from projections.language.ownership import written
+from projections.language.models import Aggregate, Copy, Latest, Projection, Top
 from projections.language.rules import LIST_BYTES
-from projections.language.shapes import attribute_map
 from projections.language.syntax import an, steps
 
 _ALL_LISTS = 100 * 1024
@@ -43,22 +38,23 @@ def targets(facts: Facts) -> Iterator[Remark]:
         yield from _not_derived(facts, name, rule)
         yield from _padded(facts, name, rule)
     for name, rule in facts.projections.items():
-        if rule.copy_ is not None:
+        action = rule.action
+        if isinstance(action, Copy):
             yield from _claimed(facts, name, rule)
-            yield from _index_keys(facts, name, rule)
-            yield from _wrong_type(facts, numbers, name, rule)
+            yield from _index_keys(facts, name, rule, action)
+            yield from _wrong_type(facts, numbers, name, rule, action)
         yield from _expiry(facts, name, rule)
-        if rule.top is not None:
-            yield from _long_list(name, rule)
+        if isinstance(action, Top):
+            yield from _long_list(name, action)
 
 
 def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
     """Yield remarks for keys that the application's items can have, too: a key has one item, whatever `match` is."""
     if not facts.made_by_rules(name):
         return
-    table = facts.rules.table_of(name)
-    for other in facts.rules.entities:
-        if facts.made_by_rules(other) or table is None or facts.rules.table_of(other) != table:
+    table = facts.rules.entities[name].table
+    for other, entity in facts.rules.entities.items():
+        if facts.made_by_rules(other) or entity.table != table:
             continue
         if key := shared_key(facts.rules, table, name, other):
             yield Remark(
@@ -73,7 +69,7 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    if rule.kind not in ("aggregate", "top", "latest") or facts.made_by_rules(rule.into):
+    if not isinstance(rule.action, Aggregate | Top | Latest) or facts.made_by_rules(rule.into):
         return
     key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
@@ -111,12 +107,12 @@ def _padded(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield a remark if a copy would need no claim with a variable of its key as the source's `id`."""
-    if not facts.typed.rules[name].recorded or facts.rules.entities[rule.source].id is not None:
+    if not facts.complete.projections[name].action.recorded or facts.rules.entities[rule.source].id is not None:
         return
     key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
     told = {slot.name for slot in slots if slot.origin == "key" and not slot.pipes}
-    others = [slot for slot in slots if slot.origin != "key" and slot.name != each_variable(rule)]
+    others = [slot for slot in slots if slot.origin != "key" and (rule.each is None or slot.name != rule.each.variable)]
     if len(told) == 1 and not others:
         (variable,) = told
         yield Remark(
@@ -129,12 +125,11 @@ def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         )
 
 
-def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    assert rule.copy_ is not None
-    if rule.copy_.attributes != "all":
+def _index_keys(facts: Facts, name: str, rule: Projection, copy: Copy) -> Iterator[Remark]:
+    if not copy.copies_all:
         return
     table = facts.table(rule.into)
-    indexed = attribute_types(table).keys()
+    indexed = table.attribute_types.keys()
     kept = {
         made.attribute
         for key in facts.index_keys
@@ -160,12 +155,13 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """Yield a remark for a rule that writes the TTL attribute of items that rules create."""
-    ttl, copy = facts.table(rule.into).ttl, rule.copy_
+    ttl, action = facts.table(rule.into).ttl, rule.action
+    copy = action if isinstance(action, Copy) else None
     if ttl is None or not facts.made_by_rules(rule.into):
         return
     source = facts.rules.entities[rule.source]
-    place = written(rule).get(ttl)
-    if place is None and copy is not None and copy.attributes == "all" and source.expires:
+    place = action.written.get(ttl)
+    if place is None and copy is not None and copy.copies_all and source.expires:
         place = ("copy", "attributes")
     if place is None:
         return
@@ -183,11 +179,10 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     )
 
 
-def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
+def _long_list(name: str, top: Top) -> Iterator[Remark]:
     """Yield a remark for a list that can exceed its limit, because it has many elements or long texts."""
-    assert rule.top is not None
-    texts = _long_texts(rule.top)
-    size = rule.top.limit * _element_bytes(rule.top)
+    texts = _long_texts(top)
+    size = top.limit * _element_bytes(top)
     if size <= LIST_BYTES:
         return
     of = f" with {' and '.join(f'`{text}`' for text in texts)}" if texts else ""
@@ -195,7 +190,7 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
     yield Remark(
         LARGE_LIST,
         ("projections", name, "top", "limit"),
-        f"{rule.top.limit} elements{of}{guess} may have {size // 1024} KB, but a list has at most {LIST_BYTES // 1024} KB: "
+        f"{top.limit} elements{of}{guess} may have {size // 1024} KB, but a list has at most {LIST_BYTES // 1024} KB: "
         f"the elements that exceed it are left out. Each change rewrites the list, which costs about {LIST_BYTES // 1024} "
         "write units",
         "list fewer elements, or leave out attributes that readers can look up",
@@ -204,7 +199,7 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
 
 def _together(facts: Facts, name: str) -> Iterator[Remark]:
     """Yield remarks for lists that together take a large part of an item, which the application also writes."""
-    lists = {rule: one.top for rule, one in facts.into(name) if one.top is not None}
+    lists = {rule: one.action for rule, one in facts.into(name) if isinstance(one.action, Top)}
     size = sum(min(one.limit * _element_bytes(one), LIST_BYTES) for one in lists.values())
     if size <= _ALL_LISTS:
         return
@@ -219,8 +214,7 @@ def _together(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _long_texts(top: Top) -> list[str]:
-    parsed = [attribute_source(text) for text in attribute_map(top.attributes).values()]
-    texts = (next(filter(_is_long, one.names), None) for one in parsed if one.type != "N")
+    texts = (next(filter(_is_long, one.names), None) for one in top.attributes.values() if one.type != "N")
     return [path for path in texts if path is not None]
 
 
@@ -230,23 +224,22 @@ def _is_long(path: str) -> bool:
 
 def _element_bytes(top: Top) -> int:
     """Return about how many bytes an element has."""
-    names, texts = attribute_map(top.attributes), len(_long_texts(top))
+    names, texts = top.attributes, len(_long_texts(top))
     return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
-def _wrong_type(facts: Facts, numbers: Numbers, name: str, rule: Projection) -> Iterator[Remark]:
+def _wrong_type(facts: Facts, numbers: Numbers, name: str, rule: Projection, copy: Copy) -> Iterator[Remark]:
     """Yield remarks for numbers that are copied to index keys of type S."""
-    assert rule.copy_ is not None
-    form, types = rule.copy_.attributes, attribute_types(facts.table(rule.into))
-    for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):
-        why = numbers.source(rule.source, path)
+    types = facts.table(rule.into).attribute_types
+    for target, source in copy.carried.items():
+        why, path = numbers.source(rule.source, source), source.text
         if types.get(target) == "S" and why is not None:
             yield Remark(
                 WRONG_TYPE,
-                ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
+                ("projections", name, "copy", "attributes", target),
                 f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB rejects such an item",
                 f"declare {target} with type N under `indexes`, or make it text with "
                 f'values: {{{target}: "{{{path}|pad(10)}}"}}'
-                if attribute_source(path).path is not None
+                if source.path is not None
                 else f"declare {target} with type N under `indexes`",
             )

@@ -22,10 +22,10 @@ from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
-from projections.language.canonical import Compute, Copy, Document, Index
+from projections.language.computed import ComputeRule
 from projections.language.entity import Entity, Item
-from projections.language.facts import creates
 from projections.language.program import Program
+from projections.language.rules import ItemRule
 
 _MOST_TRIES = 20
 
@@ -37,20 +37,18 @@ class Past:
         self.name = name
         self.rule, _, version = name.partition("@")
         document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
-        then = Document.from_document(document)
-        rule = then.rules[self.rule]
-        self._guarded = not isinstance(rule, Index | Compute)
+        rule = Program.from_document(document).rules[self.rule]
+        self._guarded = not isinstance(rule, ItemRule)
         self.tried: bool = definition.get("tried", False)
         """Whether it was provisional: never active."""
         self.guard: str = definition["guard_prefix"] + self.rule
-        self._makes = creates(then, rule)
-        whole = isinstance(rule, Copy) and rule.attributes is None
-        self._copy = Program.from_document(document).rules[self.rule] if whole else None
-        self.attributes = None if whole else frozenset(rule.written)
+        self._makes = rule.creates
+        self._copy = rule if rule.copies_all else None
+        self.attributes = None if rule.copies_all else frozenset(rule.owned()) - rule.into.constants.keys()
         """The attributes that it wrote; None for all."""
-        self._idle = rule.mode == "shadow" or (isinstance(rule, Compute) and rule.once)  # what is set once stays
-        self._table = then.entities[rule.into].table
-        self._entity = rule.into
+        self._idle = rule.mode == "shadow" or (isinstance(rule, ComputeRule) and rule.once)  # what is set once stays
+        self._table = rule.into.table
+        self._entity = rule.into.name
         self._changed = bool(version)
         self._today = today
         self._then = Program.from_document({**document, "projections": {}})

@@ -339,7 +339,7 @@ def _leave_out_followers(one: Verification) -> None:
     for first in wrong:
         following = [first]
         for name in following:
-            following += [other for other in readers(one.scope.program.typed, [name]) if other not in following]
+            following += [other for other in readers(one.scope.program.model, [name]) if other not in following]
         for name in following[1:]:
             causes.setdefault(name, {})[first] = None
     one.uncompared = {name: list(found) for name, found in sorted(causes.items()) if name in one.scope.states}

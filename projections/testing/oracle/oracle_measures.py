@@ -47,12 +47,13 @@ class Measure:
     """One attribute of an `aggregate`."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        self._function = document["function"]
-        self._expression = Expression.parse(document["expression"]) if document["expression"] else None
+        self._function = next(name for name in document if name not in ("where", "round", "by"))
+        expression = document[self._function]
+        self._expression = None if expression is True else Expression.parse(expression)
         self._digits = document.get("round")
         self._by = document.get("by")
-        self._path = (document["expression"] or "").strip()
-        self._fits = pattern(document["where"])
+        self._path = "" if expression is True else expression.strip()
+        self._fits = pattern(document.get("where"))
 
     def amount(self, scope: Scope) -> Amount | Picked | None:
         """Return the amount that the source adds, None if it adds nothing. Raises Unfit."""

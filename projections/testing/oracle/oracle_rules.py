@@ -11,7 +11,19 @@ from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.oracle_expressions import Expression, pattern
 from projections.testing.oracle.oracle_measures import MEMBER_BYTES, Measure, Picked, rank
 from projections.testing.oracle.oracle_templates import Entity, Template, numeric
-from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, is_path, levels, normal, size, text, wire
+from projections.testing.oracle.scalar import (
+    EXACT,
+    Missing,
+    Scope,
+    Unfit,
+    is_path,
+    levels,
+    normal,
+    size,
+    steps,
+    text,
+    wire,
+)
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
@@ -43,9 +55,10 @@ class Rule:
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         self.name = name
         self.kind: str = document["kind"]
-        self.live: bool = document["mode"] == "live"
+        self.live: bool = document["enabled"] and document["mode"] == "live"
         self.source, self.into = source, into
-        self.fits = pattern(document["where"])
+        first, *_ = document["from"].values()
+        self.fits = pattern(first.get("where"))
         self.attributes: set[str] = set()
 
 
@@ -53,27 +66,30 @@ class Source:
     """One source of a rule: which of its items contribute, how often, and to which targets."""
 
     def __init__(self, document: _Document) -> None:
-        self.entity: str = document["from"]
-        self.fits = pattern(document["where"])
-        self._each = document["each"]
-        self._bind = {variable: Template.parse(text) for variable, text in document["bind"].items()}
+        self.fits = pattern(document.get("where"))
+        each: dict[str, Any] = dict(document.get("each", {}))
+        self._most: int = each.pop("most", 0)
+        self._each = next(iter(each.items()), None)
+        self._bind = {variable: Template.parse(text) for variable, text in document.get("bind", {}).items()}
 
     def elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
         """The variable of `each` for each element; once, without a variable, where there is no `each`."""
         if self._each is None:
             yield {}
             return
-        value = scope.need(self._each["path"])
-        seen, elements = [], []
-        for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
+        seen, contributing = [], []
+        variable, path = self._each
+        above = not isinstance(path, str)
+        held = scope.need(path["ancestors"] if above else path)
+        for element in _ancestors(held, path["separator"]) if above else _list(held):
             if "M" not in element:
                 if normal(element) in seen:
                     continue
                 seen.append(normal(element))
-            elements.append({self._each["variable"]: element})
-        if len(elements) > self._each["most"]:
-            raise Unfit(f"{len(elements)} elements, more than {self._each['most']}")
-        yield from elements
+            contributing.append({variable: element})
+        if len(contributing) > self._most:
+            raise Unfit(f"{len(contributing)} elements, more than {self._most}")
+        yield from contributing
 
     def variable(self, name: str, scope: Scope) -> Value:
         """The value of a variable of the target's key."""
@@ -85,8 +101,7 @@ class GroupRule(Rule):
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         super().__init__(name, document, source, into)
-        sources = [Source(form) for form in (document, *document.get("other_sources", ()))]
-        self.sources = {source.entity: source for source in sources}
+        self.sources = {entity: Source(form) for entity, form in document["from"].items()}
         self._by: str | None = document.get("by")
         self._descending = document.get("order") == "desc"
         self._limit: int = document.get("limit", 1)
@@ -97,8 +112,8 @@ class GroupRule(Rule):
         self._kept = self.kind != "copy" or document["claimed"]
         self._attributes = {} if self.everything else {name: _source(text) for name, text in listed.items()}
         values = document.get("values", {})
-        self._templates = {n: Template.parse(v["template"]) for n, v in values.items() if "template" in v}
-        self._constants = {n: wire(v["constant"]) for n, v in values.items() if "constant" in v}
+        self._templates = {name: Template.parse(value) for name, value in values.items() if isinstance(value, str)}
+        self._constants = {name: wire(value) for name, value in values.items() if not isinstance(value, str)}
         self.not_copied: set[str] = set()
         """With `attributes: all`: what other rules own on the target."""
         self.attributes = {self._as} if self.kind == "top" else {*self._measures, *self._attributes, *values}
@@ -238,7 +253,7 @@ class IndexRule(Rule):
     def __init__(self, name: str, document: _Document, source: Entity) -> None:
         super().__init__(name, document, source, source)
         self._cases = [
-            (pattern(case["where"]), {name: Template.parse(text) for name, text in case["set"].items()})
+            (pattern(case.get("where")), {name: Template.parse(text) for name, text in case.items() if name != "where"})
             for case in document["cases"]
         ]
         self.attributes = {name for _, templates in self._cases for name in templates}
@@ -316,10 +331,10 @@ def _compute(case: _Document) -> Callable[[Scope], Value]:
     if "constant" in case:
         constant = wire(case["constant"])
         return lambda scope: constant
-    if "template" in case:
-        template = Template.parse(case["template"])
+    if "{" in case["value"]:
+        template = Template.parse(case["value"])
         return lambda scope: {"S": template.render(scope)}
-    return Expression.parse(case["expression"]).value
+    return Expression.parse(case["value"]).value
 
 
 def _source(written: str) -> Callable[[Scope], Value | None]:
@@ -349,7 +364,7 @@ class EmbedRule(Rule):
         super().__init__(name, document, source, into)
         self._match = {name: Template.parse(text) for name, text in document["match"].items()}
         self._attributes = {name: _source(text) for name, text in document["attributes"].items()}
-        self.keep = document["on_delete"] == "keep"
+        self.keep = document.get("on_delete") == "keep"
         self.attributes = set(self._attributes)
 
     def parent_reference(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
@@ -385,9 +400,9 @@ class ListEmbedRule(EmbedRule):
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         super().__init__(name, document, source, into)
-        form = document["listed"]
-        self._as, self._list, self._map = form["as"], form["references"], form["form"] == "map"
-        self._id, self._leaves_out = form["id"], form["missing"] == "omit"
+        self._list = next(name for name in self._match if steps(name) == steps(document["references"]))
+        self._as, self._map = document["as"], document["form"] == "map"
+        self._id, self._leaves_out = document.get("id"), document["missing"] == "omit"
         self.attributes = {self._as}
 
     def parent_values(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value] | None:
@@ -453,13 +468,15 @@ def make_rule(
     name: str, document: _Document, entities: Mapping[str, Entity]
 ) -> GroupRule | IndexRule | ComputeRule | EmbedRule:
     """The rule that a part of the canonical document describes."""
-    source = entities[document["from"]]
-    if document["kind"] == "index":
-        return IndexRule(name, document, source)
-    if document["kind"] == "compute":
-        return ComputeRule(name, document, source)
-    if document["kind"] == "embed":
-        of = ListEmbedRule if "listed" in document else EmbedRule
-        return of(name, document, source, entities[document["into"]])
-    kind = RankRule if document["kind"] == "rank" else GroupRule
-    return kind(name, document, source, entities[document["into"]])
+    kind = next(kind for kind in _KINDS if kind in document)
+    action = {"cases": document[kind]} if kind == "index" else document[kind]
+    form = {**document, **action, "kind": kind}
+    source = entities[next(iter(document["from"]))]
+    if kind in ("index", "compute"):
+        return (IndexRule if kind == "index" else ComputeRule)(name, form, source)
+    embed = ListEmbedRule if "as" in form else EmbedRule
+    of = embed if kind == "embed" else RankRule if kind == "rank" else GroupRule
+    return of(name, form, source, entities[form["into"]])
+
+
+_KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")

@@ -359,15 +359,16 @@ class Table:
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
         self.separator: str = document["separator"]
-        self.keys: list[tuple[str, str]] = [tuple(pair) for pair in (document["partition"], document["sort"]) if pair]
+        self.keys: list[tuple[str, str]] = [*document["key"].items()]
         self.indexes: list[set[str]] = []
         """The key attributes of each index."""
         self.index_keys: dict[str, tuple[str, int]] = {}
         """Index key attribute → its type and how many bytes it may have."""
         for index in document["indexes"].values():
-            self.indexes.append({attribute for part in KEY_BYTES for attribute, _ in index[part]})
+            parts = {"partition": dict(self.keys[:1]), "sort": {}, **index}
+            self.indexes.append({attribute for part in KEY_BYTES for attribute in parts[part]})
             for part, size in KEY_BYTES.items():
-                for attribute, kind in index[part]:
+                for attribute, kind in parts[part].items():
                     smaller = min(size, self.index_keys.get(attribute, (kind, size))[1])
                     self.index_keys[attribute] = (kind, smaller)
 
@@ -387,8 +388,8 @@ class Entity:
         self.table = table
         self.derived: bool = document["derived"]
         self._key = [KeyTemplate(document["key"][attribute], kind, table.separator) for attribute, kind in table.keys]
-        self._fits = pattern(document["match"]) if document["match"] else None
-        scalars = {n: v for n, v in (document["match"] or {}).items() if not isinstance(v, dict | list)}
+        self._fits = pattern(document["match"]) if "match" in document else None
+        scalars = {n: v for n, v in document.get("match", {}).items() if not isinstance(v, dict | list)}
         self.constants: dict[str, Value] = {steps(n)[0]: wire(v) for n, v in scalars.items() if len(steps(n)) == 1}
         """What `match` says outright, and is therefore written on items that rules create."""
 

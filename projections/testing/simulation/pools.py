@@ -13,12 +13,11 @@ from itertools import islice, product
 from typing import Any, assert_never
 
 from projections.errors import BadInput
-from projections.language import canonical
 from projections.language.arithmetic import Expression
-from projections.language.attribute_sources import attribute_source
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
-from projections.language.measures import TYPED
+from projections.language.measures import TYPED, Measure
+from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Top
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import (
     Affix,
@@ -69,11 +68,11 @@ class Pools:
         self._values: dict[str, list[Value]] = {}
         self._reads: dict[str, dict[str, None]] = {name: {} for name in program.entities}
         self._elements: dict[str, dict[str, str]] = {name: {} for name in program.entities}
-        for _, rule in program.typed.variants():
+        for _, rule in program.model.variants():
             self._rule(rule)
         for name, kind in program.entities.items():
             if kind.pattern is not None:
-                self._pattern(name, "", kind.pattern.document)
+                self._pattern(name, "", kind.pattern)
         self.meeting: set[str] = set()
         """The variables by which targets are found: with few values of these, items meet."""
         self.targets: list[str] = []
@@ -91,7 +90,7 @@ class Pools:
 
     # What rules read
 
-    def _rule(self, rule: canonical.Rule) -> None:
+    def _rule(self, rule: Projection) -> None:
         source, each = rule.source, rule.each
         variable = each.variable if each else ""
         if each:
@@ -101,57 +100,44 @@ class Pools:
                 self._reads[source][each.path] = None
         if rule.where:
             self._pattern(source, variable, rule.where)
-        for text in rule.bind.values():
-            self._template(source, variable, text)
-        match rule:
-            case canonical.Index():
-                self._cases(source, variable, rule.cases)
-            case canonical.Compute():
-                for case in (case for cases in rule.set.values() for case in cases):
-                    self._compute(source, case)
-            case canonical.Copy():
-                for value in rule.values.values():
-                    if isinstance(value, str):
-                        self._template(source, variable, value)
-            case canonical.Aggregate():
-                for measure in rule.set.values():
+        for template in rule.bind.values():
+            self._template(source, variable, template)
+        match action := rule.action:
+            case Index() | Compute():
+                for part in action.parts():
+                    self._part(source, variable, part.value)
+            case Copy():
+                for template in action.templates.values():
+                    self._template(source, variable, template)
+            case Aggregate():
+                for measure in action.set.values():
                     self._measure(source, variable, measure)
-            case canonical.Rank():
-                for path in Expression.parse(rule.by).names:
+            case Rank():
+                for path in action.by.names:
                     self._read(source, variable, path)
                     self._add(
                         path, [{"N": text} for text in ("0", "7", "-1", "12.5", "5075", "-5099", "9999", "123456")]
                     )
-            case canonical.Top() | canonical.Latest():
-                self._read(source, variable, rule.by)
-                self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
-        if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Aggregate | canonical.Rank):
-            for text in (rule.attributes or {}).values():
-                parsed = attribute_source(text)
-                if isinstance(parsed, Template):
-                    self._template(source, variable, text)
-                else:
-                    self._expression(source, variable, parsed)
-        if not isinstance(rule, canonical.Index | canonical.Compute | canonical.Embed):
+            case Top() | Latest():
+                self._read(source, variable, action.by)
+                self._add(action.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
+        if isinstance(action, Copy | Top | Latest | Embed):
+            for attribute in (action.carried if isinstance(action, Copy) else action.attributes).values():
+                self._part(source, variable, attribute)
+        if action.makes_key:
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
                     if name not in rule.bind:
                         self._read(source, variable, name)
 
-    def _cases(self, source: str, variable: str, cases: Iterable[canonical.Case]) -> None:
-        for case in cases:
-            if case.where:
-                self._pattern(source, variable, case.where)
-            for text in case.set.values():
-                self._template(source, variable, text)
-
-    def _compute(self, source: str, case: canonical.Computed) -> None:
-        if case.where:
-            self._pattern(source, "", case.where)
-        if case.kind == "template":
-            self._template(source, "", case.value)
-        elif case.kind == "expression":
-            self._expression(source, "", Expression.parse(case.value, "value"))
+    def _part(self, source: str, variable: str, part: Template | Expression | Pattern) -> None:
+        match part:
+            case Pattern():
+                self._pattern(source, variable, part)
+            case Template():
+                self._template(source, variable, part)
+            case Expression():
+                self._expression(source, variable, part)
 
     def _expression(self, source: str, variable: str, expression: Expression) -> None:
         for factor in expression.factors:
@@ -165,13 +151,13 @@ class Pools:
         else:
             self._reads[source][path] = None
 
-    def _pattern(self, source: str, variable: str, document: Mapping[str, Any]) -> None:
-        for name, values in _examples(Pattern.parse(document).conditions):
+    def _pattern(self, source: str, variable: str, pattern: Pattern) -> None:
+        for name, values in _examples(pattern.conditions):
             self._read(source, variable, name)
             self._add(name, values)
 
-    def _template(self, source: str, variable: str, text: str) -> None:
-        for field in Template.parse(text).fields:
+    def _template(self, source: str, variable: str, template: Template) -> None:
+        for field in template.fields:
             if field.expression is not None:
                 self._expression(source, variable, field.expression)
                 continue
@@ -179,16 +165,17 @@ class Pools:
             if field.pipes:
                 self._add(field.name, _piped_values(field.pipes[0].name))
 
-    def _measure(self, source: str, variable: str, measure: canonical.Measure) -> None:
+    def _measure(self, source: str, variable: str, measure: Measure) -> None:
         if measure.where:
             self._pattern(source, variable, measure.where)
         if not measure.expression:
             return
         if measure.by is not None:
-            self._read(source, variable, measure.by)
-            self._add(measure.by, [{"N": "1"}, {"N": "2.5"}, {"S": "a"}, {"S": "b"}])
+            by = measure.by.names[0]
+            self._read(source, variable, by)
+            self._add(by, [{"N": "1"}, {"N": "2.5"}, {"S": "a"}, {"S": "b"}])
         ordered = measure.function in TYPED
-        for factor in Expression.parse(measure.expression, "extreme" if ordered else "number").factors:
+        for factor in measure.expression.factors:
             self._read(source, variable, factor.path)
             texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
             numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]
@@ -205,22 +192,22 @@ class Pools:
 
     def _bound(self) -> None:
         """What `bind` makes of the sources' values becomes variables of the targets, so that they meet."""
-        for _, rule in self._program.typed.variants():
+        for _, rule in self._program.model.variants():
             into = self._program.entities[rule.into]
-            if isinstance(rule, canonical.Embed):
+            action = rule.action
+            if isinstance(action, Embed):
                 source = self._program.entities[rule.source]
                 self.meeting.update(name for pattern in source.patterns for name in pattern.names)
                 if not source.owned_by_rules and source.name not in self.targets:
                     self.targets.append(source.name)
-                for name, text in rule.match.items():
-                    several = rule.listed is not None and rule.listed.references == name
-                    self._reference(rule.into, name, Template.parse(text), several)
-            elif not isinstance(rule, canonical.Index | canonical.Compute):
+                for name, template in action.match.items():
+                    several = action.as_ is not None and action.references == name
+                    self._reference(rule.into, name, template, several)
+            elif action.makes_key:
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
                 if not into.owned_by_rules and into.name not in self.targets:
                     self.targets.append(into.name)
-            for variable, text in rule.bind.items():
-                template = Template.parse(text)
+            for variable, template in rule.bind.items():
                 self.meeting.update(template.names)
                 if template.single and not template.fields[0].pipes:
                     shared = [*self._values.get(variable, ()), *self._values.get(template.single, ())]
@@ -267,13 +254,13 @@ class Pools:
         elif kind == "B":
             pool = [b64encode(f"{variable} {number}".encode()).decode() for number in (1, 2, 3)]
         else:
-            separators = [table.separator for table in self._program.typed.tables.values()]
+            separators = [table.separator for table in self._program.model.tables.values()]
             pool = [text for text in pool if text and not any(separator in text for separator in separators)]
         return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
 
     def _kind(self, name: str) -> Kind:
         entity = self._program.entities[name]
-        written = self._program.typed.entities[name]
+        written = self._program.model.entities[name]
         kinds = _kinds(entity)
         names = list(kinds)
         pools = [self._texts(n, kinds[n]) for n in names]
@@ -304,8 +291,8 @@ class Pools:
             own = [attribute for attribute in (*partition, *sort) if attribute[0] not in entity.schema.key_attributes]
             if any(name in written.index_key for name, _ in own):
                 for attribute, tag in own:  # what is not promised is there all the same
-                    text = written.index_key.get(attribute, "0")
-                    kind.index_key[attribute] = (tag, Template.parse(text).compile())
+                    template = written.index_key.get(attribute) or Template.parse("0")
+                    kind.index_key[attribute] = (tag, template.compile())
         for attribute in kind.index_key:
             kind.attributes.pop(attribute, None)
         return kind

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from pydantic import ValidationError
+
 from projections.errors import ProjectionsError
+from projections.language.compiling import into_of, kind_of
 from projections.language.program import Program
 from projections.language.syntax import LanguageError, key_text, steps
 from projections.language.templates import Template
@@ -26,7 +29,6 @@ from projections.testing.simulation.pools import FOREIGN, Pools
 Document = dict[str, Any]
 
 _LEDGER = ("aggregate", "top", "latest")
-_COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into", "other_sources")
 _TRIES = 60
 _FUNCTIONS = ("sum", "avg", "min", "max")
 """The functions of random measures. A further one would change the histories of all seeds."""
@@ -59,7 +61,7 @@ def _usable(document: Mapping[str, Any]) -> bool:
         program = Program.from_document(document)
         Pools(program)
         Oracle(document)
-    except (LanguageError, ProjectionsError):
+    except (LanguageError, ProjectionsError, ValidationError):
         return False
     return bool(program.rules)
 
@@ -77,16 +79,16 @@ class _Draft:
     def draw(self) -> Change | None:
         names = list(self._rules)
         name = names[int(self._rng.random() * len(names))]
-        keeps = self._rules[name]["expired"] == "keep"
+        keeps = self._rules[name].get("expired") == "keep"
         dice = self._rng.random()
-        if self._document.get("about", {}).get("projections", {}).get(name, {}).get("disabled"):
+        if not self._rules[name]["enabled"]:
             return self._enable(name, keeps, dice)
         if dice < 0.12 and len(names) > 1:
             del self._rules[name]
             return Change(self._other, self._document, f"{name} is added", not keeps)
         if dice < 0.24 and len(names) > 1:
             return self._retire(name)
-        if dice < 0.30 and self._rules[name]["kind"] != "copy":
+        if dice < 0.30 and "copy" not in self._rules[name]:
             return self._rename(name, keeps)
         if dice < 0.42:
             self._rules[name]["mode"] = "shadow"
@@ -94,7 +96,7 @@ class _Draft:
         words = [self._edit(name)]
         if self._rng.random() < 0.3:
             second = names[int(self._rng.random() * len(names))]
-            keeps = keeps or self._rules[second]["expired"] == "keep"
+            keeps = keeps or self._rules[second].get("expired") == "keep"
             words.append(self._edit(second))
         text = " and ".join(word for word in words if word)
         if not text:
@@ -105,7 +107,7 @@ class _Draft:
 
     def _enable(self, name: str, keeps: bool, dice: float) -> Change:
         """The rule is enabled, or it was until now."""
-        self._rules[name]["mode"] = "live"
+        self._rules[name]["enabled"] = True
         if dice < 0.5:
             return Change(self._document, self._other, f"{name} is enabled", expires=not keeps)
         return Change(self._other, self._document, f"{name} is disabled", expires=not keeps)
@@ -129,13 +131,13 @@ class _Draft:
     def _edit(self, name: str) -> str | None:
         """Changes a rule in one way; which, None if that way is not open to this rule."""
         rule = self._rules[name]
-        ways: list[Callable[[str, Document], str | None]] = [self._where, *self._ways(rule)]
+        ways = [self._where, *self._ways(rule)]
         way = ways[int(self._rng.random() * len(ways))]
-        words = way(name, rule)
+        words = way(name, rule, rule[kind_of(rule)])
         return None if words is None else f"{name}: {words}"
 
-    def _ways(self, rule: Document) -> Iterator[Callable[[str, Document], str | None]]:
-        kind = rule["kind"]
+    def _ways(self, rule: Document) -> Iterator[Callable[[str, Document, Document], str | None]]:
+        kind = kind_of(rule)
         if kind == "rank":
             yield from (self._shards, self._digits, self._kind, self._target)
         if kind == "aggregate":
@@ -148,17 +150,17 @@ class _Draft:
             yield from (self._show_less, self._show_more)
         if kind == "copy":
             yield from (self._values, self._claim)
-        if kind in _LEDGER or rule.get("claimed"):
+        if kind in _LEDGER or (kind == "copy" and rule["copy"]["claimed"]):
             yield self._target
         if kind in _LEDGER:
             yield from (self._into, self._kind)
         if kind == "index":
             yield from (self._fewer_cases, self._turn_cases, self._prefix)
-        if "listed" in rule:
+        if kind == "embed" and "as" in rule["embed"]:
             yield from (self._missing, self._form)
         elif kind == "embed":
             yield self._on_delete
-        if "other_sources" in rule:
+        if len(rule["from"]) > 1:
             yield from (self._fewer_sources, self._source_alone, self._other_where)
 
     # Attributes and variables
@@ -167,8 +169,11 @@ class _Draft:
         return choices[int(self._rng.random() * len(choices))]
 
     def _attributes(self, rule: Document) -> list[str]:
-        """Attributes of the source that the application writes."""
-        kind = self._pools.kinds.get(rule["from"])
+        """Attributes of the first source that the application writes."""
+        return self._of_entity(next(iter(rule["from"])))
+
+    def _of_entity(self, entity: str) -> list[str]:
+        kind = self._pools.kinds.get(entity)
         return list(kind.attributes) if kind is not None else []
 
     def _variables(self, entity: str) -> list[str]:
@@ -177,237 +182,236 @@ class _Draft:
 
     def _key_text(self, rule: Document, without: str) -> str | None:
         """A template of something that the source has, other than `without`."""
-        names = [*self._attributes(rule), *self._variables(rule["from"])]
-        if rule["each"]:
-            names.append(rule["each"]["variable"])
+        names = [*self._attributes(rule), *self._variables(next(iter(rule["from"])))]
+        names += [name for name in _first(rule).get("each", ()) if name != "most"]
         names = [name for name in names if name != without]
         return f"{{{self._any(names)}}}" if names else None
 
     # Of all kinds
 
-    def _where(self, name: str, rule: Document) -> str | None:
-        if rule["where"] is not None and self._rng.random() < 0.5:
-            rule["where"] = None
+    def _where(self, name: str, rule: Document, action: Document) -> str | None:
+        first = _first(rule)
+        if "where" in first and self._rng.random() < 0.5:
+            del first["where"]
             return "where is dropped"
         names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
         attribute = self._any([*names, FOREIGN])
-        rule["where"] = {attribute: [{"exists": self._rng.random() < 0.7}]}
-        return f"where is {rule['where']}"
+        first["where"] = {attribute: [{"exists": self._rng.random() < 0.7}]}
+        return f"where is {first['where']}"
 
     # Of aggregates
 
-    def _measure_less(self, name: str, rule: Document) -> str | None:
-        if len(rule["set"]) < 2:
+    def _measure_less(self, name: str, rule: Document, action: Document) -> str | None:
+        if len(action["set"]) < 2:
             return None
-        gone = self._any(list(rule["set"]))
-        del rule["set"][gone]
+        gone = self._any(list(action["set"]))
+        del action["set"][gone]
         return f"{gone} is no longer set"
 
-    def _measure_more(self, name: str, rule: Document) -> str | None:
-        rule["set"][f"{name}More"] = self._measure(rule)
-        return f"{name}More is set to {rule['set'][f'{name}More']}"
+    def _measure_more(self, name: str, rule: Document, action: Document) -> str | None:
+        action["set"][f"{name}More"] = self._measure(rule, action["set"].values())
+        return f"{name}More is set to {action['set'][f'{name}More']}"
 
-    def _measure_otherwise(self, name: str, rule: Document) -> str | None:
-        measure = self._any(list(rule["set"]))
-        rule["set"][measure] = self._measure(rule)
-        return f"{measure} is {rule['set'][measure]}"
+    def _measure_otherwise(self, name: str, rule: Document, action: Document) -> str | None:
+        measure = self._any(list(action["set"]))
+        action["set"][measure] = self._measure(rule, action["set"].values())
+        return f"{measure} is {action['set'][measure]}"
 
-    def _measure(self, rule: Document) -> Document:
-        paths = [
-            match[1]
-            for m in rule["set"].values()
-            if m["expression"] and (match := _MEASURED.fullmatch(m["expression"]))
+    def _measure(self, rule: Document, others: Iterable[Document]) -> Document:
+        expressions = [
+            text for measure in others for name, text in measure.items() if name not in ("by", "where", "count")
         ]
+        paths = [match[1] for text in expressions if (match := _MEASURED.fullmatch(str(text)))]
         names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
-        where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
+        limited = names and self._rng.random() < 0.5
+        where = {"where": {self._any(names): [{"exists": True}]}} if limited else {}
         if paths and self._rng.random() < 0.7:
             function = self._any(_FUNCTIONS)
-            return {"function": function, "expression": self._cast(function, self._any(paths)), "where": where}
-        return {"function": "count", "expression": None, "where": where}
+            return {function: self._cast(function, self._any(paths)), **where}
+        return {"count": True, **where}
 
     def _cast(self, function: str, path: str) -> str:
         return f"{self._any(['number', 'text'])}({path})" if function in ("min", "max") else path
 
-    def _shards(self, name: str, rule: Document) -> str | None:
-        rule["shards"] = self._any([shards for shards in (1, 2, 3) if shards != rule["shards"]])
-        return f"shards is {rule['shards']}"
+    def _shards(self, name: str, rule: Document, action: Document) -> str | None:
+        action["shards"] = self._any([shards for shards in (1, 2, 3) if shards != action["shards"]])
+        return f"shards is {action['shards']}"
 
     # Of ranks
 
-    def _digits(self, name: str, rule: Document) -> str | None:
-        rule["digits"] = max(rule["decimals"], 1, rule["digits"] + self._any([-1, 1]))
-        return f"digits is {rule['digits']}"
+    def _digits(self, name: str, rule: Document, action: Document) -> str | None:
+        action["digits"] = max(action["decimals"], 1, action["digits"] + self._any([-1, 1]))
+        return f"digits is {action['digits']}"
 
     # Of lists
 
-    def _order(self, name: str, rule: Document) -> str | None:
-        rule["order"] = "asc" if rule["order"] == "desc" else "desc"
-        return f"order is {rule['order']}"
+    def _order(self, name: str, rule: Document, action: Document) -> str | None:
+        action["order"] = "asc" if action["order"] == "desc" else "desc"
+        return f"order is {action['order']}"
 
-    def _by(self, name: str, rule: Document) -> str | None:
-        names = [path for path in self._attributes(rule) if path != rule["by"]]
+    def _by(self, name: str, rule: Document, action: Document) -> str | None:
+        names = [path for path in self._attributes(rule) if path != action["by"]]
         if not names:
             return None
-        rule["by"] = self._any(names)
-        return f"by is {rule['by']}"
+        action["by"] = self._any(names)
+        return f"by is {action['by']}"
 
-    def _limit(self, name: str, rule: Document) -> str | None:
-        rule["limit"] += -1 if rule["limit"] > 1 and self._rng.random() < 0.5 else 1
-        return f"limit is {rule['limit']}"
+    def _limit(self, name: str, rule: Document, action: Document) -> str | None:
+        action["limit"] += -1 if action["limit"] > 1 and self._rng.random() < 0.5 else 1
+        return f"limit is {action['limit']}"
 
     # Of attributes
 
-    def _show_less(self, name: str, rule: Document) -> str | None:
-        if rule["attributes"] == "all" or len(rule["attributes"]) < 2:
+    def _show_less(self, name: str, rule: Document, action: Document) -> str | None:
+        if action["attributes"] == "all" or len(action["attributes"]) < 2:
             return None
-        gone = self._any(list(rule["attributes"]))
-        del rule["attributes"][gone]
+        gone = self._any(list(action["attributes"]))
+        del action["attributes"][gone]
         return f"{gone} is no longer among its attributes"
 
-    def _show_more(self, name: str, rule: Document) -> str | None:
+    def _show_more(self, name: str, rule: Document, action: Document) -> str | None:
         paths = self._attributes(rule)
-        if rule["attributes"] == "all" or not paths:
+        if action["attributes"] == "all" or not paths:
             return None
-        rule["attributes"][f"{name}More"] = self._any(paths)
-        return f"{name}More is {rule['attributes'][f'{name}More']}"
+        action["attributes"][f"{name}More"] = self._any(paths)
+        return f"{name}More is {action['attributes'][f'{name}More']}"
 
-    def _values(self, name: str, rule: Document) -> str | None:
-        rule["values"][f"{name}Value"] = {"constant": self._any([1, "x", True])}
-        return f"{name}Value is {rule['values'][f'{name}Value']}"
+    def _values(self, name: str, rule: Document, action: Document) -> str | None:
+        action["values"][f"{name}Value"] = self._any([1, "x", True])
+        return f"{name}Value is {action['values'][f'{name}Value']}"
 
-    def _claim(self, name: str, rule: Document) -> str | None:
+    def _claim(self, name: str, rule: Document, action: Document) -> str | None:
         """As where an `id` is declared, or no longer: everything that holds for a claimed copy holds for another one."""
-        if rule["claimed"] or rule["expired"] == "keep":
+        if action["claimed"] or rule.get("expired") == "keep":
             return None
-        rule["claimed"] = True
+        action["claimed"] = True
         return "its copies are claimed"
 
     # Of kinds
 
-    def _kind(self, name: str, rule: Document) -> str | None:
+    def _kind(self, name: str, rule: Document, action: Document) -> str | None:
         """Another kind of rule of the same name: its targets and its guard are as before, what it shows is new."""
-        kind = self._any([kind for kind in _LEDGER if kind != rule["kind"]])
+        kind = self._any([kind for kind in _LEDGER if kind not in rule])
         paths = self._attributes(rule)
-        if not paths or (kind != "aggregate" and rule["expired"] == "keep"):
+        if not paths or (kind != "aggregate" and rule.get("expired") == "keep"):
             return None
         shown: Document
         if kind == "aggregate":
-            measures = [self._measure({**rule, "set": {}})]
+            measures = [self._measure(rule, ())]
             if self._rng.random() < 0.5:
                 path, function = self._any(paths), self._any(_FUNCTIONS)
-                measures.append({"function": function, "expression": self._cast(function, path), "where": None})
+                measures.append({function: self._cast(function, path)})
             shown = {"set": {f"{name}Kind{number}": measure for number, measure in enumerate(measures)}, "shards": 1}
         else:
             order = self._any(["asc", "desc"])
             shown = {"by": self._any(paths), "order": order, "attributes": {f"{name}Kind": self._any(paths)}}
             if kind == "top":
                 shown |= {"as": f"{name}List", "limit": self._any([1, 2, 3])}
-        kept = {key: rule[key] for key in _COMMON if key in rule}
-        rule.clear()
-        rule.update({**kept, "kind": kind, **shown})
+        before = rule.pop(kind_of(rule))
+        rule[kind] = {"into": before["into"], **shown}
         return f"it is {kind} of {shown}"
 
     # Of targets
 
-    def _target(self, name: str, rule: Document) -> str | None:
-        variables = self._variables(rule["into"])
+    def _target(self, name: str, rule: Document, action: Document) -> str | None:
+        variables = self._variables(into_of(rule))
         if not variables:
             return None
-        variable = self._any(variables)
-        if variable in rule["bind"] and self._rng.random() < 0.3:
-            del rule["bind"][variable]
+        variable, bind = self._any(variables), _first(rule).setdefault("bind", {})
+        if variable in bind and self._rng.random() < 0.3:
+            del bind[variable]
             return f"{variable} is no longer bound"
         text = self._key_text(rule, variable)
-        if text is None or text == rule["bind"].get(variable):
+        if text is None or text == bind.get(variable):
             return None
-        rule["bind"][variable] = text
+        bind[variable] = text
         return f"{variable} is {text}"
 
-    def _into(self, name: str, rule: Document) -> str | None:
+    def _into(self, name: str, rule: Document, action: Document) -> str | None:
         """Change the target to another entity that no rule reads (no cycles) and whose attributes are free."""
-        if "other_sources" in rule:
+        if len(rule["from"]) > 1:
             return None
-        read = {name for other_rule in self._rules.values() for name in _sources(other_rule)}
-        made = {other_rule["into"] for other_rule in self._rules.values() if other_rule["kind"] == "copy"}
+        read = {name for form in self._rules.values() for name in form["from"]}
+        made = {into_of(form) for form in self._rules.values() if "copy" in form}
         names = _written_names(rule)
-        taken = {form.get("into") for form in self._rules.values() if form is not rule and names & _written_names(form)}
-        others = [key for key in self._document["entities"] if key not in read | made | taken and key != rule["into"]]
+        writers = [form for form in self._rules.values() if form is not rule and "into" in form[kind_of(form)]]
+        taken = {into_of(form) for form in writers if names & _written_names(form)}
+        others = [
+            name for name in self._document["entities"] if name not in read | made | taken and name != into_of(rule)
+        ]
         if not others:
             return None
-        rule["into"] = self._any(others)
-        known = self._variables(rule["from"])
-        rule["bind"] = {}
-        for variable in self._variables(rule["into"]):
+        into = action["into"] = self._any(others)
+        known = self._variables(next(iter(rule["from"])))
+        bind = _first(rule)["bind"] = {}
+        for variable in self._variables(into):
             text = self._key_text(rule, variable)
             if variable not in known and text is not None:
-                rule["bind"][variable] = text
-        return f"into {rule['into']} by {rule['bind']}"
+                bind[variable] = text
+        return f"into {into} by {bind}"
 
     # Of several sources
 
-    def _fewer_sources(self, name: str, rule: Document) -> str | None:
+    def _fewer_sources(self, name: str, rule: Document, action: Document) -> str | None:
         """Without the last source."""
-        gone = rule["other_sources"].pop()
-        if not rule["other_sources"]:
-            del rule["other_sources"]
-        return f"{gone['from']} is no longer a source"
-
-    def _source_alone(self, name: str, rule: Document) -> str | None:
-        """Without the first source: the second one takes its place."""
-        gone, (first, *others) = rule["from"], rule.pop("other_sources")
-        rule.update(first)
-        if others:
-            rule["other_sources"] = others
+        gone, _ = rule["from"].popitem()
         return f"{gone} is no longer a source"
 
-    def _other_where(self, name: str, rule: Document) -> str | None:
+    def _source_alone(self, name: str, rule: Document, action: Document) -> str | None:
+        """Without the first source: the second one takes its place."""
+        gone = next(iter(rule["from"]))
+        del rule["from"][gone]
+        return f"{gone} is no longer a source"
+
+    def _other_where(self, name: str, rule: Document, action: Document) -> str | None:
         """Another condition on the last source."""
-        source = rule["other_sources"][-1]
-        names = [key_text(path) for path in self._attributes(source) if len(steps(path)) == 1]
-        source["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
-        return f"where of {source['from']} is {source['where']}"
+        entity, other = [*rule["from"].items()][-1]
+        names = [key_text(path) for path in self._of_entity(entity) if len(steps(path)) == 1]
+        other["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
+        return f"where of {entity} is {other['where']}"
 
     # Of indexes and embeds
 
-    def _fewer_cases(self, name: str, rule: Document) -> str | None:
-        if len(rule["cases"]) < 2:
+    def _fewer_cases(self, name: str, rule: Document, action: Document) -> str | None:
+        if len(rule["index"]) < 2:
             return None
-        rule["cases"].pop(int(self._rng.random() * len(rule["cases"])))
+        rule["index"].pop(int(self._rng.random() * len(rule["index"])))
         return "one case less"
 
-    def _turn_cases(self, name: str, rule: Document) -> str | None:
-        if len(rule["cases"]) < 2:
+    def _turn_cases(self, name: str, rule: Document, action: Document) -> str | None:
+        if len(rule["index"]) < 2:
             return None
-        rule["cases"].reverse()
+        rule["index"].reverse()
         return "its cases are turned round"
 
-    def _prefix(self, name: str, rule: Document) -> str | None:
-        indexes = self._document["tables"][self._document["entities"][rule["from"]]["table"]]["indexes"]
-        kinds = {
-            name: kind for index in indexes.values() for part in ("partition", "sort") for name, kind in index[part]
-        }
-        case = self._any(rule["cases"])
-        names = [name for name in case["set"] if kinds.get(name) == "S"]
+    def _prefix(self, name: str, rule: Document, action: Document) -> str | None:
+        entity = self._document["entities"][next(iter(rule["from"]))]
+        indexes = self._document["tables"][entity["table"]]["indexes"].values()
+        parts = [index[part] for index in indexes for part in ("partition", "sort") if part in index]
+        kinds = {name: kind for part in parts for name, kind in part.items()}
+        case = self._any(rule["index"])
+        names = [name for name in case if kinds.get(name) == "S"]
         if not names:
             return None
         attribute = self._any(names)
-        case["set"][attribute] = "NEW#" + case["set"][attribute]
-        return f"{attribute} is {case['set'][attribute]}"
+        case[attribute] = "NEW#" + case[attribute]
+        return f"{attribute} is {case[attribute]}"
 
-    def _on_delete(self, name: str, rule: Document) -> str | None:
-        rule["on_delete"] = "remove" if rule["on_delete"] == "keep" else "keep"
-        return f"on_delete is {rule['on_delete']}"
+    def _on_delete(self, name: str, rule: Document, action: Document) -> str | None:
+        action["on_delete"] = "remove" if action["on_delete"] == "keep" else "keep"
+        return f"on_delete is {action['on_delete']}"
 
-    def _missing(self, name: str, rule: Document) -> str | None:
-        listed = dict(rule["listed"])
-        rule["listed"] = {**listed, "missing": "id" if listed["missing"] == "omit" else "omit"}
-        return f"missing is {rule['listed']['missing']}"
+    def _missing(self, name: str, rule: Document, action: Document) -> str | None:
+        action["missing"] = "id" if action["missing"] == "omit" else "omit"
+        return f"missing is {action['missing']}"
 
-    def _form(self, name: str, rule: Document) -> str | None:
-        listed = dict(rule["listed"])
-        as_list = listed["form"] == "map"
-        rule["listed"] = {**listed, "form": "list" if as_list else "map", "id": "id" if as_list else None}
-        return f"form is {rule['listed']['form']}"
+    def _form(self, name: str, rule: Document, action: Document) -> str | None:
+        as_list = action["form"] == "map"
+        action["form"] = "list" if as_list else "map"
+        action |= {"id": "id"} if as_list else {}
+        if not as_list:
+            del action["id"]
+        return f"form is {action['form']}"
 
 
 class _EntityDraft(_Draft):
@@ -415,7 +419,7 @@ class _EntityDraft(_Draft):
 
     def draw(self) -> Change | None:
         """One entity changes: how its items are recognised, their keys, or what is declared unique."""
-        names = {n for rule in self._rules.values() for n in (*_sources(rule), rule.get("into", rule["from"]))}
+        names = {n for rule in self._rules.values() for n in (*rule["from"], into_of(rule))}
         name = self._any(sorted(names))
         form = self._other["entities"][name]
         made = name in self._pools.created
@@ -423,37 +427,39 @@ class _EntityDraft(_Draft):
         alone = not any((entity["table"], entity["key"]) == (form["table"], form["key"]) for entity in others)
         dice = self._rng.random()
         if dice < 0.5:
-            if form["match"] and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
-                form["match"] = None
+            if "match" in form and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
+                del form["match"]
                 words = "match is dropped"
             elif made:
-                form["match"] = {**(form["match"] or {}), "variety": "new"}  # which rules write on what they create
+                form["match"] = {**form.get("match", {}), "variety": "new"}  # which rules write on what they create
                 words = f"match is {form['match']}"
             else:
-                form["match"] = {**(form["match"] or {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
+                form["match"] = {**form.get("match", {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
                 words = f"match is {form['match']}"
         elif dice < 0.8 and made:
             attribute = next(iter(form["key"]))
             form["key"][attribute] = "NEW" + form["key"][attribute]
             words = f"{attribute} is {form['key'][attribute]}"
         else:
-            form["id"] = None if form["id"] else self._any(self._variables(name) or [""]) or None
+            form["id"] = None if form.get("id") else self._any(self._variables(name) or [""]) or None
             words = f"id is {form['id']}"
-        if form == self._document["entities"][name]:
+        if {"id": None, **self._document["entities"][name]} == {"id": None, **form}:
             return None
         if self._rng.random() < 0.5 and not made:
             return Change(self._other, self._document, f"{name}: {words}, reverted", expires=False)
         return Change(self._document, self._other, f"{name}: {words}", expires=False)
 
 
-def _sources(rule: Document) -> list[str]:
-    return [rule["from"], *(source["from"] for source in rule.get("other_sources", ()))]
+def _first(rule: Document) -> Document:
+    """The parts of a rule that hold for its first source."""
+    first: Document = next(iter(rule["from"].values()))
+    return first
 
 
 def _written_names(rule: Document) -> set[str]:
     """The attributes that a rule writes by name."""
-    if "listed" in rule:
-        return {rule["listed"]["as"]}
-    listed = rule.get("attributes", {})
-    names = {rule["as"]} if rule["kind"] == "top" else {*rule.get("set", {}), *(() if listed == "all" else listed)}
-    return names | set(rule.get("values", {}))
+    action = rule[kind_of(rule)]
+    if "as" in action:
+        return {action["as"]}
+    listed = action.get("attributes", {})
+    return {*action.get("set", {}), *(() if listed == "all" else listed), *action.get("values", {})}

@@ -132,6 +132,6 @@ def _merge(*versions: RuleVersion) -> Program:
         for name, rule in version.document["projections"].items():
             free = name
             while rules.get(free, rule) != rule:
-                free += " "
+                free += "-"
             rules[free] = rule
     return Program.from_document({**versions[0].document, "projections": rules})

@@ -36,7 +36,7 @@ class Tables:
         stage.fill(users, posts)
         rules = directory / "rules.yaml"
         rules.write_text(RULES)
-        self.program = Program.from_document(loads(RULES).canonical())
+        self.program = Program.from_document(loads(RULES).document())
         self.dynamodb: Any = client(endpoint_url=url)
         name = uuid.uuid4().hex[:8]
         self.main, self.ledger = f"backfill-{name}", f"backfill-{name}-ledger"

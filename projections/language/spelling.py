@@ -1,4 +1,4 @@
-"""One form for each meaning: patterns and templates as they are in the canonical document.
+"""The canonical spelling of templates, expressions and patterns: one text for each meaning.
 
 Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
 are in a list, what Lambda's operators can express is written with them, and whole numbers are integers. In templates,
@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation, Takes
-from projections.language.attribute_sources import attribute_source
+from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
+from projections.language.attribute_sources import AttributeSource
+from projections.language.measures import Measure
+from projections.language.patterns import Pattern
 from projections.language.patterns.parsing import canonical_key, comparison, is_comparison
 from projections.language.patterns.tree import Compares, Equals, Named
 from projections.language.pipes import Pipe
@@ -26,24 +28,35 @@ _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
 
 
-def pattern(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the canonical document of a pattern without mistakes."""
-    if document is None:
-        return None
+def pattern_document(pattern: Pattern) -> dict[str, Any]:
+    """Return the canonical document of a pattern."""
+    return _conditions(pattern.document)
+
+
+def _conditions(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        canonical_key(name): [pattern(branch) for branch in value] if name == "$or" else _alternatives(value)
+        canonical_key(name): [_conditions(branch) for branch in value] if name == "$or" else _alternatives(value)
         for name, value in document.items()
     }
 
 
-def template(text: str) -> str:
-    """Return the canonical text of a template without mistakes."""
-    return "".join(_text(part) if isinstance(part, str) else _field(part) for part in Template.parse(text).parts)
+def measure_document(measure: Measure) -> dict[str, Any]:
+    """Return the canonical document of a measure: its long form, such as `{"sum": "total", "where": {…}}`."""
+    document: dict[str, Any] = {
+        measure.function: True if measure.expression is None else expression_text(measure.expression)
+    }
+    if measure.digits is not None:
+        document["round"] = measure.digits
+    if measure.by is not None:
+        document["by"] = expression_text(measure.by)
+    if measure.where is not None:
+        document["where"] = pattern_document(measure.where)
+    return document
 
 
-def templates(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the canonical texts of templates by name."""
-    return {name: template(text) for name, text in texts.items()}
+def template_text(template: Template) -> str:
+    """Return the canonical text of a template."""
+    return "".join(_text(part) if isinstance(part, str) else _field(part) for part in template.parts)
 
 
 def _field(field: Field) -> str:
@@ -67,22 +80,16 @@ def _argument(text: str) -> str:
     return _quoted(text)
 
 
-def expression(text: str, takes: Takes = "number") -> str:
-    """Return the canonical text of an expression without mistakes."""
-    node = _folded(Expression.parse(text, takes).node)
-    return _written(node, 0)
+def expression_text(expression: Expression) -> str:
+    """Return the canonical text of an expression."""
+    return _written(_folded(expression.node), 0)
 
 
-def sources(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the canonical texts of the sources of attributes, by name, which have no mistakes."""
-    return {name: _source(text) for name, text in texts.items()}
-
-
-def _source(text: str) -> str:
-    source = attribute_source(text)
+def source_text(source: AttributeSource) -> str:
+    """Return the canonical text of the source of an attribute."""
     if isinstance(source, Template):
-        return template(text)
-    return written_path(source.path) if source.path is not None else expression(text, "attribute")
+        return template_text(source)
+    return written_path(source.path) if source.path is not None else expression_text(source)
 
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}
@@ -135,12 +142,12 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def constant(value: Any) -> Any:
+def constant_value(value: Any) -> Any:
     """Return a constant with its numbers as JSON writes them: 5, not 5.0."""
     if isinstance(value, Mapping):
-        return {name: constant(element) for name, element in value.items()}
+        return {name: constant_value(element) for name, element in value.items()}
     if isinstance(value, list):
-        return [constant(element) for element in value]
+        return [constant_value(element) for element in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -148,13 +155,13 @@ def _alternatives(value: Any) -> Any:
     if isinstance(value, list):
         return [_alternative(one) for one in value]
     if isinstance(value, Mapping):
-        return [_alternative(value)] if any(map(is_comparison, value)) else pattern(value)
-    return constant(value)
+        return [_alternative(value)] if any(map(is_comparison, value)) else _conditions(value)
+    return constant_value(value)
 
 
 def _alternative(value: Any) -> Any:
     if not isinstance(value, Mapping) or not any(map(is_comparison, value)):
-        return constant(value)
+        return constant_value(value)
     match comparison(value):
         case Equals(operand):
             return operand if operand is None or isinstance(operand, bool) else _operand(operand)

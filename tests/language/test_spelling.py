@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from projections.errors import BadInput
 from projections.inspect.diff.difference import difference
-from projections.language import one_form
 from projections.language.arithmetic import Expression
 from projections.language.loader import loads
 from projections.language.patterns import Pattern
 from projections.language.program import Program
+from projections.language.spelling import expression_text, pattern_document, template_text
 from projections.language.syntax import LanguageError, LanguageErrors
 from projections.language.templates import Template
 from projections.language.values import wire
@@ -51,7 +51,7 @@ USUAL = {
 
 
 def document(**parts: str) -> dict[str, Any]:
-    return loads(RULES % {**USUAL, **parts}).canonical()
+    return loads(RULES % {**USUAL, **parts}).document()
 
 
 def fingerprints(document: dict[str, Any]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def test_the_usual_texts_are_the_canonical_ones() -> None:
         "{x|date(%Y-%m-%d, from=milliseconds)}#{y|pad(8)}",
         "{line.sku|upper|truncate(2)}",
     ):
-        assert one_form.template(text) == text
+        assert template_text(Template.parse(text)) == text
     for text in (
         "a * b",
         "-owed",
@@ -173,20 +173,20 @@ def test_the_usual_texts_are_the_canonical_ones() -> None:
         "(a + b) / 2",
         "'a-b'",
     ):
-        assert one_form.expression(text, "value") == text
+        assert expression_text(Expression.parse(text, "value")) == text
     for pattern in (
         {"a": "x"},
         {"a": ["x", 5, None, True]},
         {"a": [{"numeric": ["<", 5, ">=", 1]}]},
         {"a": {"b.c": [1.5]}},
     ):
-        assert one_form.pattern(pattern) == pattern
+        assert pattern_document(Pattern.parse(pattern)) == pattern
 
 
 def test_what_only_queries_read_changes_no_rule() -> None:
     texts = [RULES % USUAL, (RULES % USUAL).replace("match: {kind: [a]}", "match: {kind: [a]}, required: [at]")]
     for before, after in (texts, reversed(texts)):
-        assert not difference(loads(before).canonical(), loads(after).canonical()).findings
+        assert not difference(loads(before).document(), loads(after).document()).findings
 
 
 # --- generated texts ---
@@ -233,9 +233,9 @@ def _two_templates(draw: st.DrawFn) -> tuple[str, str]:
 @given(_two_templates())
 def test_spaces_and_quotes_do_not_change_the_canonical_text(texts: tuple[str, str]) -> None:
     one, other = texts
-    canonical = one_form.template(one)
-    assert canonical == one_form.template(other)
-    assert one_form.template(canonical) == canonical
+    canonical = template_text(Template.parse(one))
+    assert canonical == template_text(Template.parse(other))
+    assert template_text(Template.parse(canonical)) == canonical
     assert Template.parse(canonical).parts == Template.parse(one).parts
 
 
@@ -278,10 +278,12 @@ def _two_expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, str, int]:
 def test_expressions_in_braces_have_the_same_canonical_text(texts: tuple[str, str, int]) -> None:
     one, other, _ = texts
     try:
-        canonical = one_form.template(f"{{{one}|lower}}")
+        canonical = template_text(Template.parse(f"{{{one}|lower}}"))
     except LanguageError:
         return
-    assert canonical == one_form.template(f"{{ {other} | lower}}") == one_form.template(canonical)
+    assert (
+        canonical == template_text(Template.parse(f"{{ {other} | lower}}")) == template_text(Template.parse(canonical))
+    )
     assert Template.parse(canonical).names == Template.parse(f"{{{one}|lower}}").names
 
 
@@ -292,9 +294,9 @@ def test_spaces_and_parentheses_do_not_change_the_canonical_expression(texts: tu
         Expression.parse(one, "value")
     except LanguageError:  # text in a calculation, or nothing that is read
         return
-    canonical = one_form.expression(one, "value")
-    assert one_form.expression(other, "value") == canonical
-    assert one_form.expression(canonical, "value") == canonical
+    canonical = expression_text(Expression.parse(one, "value"))
+    assert expression_text(Expression.parse(other, "value")) == canonical
+    assert expression_text(Expression.parse(canonical, "value")) == canonical
     again, before = Expression.parse(canonical, "value"), Expression.parse(one, "value")
     assert again.factors == before.factors
     for values in ((3, 4, 5), (Decimal("0.5"), -2, 7), (0, 1, None)):
@@ -336,10 +338,9 @@ def test_the_canonical_pattern_means_what_the_written_one_does(form: dict[str, A
         pattern = Pattern.parse(written)
     except LanguageErrors:  # bounds that contradict each other
         return
-    canonical = one_form.pattern(written)
-    assert canonical is not None
+    canonical = pattern_document(Pattern.parse(written))
     again = Pattern.parse(canonical)
     assert again.conditions == pattern.conditions
-    assert one_form.pattern(canonical) == canonical
+    assert pattern_document(Pattern.parse(canonical)) == canonical
     resolve = dict(zip(("a", "b", "c.d"), values, strict=True)).get
     assert again.matches(resolve) is pattern.matches(resolve)

@@ -1,0 +1,116 @@
+"""`embed`: attributes of a parent, kept in every child that references it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from projections.language.attribute_sources import AttributeSource
+from projections.language.forms import AttributeName, AttributesForm, MatchForm
+from projections.language.kinds import Action, Model, Part, Sources, attribute_parts, places, source_words
+from projections.language.spelling import source_text
+from projections.language.syntax import Location
+
+
+class Embed(Model, Action):
+    """Attributes of a parent (the source), kept in every child that references it."""
+
+    kind: ClassVar[str] = "embed"
+    makes_key: ClassVar[bool] = False
+
+    into: str = Field(description="The entity of the children.")
+    match: MatchForm = Field(
+        description="How a child references its parent: its attribute or key variable → a template over the parent."
+    )
+    attributes: AttributesForm = Field(
+        description="The attributes to embed: a list, or a mapping from name to path, expression or template."
+    )
+    on_delete: Literal["keep", "remove"] | None = Field(
+        default=None,
+        description="Whether the embedded attributes stay when the parent is deleted. Not allowed with `as`.",
+        json_schema_extra={"default": "keep"},
+    )
+    as_: AttributeName | None = Field(
+        default=None,
+        description="The attribute of the child that holds what its parents give, if it references several: the child holds "
+        "a list or set of references.",
+    )
+    references: str | None = Field(
+        default=None,
+        description="With `as`: the name in `match` that holds the references, if `match` has several names.",
+    )
+    form: Literal["list", "map"] | None = Field(
+        default=None,
+        description="With `as`: `list`, in the order of the references, or `map`, from each reference to its parent's "
+        "attributes.",
+        json_schema_extra={"default": "list"},
+    )
+    id: AttributeName | None = Field(
+        default=None,
+        description='With `as`: the name under which each element of the list holds its reference; default "id".',
+    )
+    missing: Literal["omit", "id"] | None = Field(
+        default=None,
+        description="With `as`: `omit` leaves out a reference without a parent, `id` keeps its place without attributes.",
+        json_schema_extra={"default": "omit"},
+    )
+
+    @model_validator(mode="after")
+    def _list(self) -> Embed:
+        if self.as_ is None:
+            for name in ("references", "form", "id", "missing"):
+                if getattr(self, name) is not None:
+                    raise PydanticCustomError(
+                        "rule", f"`{name}` is for children with several parents: add `as`, or remove `{name}`"
+                    )
+            return self._completed(on_delete=self.on_delete or "keep")
+        if self.on_delete is not None:
+            raise PydanticCustomError(
+                "rule", "`on_delete` is for children with one parent: with `as`, write `missing: omit` or `missing: id`"
+            )
+        if self.references is None and len(self.match) > 1:
+            raise PydanticCustomError(
+                "rule",
+                f"`match` has several names: write which of them holds the references, such as "
+                f"`references: {next(iter(self.match))}`",
+            )
+        if self.references is not None and self.references not in self.match:
+            raise PydanticCustomError("rule", f"`references` must be a name in `match`: {', '.join(self.match)}")
+        if self.form == "map" and self.id is not None:
+            raise PydanticCustomError(
+                "rule", "`id` is for `form: list`: in a map, the reference is the key; remove `id`"
+            )
+        self._completed(
+            references=self.references or next(iter(self.match)),
+            form=self.form or "list",
+            id=self.id if self.form == "map" else self.id or "id",
+            missing=self.missing or "omit",
+        )
+        if self.id in self.attributes:
+            raise PydanticCustomError("rule", f"`attributes` and `id` have the same name {self.id}: write another `id`")
+        return self
+
+    @property
+    def written(self) -> dict[str, Location]:
+        return places(self.attributes, "embed", "attributes") if self.as_ is None else {self.as_: ("embed", "as")}
+
+    @property
+    def carried(self) -> Mapping[str, AttributeSource]:
+        return self.attributes if self.as_ is None else {}
+
+    def parts(self) -> Iterator[Part]:
+        for name, template in self.match.items():
+            yield Part(template, ("embed", "match", name))
+        yield from attribute_parts(self.attributes, ("embed", "attributes"), self.as_)
+
+    def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
+        (source,) = sources
+        if self.as_ is not None:
+            paths = ", ".join(map(source_text, self.attributes.values()))
+            yield self.as_, f"{self.form} of {source} ({paths}) by {self.references}"
+            return
+        for name, attribute in self.attributes.items():
+            yield name, source_words(attribute, source)

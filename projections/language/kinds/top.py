@@ -1,0 +1,83 @@
+"""`top` and `latest`: the first few source items by an order as a list, and attributes of the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from projections.language.attribute_sources import AttributeSource
+from projections.language.forms import AttributeName, AttributesForm, PathText
+from projections.language.kinds import (
+    Action,
+    Model,
+    Order,
+    Part,
+    Sources,
+    attribute_parts,
+    path_expression,
+    places,
+    source_words,
+)
+from projections.language.syntax import Location
+
+
+class Top(Model, Action):
+    """The first few source items, as a list on the target item."""
+
+    kind: ClassVar[str] = "top"
+    combines: ClassVar[bool] = True
+    in_ledger: ClassVar[bool] = True
+
+    into: str = Field(description="The entity whose items receive the list.")
+    as_: AttributeName = Field(description="The attribute that holds the list.")
+    by: PathText = Field(description="The path of the value that orders the source items.")
+    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="The greatest length of the list, 1 to 100.")
+    order: Order = Field(default="desc", description="`desc`: greatest first. `asc`: least first.")
+    attributes: AttributesForm = Field(
+        description="The attributes of each element: a list, or a mapping from name to path, expression or template."
+    )
+
+    @property
+    def written(self) -> dict[str, Location]:
+        return {self.as_: ("top", "as")}
+
+    def parts(self) -> Iterator[Part]:
+        yield Part(path_expression(self.by), ("top", "by"))
+        yield from attribute_parts(self.attributes, ("top", "attributes"), self.as_)
+
+    def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
+        yield self.as_, f"{self.limit} of {' and '.join(sources)} by {self.by}"
+
+
+class Latest(Model, Action):
+    """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
+
+    kind: ClassVar[str] = "latest"
+    combines: ClassVar[bool] = True
+    in_ledger: ClassVar[bool] = True
+
+    into: str = Field(description="The entity whose items receive the attributes.")
+    by: PathText = Field(description="The path of the value that orders the source items.")
+    order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
+    attributes: AttributesForm = Field(
+        description="The attributes to set: a list, or a mapping from name to path, expression or template."
+    )
+
+    @property
+    def written(self) -> dict[str, Location]:
+        return places(self.attributes, "latest", "attributes")
+
+    @property
+    def carried(self) -> Mapping[str, AttributeSource]:
+        return self.attributes
+
+    def parts(self) -> Iterator[Part]:
+        yield Part(path_expression(self.by), ("latest", "by"))
+        yield from attribute_parts(self.attributes, ("latest", "attributes"))
+
+    def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
+        for name, attribute in self.attributes.items():
+            made = " or ".join(source_words(attribute, source) for source in sources)
+            yield name, f"{made}, latest by {self.by}"
