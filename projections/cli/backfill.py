@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
-from projections.cli.stack import deployed
+from projections.cli.stack import find_deployed
 from projections.errors import UsageError
 from projections.inspect.explain.words import json_words
 from projections.terminal import Bar, count, json_text, print_line, print_text
@@ -70,7 +70,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     help="Run the backfill in the worker function, through its task queue. [without URL: from --stack, or $TASK_QUEUE_URL]",
 )
 def command(
-    given: Tables,
+    options: Tables,
     as_json: bool,
     select: tuple[str, ...],
     segments: int,
@@ -104,7 +104,7 @@ def command(
         raise UsageError(
             "--queue cannot be combined with --dry-run or --max-writes: the worker function has a rate of its own"
         )
-    there = deployed(given)
+    there = find_deployed(options)
     queue_url = there.task_queue(None) if queue == _ENVIRONMENT else queue
     if queue is not None and not queue_url:
         raise UsageError(

@@ -91,17 +91,18 @@ def command(files: tuple[str, ...], template: str | None, schema: bool, as_json:
 def _check(path: Path, as_json: bool, fail_on: str) -> int:
     from projections.language.review import review
 
-    found = review(path, _near(path))
-    rows = _rows(found.rules) if found.rules is not None else []
-    offers = _offers(found)
+    reviewed = review(path, _near(path))
+    rows = _rows(reviewed.rules) if reviewed.rules is not None else []
+    offers = _offers(reviewed)
     if as_json:
-        findings = [asdict(finding) for finding in found.findings]
+        findings = [asdict(finding) for finding in reviewed.findings]
         offered = {name: offer.document() for name, offer in offers.items()}
-        document = found.rules.document() if found.rules is not None else None
+        document = reviewed.rules.document() if reviewed.rules is not None else None
         print_text(json_text({"findings": findings, "rules": rows, "proposals": offered, "document": document}))
     else:
-        _print(rows, found.findings, _near(path), {name: str(one.cost) for name, one in offers.items() if one.cost})
-    return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))
+        costs = {name: str(offer.cost) for name, offer in offers.items() if offer.cost}
+        _print(rows, reviewed.findings, _near(path), costs)
+    return int(any(_as_bad(finding.severity, fail_on) for finding in reviewed.findings))
 
 
 def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
@@ -109,14 +110,14 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
     from projections.deploy.cloudformation import read_template
     from projections.deploy.needs import Deployment
 
-    found = disagreements(read_template(template), Deployment(str(path), program_of(str(path))))
+    findings = disagreements(read_template(template), Deployment(str(path), program_of(str(path))))
     if as_json:
-        print_text(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
+        print_text(json_text({"template": template, "findings": [asdict(finding) for finding in findings]}))
     else:
-        wrong = sum(finding.severity != "note" for finding in found)
+        wrong = sum(finding.severity != "note" for finding in findings)
         again = _again(Path(template), path) if wrong else ""
         before = ""
-        for finding in found:
+        for finding in findings:
             # The filters of a table, which take many lines, are the correction of each entity that they lack.
             instead = "" if again else "as above" if finding.instead == before else finding.instead
             print_line(str(replace(finding, instead=instead)))
@@ -124,7 +125,7 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
         print_line(f"{count(wrong, 'finding')}." if wrong else f"✓ {template} agrees with {_near(path)}.")
         if again:
             print_line(f"{template} was not edited since it was generated. Generate it again: {again}")
-    return int(any(_as_bad(finding.severity, fail_on) for finding in found))
+    return int(any(_as_bad(finding.severity, fail_on) for finding in findings))
 
 
 def _again(template: Path, rules: Path) -> str:
@@ -171,7 +172,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "within": rule.within,
             "path": path_of(complete, name).document(),
             "fromAttributes": [
-                *dict.fromkeys(a for one in rule.sources if (key := keys.get((name, one))) for a in key.attributes)
+                *dict.fromkeys(a for each in rule.sources if (key := keys.get((name, each))) for a in key.attributes)
             ],
             "after": list(before[name]),
             "passes": len(passes[name]),
@@ -180,22 +181,22 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
     ]
 
 
-def _offers(found: Review) -> dict[str, Offer]:
+def _offers(reviewed: Review) -> dict[str, Offer]:
     """Return what the findings offer for queries, by query, with the cost per write."""
     asked = {
         finding.path.split(".")[1]
-        for finding in found.findings
+        for finding in reviewed.findings
         if finding.paste and finding.path.startswith("queries.")
     }
-    if found.rules is None or not asked:
+    if reviewed.rules is None or not asked:
         return {}
     from projections.inspect.access_patterns import offer
     from projections.language.access.plan import queries_of
     from projections.language.access.planner import plan
 
-    rules, queries = found.rules.completed(), queries_of(found.rules)
+    rules, queries = reviewed.rules.completed(), queries_of(reviewed.rules)
     offers = {name: offer(rules, queries[name], plan(rules, queries[name]), list(queries.values())) for name in asked}
-    return {name: one for name, one in offers.items() if one is not None}
+    return {name: offer for name, offer in offers.items() if offer is not None}
 
 
 # --- for people ---
@@ -255,11 +256,11 @@ def _about(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is said about a rule."""
     if row["description"]:
         yield row["description"]
-    said = [f"owner: {row['owner']}"] if row["owner"] else []
-    said += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
-    said += [f"within: {row['within']} s"] if row["within"] else []
-    if said:
-        yield "; ".join(said)
+    parts = [f"owner: {row['owner']}"] if row["owner"] else []
+    parts += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
+    parts += [f"within: {row['within']} s"] if row["within"] else []
+    if parts:
+        yield "; ".join(parts)
 
 
 def _print_findings(

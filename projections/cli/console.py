@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import Sources, Tables, as_json, find_rules, source_options, stack_options
-from projections.cli.stack import Deployed, deployed
+from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.terminal import json_text, print_line, print_text
 
@@ -37,7 +37,7 @@ _UNKNOWN = "not active"
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port on 127.0.0.1. [default: any free port]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in the browser.")
 def command(
-    given: Tables,
+    options: Tables,
     as_json: bool,
     function: str | None,
     sources: Sources,
@@ -61,7 +61,7 @@ def command(
     from projections.console.console_pages import failure_answer, routes
     from projections.console.server import Server
 
-    source = LiveSource(given, function, sources)
+    source = LiveSource(options, function, sources)
     with Server(port or 0, routes(source), failure_answer) as server:
         if as_json:
             print_text(json_text({"url": server.url, "place": source.place}))
@@ -77,14 +77,14 @@ def command(
 class LiveSource:
     """Reads live tables for the pages, one page at a time, so that the reads of each are counted."""
 
-    def __init__(self, given: Tables, function: str | None, sources: Sources) -> None:
+    def __init__(self, options: Tables, function: str | None, sources: Sources) -> None:
         from projections.inspect.graph.model import graph_of
         from projections.language import loader
         from projections.language.review import review
         from projections.stores.dynamodb import Meter
 
-        path = find_rules(given.rules)
-        self._there: Deployed = deployed(replace(given, rules=str(path)))
+        path = find_rules(options.rules)
+        self._there: Deployed = find_deployed(replace(options, rules=str(path)))
         self._chosen = self._there.rules("use")
         if self._chosen.note:
             print_line(f"note: {self._chosen.note}.", err=True)
@@ -97,9 +97,9 @@ class LiveSource:
         self._status: tuple[float, dict[str, Any]] | None = None
         self.graph = graph_of(loader.load(path), path.name, review(path, path.name).findings)
         self.program = self._live.program
-        self.place = self._place(given)
+        self.place = self._place(options)
 
-    def _place(self, given: Tables) -> str:
+    def _place(self, options: Tables) -> str:
         if self._there.stack is not None:
             return f"stack {self._there.stack.name}"
         names = [name for logical, name in self._live.names.items() if logical in self.program.tables]

@@ -81,18 +81,18 @@ def command(
         from projections.inspect.cost.recorded import estimate_events
         from projections.local.event_files import read
 
-        records = [one.record for one in read(events, program)]
-        found = estimate_events(program, records, batch, _total(rates))
+        records = [event.record for event in read(events, program)]
+        total = estimate_events(program, records, batch, _total(rates))
     else:
-        found = estimate(
+        total = estimate(
             program.model, read_rates(program.model, rates), targets=targets, children=children, batch=batch
         )
     worst = worst_writes(program)
     if as_json:
-        document = {**found.document(), "worstWrite": {rule: one.document for rule, one in worst.items()}}
+        document = {**total.document(), "worstWrite": {rule: write.document for rule, write in worst.items()}}
         print_text(json_text(document))
     else:
-        _print_estimate(program, found, worst)
+        _print_estimate(program, total, worst)
     return 0
 
 
@@ -105,15 +105,15 @@ def _total(rates: Sequence[str]) -> float | None:
     return _number(rates[0], rates[0])
 
 
-def read_rates(rules: Rules, given: Sequence[str]) -> dict[Flow, float]:
+def read_rates(rules: Rules, texts: Sequence[str]) -> dict[Flow, float]:
     """Return the changes per second. Raises UsageError with the nearest name."""
     from projections.inspect.cost.changes import Flow
     from projections.language.facts import creators
 
     made = creators(rules)
     own = [name for name in rules.entities if name not in made]
-    found: dict[Flow, float] = {}
-    for text in given:
+    changes: dict[Flow, float] = {}
+    for text in texts:
         what, equals, number = text.rpartition("=")
         rate = _number(number, text)
         if not equals:
@@ -130,10 +130,10 @@ def read_rates(rules: Rules, given: Sequence[str]) -> dict[Flow, float]:
             names = frozenset(filter(None, (name.strip() for name in attributes.split(","))))
             flows = [Flow(entity, names or None)]
         for flow in flows:
-            found[flow] = found.get(flow, 0.0) + rate / len(flows)
-    if not found:
+            changes[flow] = changes.get(flow, 0.0) + rate / len(flows)
+    if not changes:
         raise UsageError("no rate: pass --rate N, --rate ENTITY=N, or files with recorded events")
-    return found
+    return changes
 
 
 def _number(text: str, option: str) -> float:
@@ -159,14 +159,14 @@ def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Wo
     _print_spending(out, estimate)
     _print_rules(out, program, estimate)
     _print_hot(out, estimate)
-    found = []
-    for rule, one in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):
-        parts = [f"{one.units:,}"] if one.units else []
-        parts += [f"{one.per_child:,} × children"] if one.per_child else []
-        found.append(f"{rule} {' + '.join(parts)}")
+    maxima = []
+    for rule, write in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):
+        parts = [f"{write.units:,}"] if write.units else []
+        parts += [f"{write.per_child:,} × children"] if write.per_child else []
+        maxima.append(f"{rule} {' + '.join(parts)}")
     prices = ", ".join(f"{_price(price)} per {unit}" for price, unit in PRICES.values())
     _line(out, markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
-    _line(out, markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(found)))
+    _line(out, markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(maxima)))
 
 
 def _line(out: Console, text: str) -> None:
@@ -182,7 +182,7 @@ def _short(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 10 else f"{value:.4g}"
 
 
-def _counted(value: float, noun: str) -> str:
+def _count_words(value: float, noun: str) -> str:
     """Return a number with its noun: `1 unit`, `0.5 units`."""
     return f"{_short(value)} {noun}{'' if _short(value) == '1' else 's'}"
 
@@ -200,10 +200,10 @@ def _print_head(out: Console, estimate: Estimate) -> None:
     changes = ", ".join(f"{_short(rate)} × {change}" for change, rate in estimate.changes.items())
     title = "A sample" if estimate.sampled else ""
     if estimate.events_per_second is not None:
-        rate = f"{_counted(estimate.events_per_second, 'event')} a second"
+        rate = f"{_count_words(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
     _line(out, markup("[bold]{}[/]: {}", title, changes))
-    _line(out, markup("[dim]{} per invocation[/]", _counted(estimate.events, "event")))
+    _line(out, markup("[dim]{} per invocation[/]", _count_words(estimate.events, "event")))
     if not estimate.spending.write_units:
         _line(out, markup("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
     out.print()
@@ -228,8 +228,8 @@ def _print_spending(out: Console, estimate: Estimate) -> None:
     )
     names = ("write units", "read units", "Lambda requests", "Lambda time")
     parts = zip(names, estimate.spending.dollars.values(), strict=True)
-    told = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
-    _line(out, markup("[dim]A million events: {}.[/]", told))
+    costs = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
+    _line(out, markup("[dim]A million events: {}.[/]", costs))
     out.print()
 
 
@@ -238,14 +238,14 @@ def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
 
     titles = ("rule", "", "write units", "read units", "calls", "$ per million")
     rows = [[(text, "dim") for text in titles]]
-    for name, one in estimate.rules.items():
+    for name, usage in estimate.rules.items():
         cells = (
             name,
             program.rules[name].kind if name else "of no single rule",
-            _short(one.write_units),
-            _short(one.read_units),
-            _short(one.calls),
-            _money(dollars(one) * MILLION),
+            _short(usage.write_units),
+            _short(usage.read_units),
+            _short(usage.calls),
+            _money(dollars(usage) * MILLION),
         )
         rows.append([(cell, "cyan" if number == 0 else "") for number, cell in enumerate(cells)])
     print_grid(out, rows)
@@ -265,7 +265,7 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
 def _print_key(out: Console, key: HotKey, timed: bool) -> None:
     color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
     limit = f", of which it accepts {key.limit:,.0f} events a second" if key.limit is not None else ""
-    rate = f"{_counted(key.units, 'unit')}{' a second' if timed else ''}"
+    rate = f"{_count_words(key.units, 'unit')}{' a second' if timed else ''}"
     _line(out, markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
     if key.load > WARM and key.advice:
         _line(out, f"      {key.advice}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @table_options
 @click.option("--create", is_flag=True, help="Create missing tables, indexes and streams.")
 @click.option("--until-idle", is_flag=True, help="Stop when the stream is read and all work is done.")
-def command(given: Tables, create: bool, until_idle: bool) -> int:
+def command(options: Tables, create: bool, until_idle: bool) -> int:
     """Run rules on a table's stream, and reload them when they change.
 
     Runs the code of the deployed functions in this process, on DynamoDB Local, MiniStack, LocalStack and other emulators;
@@ -46,13 +46,13 @@ def command(given: Tables, create: bool, until_idle: bool) -> int:
     from projections.language.including import Watched
     from projections.language.program import Program
 
-    file = Watched(find_rules(given.rules))
+    file = Watched(find_rules(options.rules))
     program = Program.from_document(document_of(file.path))
-    target = prepare(program, given.tables, given.ledger, given.endpoint_url, given.region, create=create)
+    target = prepare(program, options.tables, options.ledger, options.endpoint_url, options.region, create=create)
     printer = Printer()
     for what in target.created:
         printer.note(f"created {what}")
-    streams = client("dynamodbstreams", given.endpoint_url, region=given.region)
+    streams = client("dynamodbstreams", options.endpoint_url, region=options.region)
     session = Session(target, file, program, streams, printer, until_idle=until_idle)
 
     def stop(number: int, frame: FrameType | None) -> None:

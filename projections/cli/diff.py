@@ -43,14 +43,14 @@ def command(old: str, new: str | None, markdown: bool, as_json: bool) -> int:
     from projections.inspect.diff.difference import difference
 
     before, after = _path(old), _path(new) if new else find_rules()
-    found = difference(_document(before), _document(after))
+    differences = difference(_document(before), _document(after))
     if as_json:
-        print_text(json_text(as_data(found)))
+        print_text(json_text(as_data(differences)))
     elif markdown:
-        print_text(as_markdown(found, before.name, after.name))
+        print_text(as_markdown(differences, before.name, after.name))
     else:
-        print_difference(console(), found, str(before), str(after))
-    return 1 if found.findings else 0
+        print_difference(console(), differences, str(before), str(after))
+    return 1 if differences.findings else 0
 
 
 def _path(name: str) -> Path:
@@ -147,8 +147,8 @@ def _summary(difference: Difference) -> str:
     return text if difference.findings else f"{text} Nothing to do."
 
 
-def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
-    change = one.change
+def _rule(difference: Difference, rule: RuleDifference) -> Iterator[Line]:
+    change = rule.change
     target = change.target_after or change.target_before
     status = f"{change.status} ({change.fate})" if change.fate else change.status
     yield Line(
@@ -163,12 +163,12 @@ def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
         if change.rule in (gone, fresh):
             other = fresh if change.rule == gone else gone
             yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} with another name")
-    for items in one.deletions:
+    for items in rule.deletions:
         yield Line("item", f"deletes: {items}")
-    if one.backfill:
-        yield Line("item", f"needs a backfill: {'; '.join(one.backfill)}")
-    if one.advice:
-        yield Line("item", one.advice)
+    if rule.backfill:
+        yield Line("item", f"needs a backfill: {'; '.join(rule.backfill)}")
+    if rule.advice:
+        yield Line("item", rule.advice)
 
 
 def _part(part: Part) -> str:
@@ -240,7 +240,7 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
     """Return a difference as Markdown."""
     lines: list[str] = []
     for line in _lines(difference, old, new):
-        text = "".join(_fenced(part) if code else _escaped(part) for part, code in _spans(line.text))
+        text = "".join(_code_span(part) if code else _escape(part) for part, code in _spans(line.text))
         match line.kind:
             case "title":
                 lines += [f"### Rules: {text}", ""]
@@ -258,16 +258,16 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
     return text
 
 
-def _fenced(code: str) -> str:
+def _code_span(code: str) -> str:
     """Return a code span of Markdown. Its fence is longer than any run of backticks in it."""
     fence = "`" * (1 + max(map(len, re.findall("`+", code)), default=0))
     room = " " if code.startswith("`") or code.endswith("`") else ""
     return f"{fence}{room}{code}{room}{fence}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text without HTML, links and pictures of Markdown."""
-    return re.sub(r"[<&\[\]]", lambda found: f"&#{ord(found[0])};", text)
+    return re.sub(r"[<&\[\]]", lambda match: f"&#{ord(match[0])};", text)
 
 
 def as_data(difference: Difference) -> dict[str, Any]:
@@ -295,8 +295,8 @@ def as_data(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _rule_data(one: RuleDifference) -> dict[str, Any]:
-    change = one.change
+def _rule_data(rule: RuleDifference) -> dict[str, Any]:
+    change = rule.change
     targets = {
         when: None if target is None else {"entity": target.entity, "key": target.key}
         for when, target in (("before", change.target_before), ("after", change.target_after))
@@ -308,7 +308,7 @@ def _rule_data(one: RuleDifference) -> dict[str, Any]:
         "kind": change.kind,
         "target": targets,
         "parts": [{"part": part.name, "before": part.before, "after": part.after} for part in change.parts],
-        "deletions": list(one.deletions),
-        "backfill": list(one.backfill),
-        "advice": one.advice,
+        "deletions": list(rule.deletions),
+        "backfill": list(rule.backfill),
+        "advice": rule.advice,
     }

@@ -12,7 +12,7 @@ import click
 
 from projections.aws.live_tables import Live
 from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
-from projections.cli.stack import deployed
+from projections.cli.stack import find_deployed
 from projections.cli.verify import difference
 from projections.engine.registry import LIVE
 from projections.errors import UsageError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @batch_size_option
 def command(
     events: tuple[str, ...],
-    given: Tables,
+    options: Tables,
     as_json: bool,
     item: str | None,
     batch_size: int,
@@ -80,15 +80,15 @@ def command(
     if bool(events) == bool(item):
         if item is None:
             raise UsageError("nothing to explain: pass event files or --item KEY")
-        one = 'Its whole key is one argument, such as --item "PK=POST#p1,SK=METADATA"'
-        raise UsageError(f"--item explains one item of a live table, and reads no events: omit {events[0]}. {one}")
+        hint = 'Its whole key is one argument, such as --item "PK=POST#p1,SK=METADATA"'
+        raise UsageError(f"--item explains one item of a live table, and reads no events: omit {events[0]}. {hint}")
     if item is not None:
-        there = deployed(given)
+        there = find_deployed(options)
         return _item(there.connect(there.document()), item, as_json)
     for option in ("table", "ledger", "endpoint-url", "region"):
-        if getattr(given, {"table": "tables"}.get(option, option.replace("-", "_"))):
+        if getattr(options, {"table": "tables"}.get(option, option.replace("-", "_"))):
             raise UsageError(f"--{option} requires --item: events are replayed on tables in memory")
-    return _events(program_of(given.rules), events, batch_size, as_json)
+    return _events(program_of(options.rules), events, batch_size, as_json)
 
 
 def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json: bool) -> int:
@@ -97,8 +97,8 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json:
     from projections.local.event_files import read
 
     recorded = read(events, program)
-    rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
-    explanation = explain(program, rehearsal, [one.place for one in recorded])
+    rehearsal = rehearse(program, [event.record for event in recorded], batch_size=batch_size)
+    explanation = explain(program, rehearsal, [event.place for event in recorded])
     if as_json:
         print_text(json_text(explanation_document(explanation)))
     else:
@@ -206,9 +206,9 @@ def _print_batch(out: Console, report: BatchReport, title: str) -> None:
     for request in report.requests:
         if request.actions:
             _print_request(out, request, report.batch.round)
-    for one in report.batch.rejected:
-        rule = markup("[cyan]{}[/]: ", one.rule) if one.rule else ""
-        out.print(markup("   [yellow]quarantined[/] {}{}", rule, one.reason))
+    for rejection in report.batch.rejected:
+        rule = markup("[cyan]{}[/]: ", rejection.rule) if rejection.rule else ""
+        out.print(markup("   [yellow]quarantined[/] {}{}", rule, rejection.reason))
     if report.batch.outcome.failed is not None:
         out.print(markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
     if report.requests:
@@ -282,8 +282,8 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
         out.print(
             markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
         )
-    for one in report.derived:
-        _print_derived(out, one, written)
+    for value in report.derived:
+        _print_derived(out, value, written)
     if report.source is not None:
         _print_source(out, report.source)
     for left in report.left_over:
@@ -298,10 +298,10 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
 
 def _verdict(report: ItemExplanation) -> Iterator[Styled]:
     """Yield the result of the comparison, and what was not compared."""
-    grouped = any(one.contributions is not None and one.compared for one in report.derived)
+    grouped = any(value.contributions is not None and value.compared for value in report.derived)
     if report.drifts:
-        found = count(len(report.drifts), "difference")
-        yield markup("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
+        differences = count(len(report.drifts), "difference")
+        yield markup("[red]✗[/] {}. Run this again before you act: a change may be pending.", differences)
         for kind in dict.fromkeys(drift.kind for drift in report.drifts):
             yield markup("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif report.image is None and report.source is None:
@@ -322,37 +322,35 @@ def _mark(agrees: bool, rejected: bool = False) -> Styled:
     return markup("[yellow]![/]") if rejected else markup("[green]✓[/]")
 
 
-def _print_derived(out: Console, one: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
+def _print_derived(out: Console, value: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
     from projections.language.kinds import EVERY
 
-    sources = " and ".join(source.name for source in one.rule.sources)
-    target = getattr(one.rule, "into", one.rule.source).name
+    sources = " and ".join(source.name for source in value.rule.sources)
+    target = getattr(value.rule, "into", value.rule.source).name
     hows = written.get(target, {})
-    state = "" if one.state == LIVE else markup("  [yellow]{}[/]", one.state)
-    mark = _mark(one.agrees, bool(one.problem)) if one.publishes else markup("[yellow]–[/]")
-    out.print(
-        markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, sources, state),
-    )
-    if one.said:
-        out.print(markup("      [dim]{}[/]", one.said))
-    width = max((len(attribute.name) for attribute in one.attributes), default=0)
-    for attribute in one.attributes:
+    state = "" if value.state == LIVE else markup("  [yellow]{}[/]", value.state)
+    mark = _mark(value.agrees, bool(value.problem)) if value.publishes else markup("[yellow]–[/]")
+    out.print(markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, value.rule.name, value.rule.kind, sources, state))
+    if value.description:
+        out.print(markup("      [dim]{}[/]", value.description))
+    width = max((len(attribute.name) for attribute in value.attributes), default=0)
+    for attribute in value.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
-        how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
-        out.print(markup("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
-    for line in _origin(one):
+        how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == value.rule.name else ""
+        out.print(markup("      {}  {}{}", attribute.name.ljust(width), _value_words(attribute), how))
+    for line in _origin(value):
         out.print(markup("      [dim]{}[/]", line))
-    for drift in one.drifts:
+    for drift in value.drifts:
         if drift.kind == "guard":
             out.print(markup("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
-    for text in one.notes:
-        out.print(markup("      [dim]{}[/]" if one.agrees else "      [yellow]{}[/]", text))
-    if one.problem:
-        out.print(markup("      [red]{}[/]", one.problem))
+    for text in value.notes:
+        out.print(markup("      [dim]{}[/]" if value.agrees else "      [yellow]{}[/]", text))
+    if value.problem:
+        out.print(markup("      [red]{}[/]", value.problem))
     out.print()
 
 
-def _shown(attribute: Attribute) -> Styled:
+def _value_words(attribute: Attribute) -> Styled:
     if attribute.agrees or attribute.drift is None:
         return markup("[bold]{}[/]", json_words(attribute.shown))
     drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
@@ -362,20 +360,22 @@ def _shown(attribute: Attribute) -> Styled:
     return markup("[bold red]{}[/]", difference(drift))
 
 
-def _origin(one: Derived) -> Iterator[str]:
-    if one.contributions is not None:
+def _origin(value: Derived) -> Iterator[str]:
+    if value.contributions is not None:
         shown = ""
-        if one.guarded:
-            shown = ", which the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
-        yield f"the ledger has {count(one.contributions, 'contribution')} as of {version_words(one.known)}{shown}"
-    elif one.guarded:
-        newest = f", the newest is {version_words(one.known)}" if one.known and one.known != one.at else ""
-        yield f"as of {version_words(one.at)}{newest}"
-    if one.sources:
-        named = [encoded_words(key) + (f" ({what})" if what else "") for key, what in one.sources]
+        if value.guarded:
+            shown = (
+                ", which the item shows" if value.at == value.known else f", the item shows {version_words(value.at)}"
+            )
+        yield f"the ledger has {count(value.contributions, 'contribution')} as of {version_words(value.known)}{shown}"
+    elif value.guarded:
+        newest = f", the newest is {version_words(value.known)}" if value.known and value.known != value.at else ""
+        yield f"as of {version_words(value.at)}{newest}"
+    if value.sources:
+        named = [encoded_words(key) + (f" ({what})" if what else "") for key, what in value.sources]
         yield f"from {', '.join(named)}"
-    if one.more:
-        yield one.more
+    if value.more:
+        yield value.more
 
 
 def _print_source(out: Console, source: Source) -> None:

@@ -45,8 +45,6 @@ def write_output(output: str, text: str) -> None:
 
 def note_written(output: str, what: str = "") -> None:
     """Report on standard error that the file of -o was written, and what it has."""
-    from projections.terminal import print_line
-
     print_line(f"Wrote {output}{what and ': '}{what}.", err=True)
 
 
@@ -102,7 +100,7 @@ def find_rules(name: str | None = None) -> Path:
     if path.is_dir():
         raise UsageError(f"{name}: this is a directory. Name the rule file in it")
     if path.suffix or path.name != name:
-        there = [one.name for one in path.parent.glob("*") if one.suffix in (".yaml", ".yml", ".json")]
+        there = [file.name for file in path.parent.glob("*") if file.suffix in (".yaml", ".yml", ".json")]
         raise UsageError(f"{name}: no such file{suggest(path.name, there)}")
     hint = suggest(name, names) or f". Bundled rule files: {known}"
     raise UsageError(f"{name}: no such file, and no bundled rule file has this name{hint}")
@@ -124,15 +122,15 @@ def program_of(name: str | None) -> Program:
 
 def parameters_from(query: str, words: Iterable[str]) -> dict[str, str]:
     """Return the parameters of a query from words as `userId=5`. Raises UsageError."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise UsageError(f"query {query}: expected PARAMETER=VALUE, found {word!r}")
-        if name in found:
+        if name in parameters:
             raise UsageError(f"query {query}: {name} is given twice")
-        found[name] = value
-    return found
+        parameters[name] = value
+    return parameters
 
 
 def select_option(function: F) -> F:
@@ -165,14 +163,14 @@ def note_missing(program: Program, names: Iterable[str]) -> None:
 # Options that a command takes as one argument
 
 
-def gathered(kind: type, name: str, *options: Callable[[Any], Any]) -> Callable[[F], F]:
+def as_argument(kind: type, name: str, *options: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return a decorator that adds options and passes their values as one argument, an instance of a dataclass."""
 
     def decorate(function: F) -> F:
         @wraps(function)
-        def command(**given: Any) -> Any:
-            values = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
-            return function(**given, **{name: kind(**values)})
+        def command(**arguments: Any) -> Any:
+            values = {field.name: arguments.pop(field.name) for field in fields(kind) if field.name in arguments}
+            return function(**arguments, **{name: kind(**values)})
 
         wrapped: Any = command
         for option in reversed(options):
@@ -219,10 +217,10 @@ _STACK = click.option(
     "[default: $STACK_NAME]",
 )
 
-table_options = gathered(Tables, "given", *_TABLES)
-"""--rules, --table, --ledger, --endpoint-url and --region, as the argument `given`."""
+table_options = as_argument(Tables, "options", *_TABLES)
+"""--rules, --table, --ledger, --endpoint-url and --region, as the argument `options`."""
 
-stack_options = gathered(Tables, "given", *_TABLES, _STACK)
+stack_options = as_argument(Tables, "options", *_TABLES, _STACK)
 """The same with --stack."""
 
 
@@ -236,7 +234,7 @@ class Sources:
     bucket: str | None
 
 
-source_options = gathered(
+source_options = as_argument(
     Sources,
     "sources",
     click.option(

@@ -63,7 +63,7 @@ NO_BOUND = "any"
 @as_json
 def command(
     words: tuple[str, ...],
-    given: Tables,
+    options: Tables,
     limit: int | None,
     token: str | None,
     score: str | None,
@@ -106,14 +106,15 @@ def command(
     """
     from projections.api import load
 
-    path, names = find_rules(given.rules), words
+    path, names = find_rules(options.rules), words
+    options = replace(options, rules=str(path))
     rules = load(path)
     if markdown or output is not None:
         if not markdown or names or as_json:
             raise UsageError("--markdown writes the page of all queries, -o to a file; omit NAME and --json")
         return _design(rules, path, output, force)
     if not names:
-        if given.tables or given.stack or limit or token:
+        if options.tables or options.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
         return _show(rules, None, as_json)
     if Path(names[0]).suffix in (".yaml", ".yml", ".json"):
@@ -123,14 +124,14 @@ def command(
     if names[0] not in rules.queries and kinds.get(names[0]) == "rank":
         if limit or token:
             raise UsageError(f"{names[0]} is a rule of the kind rank, which has no pages: omit --limit and --token")
-        return _rank(names[0], parameters_from(names[0], names[1:]), question, replace(given, rules=str(path)), as_json)
+        return _rank(names[0], parameters_from(names[0], names[1:]), question, options, as_json)
     if asked := question.options():
         raise UsageError(f"{asked[0]} reads ranks, and {names[0]} is not a rule of the kind rank: omit it")
     query = rules.query(names[0])
     parameters = parameters_from(query.name, names[1:])
-    if not parameters and not given.tables and not given.stack:
+    if not parameters and not options.tables and not options.stack:
         return _show(rules, query.name, as_json)
-    _run(rules, query, parameters, replace(given, rules=str(path)), limit, token, as_json)
+    _run(rules, query, parameters, options, limit, token, as_json)
     return 0
 
 
@@ -138,14 +139,14 @@ def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
 
-    found = access_patterns(rules.program.model, rules.queries, only)
+    patterns = access_patterns(rules.program.model, rules.queries, only)
     ranks = [*rank_patterns(rules.program.model)] if only is None else []
     if as_json:
-        more = {"ranks": [one.document() for one in ranks]} if ranks else {}
-        print_text(json_text({"queries": [one.document() for one in found], **more}))
+        more = {"ranks": [rank.document() for rank in ranks]} if ranks else {}
+        print_text(json_text({"queries": [pattern.document() for pattern in patterns], **more}))
     else:
-        print_patterns(found, rules.file, verbose=only is not None, ranks=ranks)
-    return int(not all(one.answered for one in found))
+        print_patterns(patterns, rules.file, verbose=only is not None, ranks=ranks)
+    return int(not all(pattern.answered for pattern in patterns))
 
 
 def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
@@ -166,31 +167,31 @@ def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
         return 1
     else:
         note_written(output, f"{count(len(design.patterns), 'query', 'queries')} of {path.name}")
-    for one in design.patterns:
-        if not one.answered:
-            print_line(f"query {one.query.name}: {one.plan.reason}", err=True)
-    return int(not all(one.answered for one in design.patterns))
+    for pattern in design.patterns:
+        if not pattern.answered:
+            print_line(f"query {pattern.query.name}: {pattern.plan.reason}", err=True)
+    return int(not all(pattern.answered for pattern in design.patterns))
 
 
 def _run(
     rules: RuleSet,
     query: Query,
     parameters: dict[str, str],
-    given: Tables,
+    options: Tables,
     limit: int | None,
     token: str | None,
     as_json: bool,
 ) -> None:
     from projections.access.answers import ClientReader, answer_to
     from projections.access.query_reads import parameters_of, reads
-    from projections.cli.stack import deployed
+    from projections.cli.stack import find_deployed
     from projections.language.access.planner import plan
     from projections.language.values import plain_items
     from projections.terminal import json_text, print_text
 
     planned = plan(rules.program.model, query)
     reads(planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
-    there = deployed(given)
+    there = find_deployed(options)
     live = there.connect(there.document(), without_ledger=True)
     requests: list[Mapping[str, Any]] = []
     answer = answer_to(live.program, planned, parameters, ClientReader(live.store, requests.append))
@@ -218,9 +219,9 @@ class Question:
         return [f"--{field.name}" for field in fields(self) if getattr(self, field.name) is not None]
 
 
-def _rank(rule: str, board: dict[str, str], question: Question, given: Tables, as_json: bool) -> int:
+def _rank(rule: str, board: dict[str, str], question: Question, options: Tables, as_json: bool) -> int:
     from projections.access.ranking import check_board, ranking_of
-    from projections.cli.stack import deployed
+    from projections.cli.stack import find_deployed
     from projections.language.program import Program
     from projections.terminal import json_text, print_line, print_text
 
@@ -228,28 +229,28 @@ def _rank(rule: str, board: dict[str, str], question: Question, given: Tables, a
         raise UsageError(f"{' and '.join(asked)} cannot be combined: pass one of them")
     low, high = (None if bound == NO_BOUND else bound for bound in question.between or (NO_BOUND, NO_BOUND))
     _check_bounds(low, high)
-    there = deployed(given)
+    there = find_deployed(options)
     document = there.document()
     check_board(Program.from_document(document), rule, board)  # reports mistakes before it looks for tables
     live = there.connect(document)
     ranking = ranking_of(live.program, live.store, rule, board)
-    found: Ranked | ScoreCount | None
+    answer: Ranked | ScoreCount | None
     if question.score is not None:
-        found = ranking.rank(question.score)
+        answer = ranking.rank(question.score)
     elif question.at is not None:
-        found = ranking.at(question.at)
+        answer = ranking.at(question.at)
     else:
-        found = ranking.between(low, high)
+        answer = ranking.between(low, high)
     if as_json:
-        print_text(json_text({"rule": rule, "board": board, "found": None if found is None else found.document()}))
-    elif found is None:
+        print_text(json_text({"rule": rule, "board": board, "found": None if answer is None else answer.document()}))
+    elif answer is None:
         print_line(f"{rule}: this board has no score at position {question.at}")
     else:
         counts = question.between is not None
-        print_line(_line(found, counts=counts) if found.total else f"{rule}: this board has no scores")
-        if not found.complete:
+        print_line(_line(answer, counts=counts) if answer.total else f"{rule}: this board has no scores")
+        if not answer.complete:
             print_line("incomplete: not all scores are counted yet. See `projections status`")
-    return int(found is None or not found.complete or (question.score is not None and not found.total))
+    return int(answer is None or not answer.complete or (question.score is not None and not answer.total))
 
 
 def _check_bounds(low: str | None, high: str | None) -> None:
@@ -259,18 +260,18 @@ def _check_bounds(low: str | None, high: str | None) -> None:
             raise UsageError(f"--between {low} {high}: {low} is greater than {high}. Pass --between {high} {low}")
 
 
-def _line(found: Ranked | ScoreCount, *, counts: bool) -> str:
+def _line(answer: Ranked | ScoreCount, *, counts: bool) -> str:
     from projections.access.ranking import ScoreCount
     from projections.language.values import number_text
     from projections.terminal import count
 
-    scores = count(found.total, "score")
-    if isinstance(found, ScoreCount):
-        return f"{found.count:,} of {scores}" if counts else scores
-    tied = f", {count(found.equal, 'equal score')}" if found.equal != 1 else ""
-    percentile = f", percentile {found.percentile:.2f}" if found.percentile is not None else ""
-    score = number_text(found.score)
-    return f"score {score}: rank {found.rank:,} of {scores}{percentile}{tied}"
+    scores = count(answer.total, "score")
+    if isinstance(answer, ScoreCount):
+        return f"{answer.count:,} of {scores}" if counts else scores
+    tied = f", {count(answer.equal, 'equal score')}" if answer.equal != 1 else ""
+    percentile = f", percentile {answer.percentile:.2f}" if answer.percentile is not None else ""
+    score = number_text(answer.score)
+    return f"score {score}: rank {answer.rank:,} of {scores}{percentile}{tied}"
 
 
 COLOURS = {"one": "green", "several": "green", "filtered": "yellow", "incomplete": "red", "none": "red"}
@@ -282,33 +283,33 @@ def print_patterns(
     """Print the table of access patterns, and below it the reasons of those without an exact answer, or all details."""
     out = console()
     rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
-    for one in patterns:
-        rows += _rows(one)
+    for pattern in patterns:
+        rows += _rows(pattern)
     rows += map(_rank_row, ranks)
     if len(rows) > 1:
         print_grid(out, rows, indent=0)
     if not patterns:
         out.print(markup("{} has no queries. Add `queries:`.", file))
         return
-    for one in patterns:
-        if verbose or one.plan.verdict in ("filtered", "incomplete", "none"):
-            _print_details(out, one, verbose=verbose)
-    if sum(one.offer is not None for one in patterns) > 1:
+    for pattern in patterns:
+        if verbose or pattern.plan.verdict in ("filtered", "incomplete", "none"):
+            _print_details(out, pattern, verbose=verbose)
+    if sum(pattern.offer is not None for pattern in patterns) > 1:
         out.print(markup("Each addition is computed for the current rules, and can answer several queries."))
         out.print(markup("Add one, then run the command again."))
-    good = sum(one.answered for one in patterns)
+    good = sum(pattern.answered for pattern in patterns)
     colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
     out.print(
         markup("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
     )
 
 
-def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
+def _rows(pattern: AccessPattern) -> list[list[tuple[str, str]]]:
     """Return a row for each request of a pattern, one if there is none."""
-    word, colour = one.words, COLOURS[one.plan.verdict]
-    conditions = [(read.index or "table", condition_words(read)) for read in one.reads] or [("-", "-")]
-    number = count_words(one.plan) if one.reads else "-"
-    first = [one.query.id or "-", one.query.name, short(one.query.about or "-", 48), word, number]
+    word, colour = pattern.words, COLOURS[pattern.plan.verdict]
+    conditions = [(read.index or "table", condition_words(read)) for read in pattern.reads] or [("-", "-")]
+    number = count_words(pattern.plan) if pattern.reads else "-"
+    first = [pattern.query.id or "-", pattern.query.name, short(pattern.query.about or "-", 48), word, number]
     styles = ["", "cyan", "dim", colour, ""]
     return [
         [*zip(first if row == 0 else [""] * len(first), styles, strict=True), (path, ""), (condition, "")]
@@ -316,20 +317,20 @@ def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
     ]
 
 
-def _rank_row(one: RankPattern) -> list[tuple[str, str]]:
+def _rank_row(pattern: RankPattern) -> list[tuple[str, str]]:
     from projections.inspect.access_patterns import WORDS
 
-    word, colour, question = WORDS["one"], COLOURS["one"], short(one.question, 48)
-    reads = f"{count(one.items, 'item')} for {one.key}"
-    texts = ("-", one.rule, question, word, "1", "ledger", reads)
+    word, colour, question = WORDS["one"], COLOURS["one"], short(pattern.question, 48)
+    reads = f"{count(pattern.items, 'item')} for {pattern.key}"
+    texts = ("-", pattern.rule, question, word, "1", "ledger", reads)
     return list(zip(texts, ("", "cyan", "dim", colour, "", "", ""), strict=True))
 
 
-def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
-    word, colour = one.words, COLOURS[one.plan.verdict]
-    about = markup("  [dim]{}[/]", one.query.about) if one.query.about else ""
-    out.print(markup("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
-    plan = one.plan
+def _print_details(out: Console, pattern: AccessPattern, *, verbose: bool) -> None:
+    word, colour = pattern.words, COLOURS[pattern.plan.verdict]
+    about = markup("  [dim]{}[/]", pattern.query.about) if pattern.query.about else ""
+    out.print(markup("[cyan]{}[/]: [{}]{}[/]{}", pattern.query.name, colour, word, about))
+    plan = pattern.plan
     if plan.reason:
         out.print(markup("  {}", plan.reason))
     if verbose:
@@ -340,18 +341,18 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
             ("assumed", plan.assumes),
         ]
         print_grid(out, [[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
-        for read in one.reads:
+        for read in pattern.reads:
             out.print(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
-            for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
+            for line in json.dumps(pattern.document()["requests"][pattern.reads.index(read)], indent=2).split("\n"):
                 out.print(markup("  [dim]{}[/]", line))
-    if one.offer:
-        out.print(markup("  [green]→[/] {}:", one.offer.proposal.sentence))
-        for line in one.offer.proposal.text.rstrip("\n").split("\n"):
+    if pattern.offer:
+        out.print(markup("  [green]→[/] {}:", pattern.offer.proposal.sentence))
+        for line in pattern.offer.proposal.text.rstrip("\n").split("\n"):
             out.print(markup("    {}", line))
-        if one.offer.cost:
-            out.print(markup("  [dim]{}[/]", one.offer.cost))
-        if one.offer.proposal.unused:
-            out.print(markup("  [dim]{}[/]", one.offer.proposal.unused))
+        if pattern.offer.cost:
+            out.print(markup("  [dim]{}[/]", pattern.offer.cost))
+        if pattern.offer.proposal.unused:
+            out.print(markup("  [dim]{}[/]", pattern.offer.proposal.unused))
     out.print()
 
 
@@ -388,8 +389,8 @@ def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns:
 
 def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print one line for each item, with a column for each attribute: first these, then the others by name."""
-    found = {name for item in items for name in item}
-    names = [*(name for name in columns if name in found), *sorted(found.difference(columns))]
+    attributes = {name for item in items for name in item}
+    names = [*(name for name in columns if name in attributes), *sorted(attributes.difference(columns))]
     if not names:
         return
     rows = [[(name, "bold") for name in names]]

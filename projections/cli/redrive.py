@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
-from projections.cli.stack import Deployed, deployed
+from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.terminal import Bar, count, json_text, print_first, print_line, print_text
 
@@ -52,7 +52,7 @@ THREADS = 10
 @click.option("--because", metavar="TEXT", help="Reason for the dismissal, which is recorded with your name.")
 def command(
     files: tuple[str, ...],
-    given: Tables,
+    options: Tables,
     as_json: bool,
     sources: Sources,
     most: int | None,
@@ -95,7 +95,7 @@ def command(
         )
     if because is not None and not listing and dismiss is None:
         raise UsageError("--because requires --dismiss KEY|RULE|AGE")
-    there = deployed(given)
+    there = find_deployed(options)
     document = there.document(writes=not (dry_run or listing or dismiss))
     if dismiss is not None:
         _check_dismissal(Program.from_document(document), dismiss, because)  # before it looks for tables
@@ -104,7 +104,7 @@ def command(
         quarantine = _quarantine(there, sources.quarantine)
         if dismiss is None:
             return _show(live, quarantine, as_json)
-        return _dismiss(live, quarantine, dismiss, because, dry_run, given.region, as_json)
+        return _dismiss(live, quarantine, dismiss, because, dry_run, options.region, as_json)
     reader = Reader(live.program.tables, live.names, label=os.environ.get("STREAM_LABEL", ""))
     queues = _message_sources(files, there, sources, reader)
     reporter = _Reporter(quiet=as_json, listing=dry_run)

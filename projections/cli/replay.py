@@ -130,11 +130,11 @@ def command(
     note_missing(whole.program, selected_rules(whole.program, select))
     loaded = whole.only(select)
     program = loaded.program
-    asked = [_asked(loaded, text) for text in asks]
+    asked = [_parse_query(loaded, text) for text in asks]
     records = [recorded.record for recorded in read(events, program)]
     if save is not None:
         names = real_names(tables, [*program.tables]) if tables else {}
-        write_output(save, json_text({"Records": [_renamed(record, names) for record in records]}) + "\n")
+        write_output(save, json_text({"Records": [_rename_table(record, names) for record in records]}) + "\n")
         note_written(save, count(len(records), "record"))
     temporary = MemoryTables(schemas(program), records)
     result = replay(program, records, temporary, batch_size=batch_size)
@@ -149,7 +149,7 @@ def command(
     return 1 if result.quarantined or result.failures else 0
 
 
-def _renamed(record: Any, names: Mapping[str, str]) -> Any:
+def _rename_table(record: Any, names: Mapping[str, str]) -> Any:
     """Return a record with the given name of its table."""
     head, _, rest = str(record.get("eventSourceARN", "")).partition(":table/")
     table, _, label = rest.partition("/")
@@ -157,7 +157,7 @@ def _renamed(record: Any, names: Mapping[str, str]) -> Any:
     return {**record, "eventSourceARN": f"{head}:table/{name}/{label}"} if rest and name else record
 
 
-def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
+def _parse_query(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
     """Return the query and the parameters of a text as `likers postId=p1`, in which quotes group words as in a shell."""
     from projections.access.query_reads import parameters_of
 
@@ -185,7 +185,7 @@ class Asked(NamedTuple):
 
 def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[str, Any]:
     """Return what `replay --json` prints; `asks` has the queries that were run, if any."""
-    asks = [{"query": one.query.name, "with": dict(one.parameters), "items": list(one.items)} for one in asked]
+    asks = [{"query": ask.query.name, "with": dict(ask.parameters), "items": list(ask.items)} for ask in asked]
     return {
         "items": [
             plain_item({name: value for name, value in image.items() if not name.startswith(program.guard_prefix)})
@@ -194,13 +194,13 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
         "ledger": [plain_item(image) for image in replay.ledger],
         "quarantined": [
             {
-                "rule": one.rule,
-                "reason": one.reason,
-                "table": one.table,
-                "key": one.key,
-                "sequenceNumber": one.sequence,
+                "rule": rejection.rule,
+                "reason": rejection.reason,
+                "table": rejection.table,
+                "key": rejection.key,
+                "sequenceNumber": rejection.sequence,
             }
-            for one in replay.quarantined
+            for rejection in replay.quarantined
         ],
         "failures": [
             {
@@ -217,7 +217,7 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
                 "eventName": report.raw.get("eventName"),
                 "key": _keys(report.raw),
                 "entity": report.entity,
-                "rules": _applied(report),
+                "rules": _rules_with_effects(report),
             }
             for report in _reports(replay, program)
         ],
@@ -225,7 +225,7 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
             {"rule": rule, "target": target, "items": number}
             for (rule, target), number in sorted(_missing(replay, program).items())
         ],
-        "unusedRules": [{"rule": rule, "reason": why} for rule, why in _unused(replay, program).rules],
+        "unusedRules": [{"rule": rule, "reason": why} for rule, why in _find_unused(replay, program).rules],
         **({"asks": asks} if asks else {}),
     }
 
@@ -239,13 +239,13 @@ def _reports(replay: Replay, program: Program) -> list[RecordReport]:
     return [record_report(program, Decoded.of(program, record, replay.names)) for record in played]
 
 
-def _applied(report: RecordReport) -> list[str]:
+def _rules_with_effects(report: RecordReport) -> list[str]:
     return list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
 
 
-def _unused(replay: Replay, program: Program) -> Unused:
+def _find_unused(replay: Replay, program: Program) -> Unused:
     """Return the rules that no item of the replay fits, with the items of its last rounds."""
-    from projections.inspect.explain.matching import unused
+    from projections.inspect.explain.matching import find_unused
     from projections.inspect.rehearsal.rehearse import Decoded
 
     def images() -> Iterable[tuple[ItemKey, Image]]:
@@ -255,7 +255,7 @@ def _unused(replay: Replay, program: Program) -> Unused:
                 if record is not None and image is not None:
                     yield record.key, image
 
-    return unused(program, images())
+    return find_unused(program, images())
 
 
 def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: bool) -> None:
@@ -271,10 +271,10 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         _print_events(out, reports, program.guard_prefix)
     written, created = origins(program.model), creators(program.model)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
-    shown = [one for one in items if one.origins or one.creator]
+    shown = [item for item in items if item.origins or item.creator]
     printed = _examples(shown) if brief else shown
-    for one in printed:
-        _print_item(out, program, one, derived_only=brief)
+    for item in printed:
+        _print_item(out, program, item, derived_only=brief)
     if not brief:
         for key in sorted(set(replay.before) - set(replay.after)):
             out.print(markup("[red]- {}[/]  removed", key_words(key)))
@@ -288,7 +288,7 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
     if replay.after and not shown:
         silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
         modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
-        applied = dict.fromkeys(name for one in reports for name in _applied(one))
+        applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
         if silent:
             why = f"all rules are {modes}"
         elif applied:
@@ -301,13 +301,13 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
         out.print(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
         print_items(out, asking.items, columns_of(program, asking.query))
-    untouched = Counter(one.entity for one in items if not (one.origins or one.creator))
-    _print_summary(out, replay, len(shown), sum(len(one.origins) for one in shown), untouched)
+    untouched = Counter(item.entity for item in items if not (item.origins or item.creator))
+    _print_summary(out, replay, len(shown), sum(len(item.origins) for item in shown), untouched)
     if hidden := len(shown) - len(printed):
         out.print(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
     if not brief:
         _print_missing(out, replay, program)
-    _print_unused(out, _unused(replay, program))
+    _print_unused(out, _find_unused(replay, program))
 
 
 @dataclass(frozen=True)
@@ -338,30 +338,30 @@ class _Derived:
         entity = recognised.entity.name if recognised else "?"
         whence = written.get(entity, {})
         keys = program.tables[key.table].key_attributes
-        found = {
+        origins = {
             name: whence.get(name) or whence[EVERY]
             for name in image
             if (name in whence or EVERY in whence) and name not in keys and not name.startswith(program.guard_prefix)
         }
-        return cls(key, image, entity, created.get(entity, ""), found, list(whence))
+        return cls(key, image, entity, created.get(entity, ""), origins, list(whence))
 
 
 def _examples(items: Sequence[_Derived]) -> list[_Derived]:
     """Return one item of each entity: the first with the most derived attributes."""
     best: dict[str, _Derived] = {}
-    for one in items:
-        if one.entity not in best or len(one.origins) > len(best[one.entity].origins):
-            best[one.entity] = one
-    return sorted(best.values(), key=lambda one: -len(one.origins))
+    for item in items:
+        if item.entity not in best or len(item.origins) > len(best[item.entity].origins):
+            best[item.entity] = item
+    return sorted(best.values(), key=lambda item: -len(item.origins))
 
 
-def _print_item(out: Console, program: Program, one: _Derived, *, derived_only: bool) -> None:
-    by = markup("[dim], created by[/] [cyan]{}[/]", one.creator) if one.creator else ""
-    out.print(markup("[bold]{}[/]  {}{}", key_words(one.key), one.entity, by))
+def _print_item(out: Console, program: Program, item: _Derived, *, derived_only: bool) -> None:
+    by = markup("[dim], created by[/] [cyan]{}[/]", item.creator) if item.creator else ""
+    out.print(markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by))
     rows = []
-    for name in sorted(one.image, key=lambda name: one.order.index(name) if name in one.order else -1):
-        value, origin = one.image[name], one.origins.get(name)
-        if name in program.tables[one.key.table].key_attributes:
+    for name in sorted(item.image, key=lambda name: item.order.index(name) if name in item.order else -1):
+        value, origin = item.image[name], item.origins.get(name)
+        if name in program.tables[item.key.table].key_attributes:
             continue
         if origin is not None:
             rows.append(
@@ -389,30 +389,30 @@ def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) ->
     print_grid(out, rows)
 
 
-def _print_unused(out: Console, found: Unused) -> None:
+def _print_unused(out: Console, unused: Unused) -> None:
     """Print the rules that no item fits, and the items of no entity."""
-    if found.items:
-        out.print(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(found.items), "item")))
-        for key, near in found.items[:MOST]:
+    if unused.items:
+        out.print(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(unused.items), "item")))
+        for key, near in unused.items[:MOST]:
             out.print(markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
-        if len(found.items) > MOST:
-            out.print(f"  and {len(found.items) - MOST:,} more")
-    if found.rules:
+        if len(unused.items) > MOST:
+            out.print(f"  and {len(unused.items) - MOST:,} more")
+    if unused.rules:
         out.print("Rules that apply to no item:")
-        print_grid(out, [[(" ", ""), (rule, "cyan"), (why, "dim")] for rule, why in found.rules], after="")
+        print_grid(out, [[(" ", ""), (rule, "cyan"), (why, "dim")] for rule, why in unused.rules], after="")
 
 
 def _print_problems(out: Console, replay: Replay) -> None:
-    nameless = Counter((one.rule, one.reason) for one in replay.quarantined if one.key is None)
-    for one in replay.quarantined:
-        rule = markup(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
-        if one.key is not None:
-            name = encoded_words(one.key)
-        elif number := nameless.pop((one.rule, one.reason), 0):
+    nameless = Counter((rejection.rule, rejection.reason) for rejection in replay.quarantined if rejection.key is None)
+    for rejection in replay.quarantined:
+        rule = markup(" [cyan]{}[/]", str(rejection.rule)) if rejection.rule else ""
+        if rejection.key is not None:
+            name = encoded_words(rejection.key)
+        elif number := nameless.pop((rejection.rule, rejection.reason), 0):
             name = "a record" if number == 1 else f"{number:,} records"
         else:
             continue
-        out.print(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, one.reason))
+        out.print(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, rejection.reason))
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
         out.print(markup("[red]failed[/]  {}: {}", name, failure.reason))
@@ -444,10 +444,10 @@ def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
 
     Rules that create their targets are left out, and those that write nothing.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    missing: Counter[tuple[str, str]] = Counter()
     for item in replay.ledger:
         if item["pk"]["S"].startswith("E|"):
-            found.update(
+            missing.update(
                 (name, target)
                 for name, target in Entry.read(item).targets
                 if (rule := program.rules.get(name)) is not None
@@ -456,13 +456,13 @@ def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
                 and rule.mode != SHADOW
                 and decode_key(target) not in replay.after
             )
-    return dict(found)
+    return dict(missing)
 
 
 def _print_missing(out: Console, replay: Replay, program: Program) -> None:
     """Print the targets that do not exist: their values are published when the application creates them."""
-    found = sorted(_missing(replay, program).items())
-    for (rule, target), number in found[:MOST]:
+    missing = sorted(_missing(replay, program).items())
+    for (rule, target), number in missing[:MOST]:
         out.print(
             markup(
                 "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
@@ -471,8 +471,8 @@ def _print_missing(out: Console, replay: Replay, program: Program) -> None:
                 encoded_words(target),
             )
         )
-    if len(found) > MOST:
-        out.print(f"  and {len(found) - MOST} more such targets; --json lists them all.")
+    if len(missing) > MOST:
+        out.print(f"  and {len(missing) - MOST} more such targets; --json lists them all.")
 
 
 def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:

@@ -44,10 +44,10 @@ class Chosen:
 class Deployed:
     """The deployed resources that a command works on: from its options, else from the stack, else from the environment."""
 
-    def __init__(self, given: Tables, stack: Stack | None) -> None:
+    def __init__(self, options: Tables, stack: Stack | None) -> None:
         self.stack = stack
-        self.region = given.region
-        self._given = given
+        self.region = options.region
+        self._given = options
         self._outputs: Mapping[str, str] = stack.outputs if stack else {}
 
     def name(self, option: str | None, output: str, variable: str = "") -> str | None:
@@ -134,8 +134,8 @@ class Deployed:
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)
             for logical, real in live.names.items()
         }
-        found = live_findings(live.program, tables, tables.get(LEDGER))
-        return [one for one in found if one.code != TTL.code or self.compares_ttl(live)]
+        findings = live_findings(live.program, tables, tables.get(LEDGER))
+        return [finding for finding in findings if finding.code != TTL.code or self.compares_ttl(live)]
 
     @staticmethod
     def compares_ttl(live: Live) -> bool:
@@ -159,27 +159,27 @@ class Deployed:
             mappings = self.mappings(live)
         except StoreError as error:
             texts.append(f"the filters of the event source mappings were not checked: {error}")
-        found = self.findings(live, mappings)
-        if refuse and (blind := [_sentence(one) for one in found if one.rule]):
+        findings = self.findings(live, mappings)
+        if refuse and (blind := [_sentence(finding) for finding in findings if finding.rule]):
             raise UsageError(*blind)
         with suppress(StoreError):  # the caller may not read other functions
-            for one in self.other_maintainers(live):
-                said = maintainer(*one, stack=self.stack.name if self.stack else None)
-                texts.append(f"{said.says}. {said.todo.removesuffix('.')}")
-        return [*texts, *map(_sentence, found)]
+            for other in self.other_maintainers(live):
+                finding = maintainer(*other, stack=self.stack.name if self.stack else None)
+                texts.append(f"{finding.says}. {finding.todo.removesuffix('.')}")
+        return [*texts, *map(_sentence, findings)]
 
     def _tables(self, document: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the values of --table: those that are given, else those that name the stack's tables."""
-        found = {name.removeprefix(_TABLE): real for name, real in self._outputs.items() if name.startswith(_TABLE)}
-        if self._given.tables or not found:
+        tables = {name.removeprefix(_TABLE): real for name, real in self._outputs.items() if name.startswith(_TABLE)}
+        if self._given.tables or not tables:
             return self._given.tables
-        if list(found) == [""]:
-            return (found[""],)
+        if list(tables) == [""]:
+            return (tables[""],)
         from projections.deploy.needs import Deployment
         from projections.language.program import Program
 
         needs = Deployment("", Program.from_document(document))
-        return tuple(f"{one.name}={found[one.suffix]}" for one in needs.tables if one.suffix in found)
+        return tuple(f"{table.name}={tables[table.suffix]}" for table in needs.tables if table.suffix in tables)
 
     def document(self, *, writes: bool = False) -> Mapping[str, Any]:
         """Return the rules that a command uses, as `rules` does, and print a note if a local file differs."""
@@ -199,7 +199,7 @@ class Deployed:
         if self.stack is None:
             return Chosen(document_of(find_rules(option)))
         try:
-            document = self._packaged()
+            document = self._packaged_rules()
         except Misconfigured as error:
             if option is None:
                 raise UsageError(
@@ -240,7 +240,7 @@ class Deployed:
             "This command uses the deployed rules"
         )
 
-    def _packaged(self) -> Mapping[str, Any]:
+    def _packaged_rules(self) -> Mapping[str, Any]:
         """Return the canonical rules in the package of the stream's function. Raises Misconfigured."""
         from projections.aws.deployed_stack import packaged_file
         from projections.language.program import Program
@@ -266,19 +266,19 @@ class Deployed:
         return document
 
 
-def deployed(given: Tables) -> Deployed:
+def find_deployed(options: Tables) -> Deployed:
     """Return the deployed resources. Raises UsageError for a stack of something else, Misconfigured for no stack."""
-    if not given.stack:
-        return Deployed(given, None)
+    if not options.stack:
+        return Deployed(options, None)
     from projections.aws.clients import client
     from projections.aws.deployed_stack import describe_stack
 
-    found = describe_stack(client("cloudformation", region=given.region), given.stack)
-    if _LEDGER not in found.outputs:
+    stack = describe_stack(client("cloudformation", region=options.region), options.stack)
+    if _LEDGER not in stack.outputs:
         raise UsageError(
-            f"stack {given.stack}: it has no output {_LEDGER}, so projections did not create it. Name another"
+            f"stack {options.stack}: it has no output {_LEDGER}, so projections did not create it. Name another"
         )
-    return Deployed(given, found)
+    return Deployed(options, stack)
 
 
 def _sentence(finding: Finding) -> str:
@@ -291,12 +291,12 @@ def _difference(local: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """Return how rules differ from those that are deployed, such as `new: a; changed: b`; nothing if they are the same."""
     from projections.language.program import Program
 
-    one, other = Program.from_document(local), Program.from_document(document)
-    here, there = ({name: rule.fingerprint for name, rule in program.rules.items()} for program in (one, other))
+    program, other = Program.from_document(local), Program.from_document(document)
+    here, there = ({name: rule.fingerprint for name, rule in program.rules.items()} for program in (program, other))
     kinds = {
         "new": here.keys() - there.keys(),
         "changed": {name for name in here.keys() & there.keys() if here[name] != there[name]},
         "missing": there.keys() - here.keys(),
-        "retired": {name for name, _ in set(one.retired.items()) ^ set(other.retired.items())},
+        "retired": {name for name, _ in set(program.retired.items()) ^ set(other.retired.items())},
     }
     return "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
-from projections.cli.stack import Chosen, Deployed, deployed
+from projections.cli.stack import Chosen, Deployed, find_deployed
 from projections.errors import StoreError
 from projections.terminal import console, json_text, markup, print_line, print_text
 
@@ -38,7 +38,7 @@ _MOST_OBJECTS = 1000
 @as_json
 @click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: from --stack]")
 @source_options
-def command(given: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
+def command(options: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
     """Show the state of rules, backfills and queues, and what needs to be done.
 
     Checks all resources of --stack, or the resources that other options name. Reads a few items of the ledger, and writes
@@ -50,7 +50,7 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     """
     from projections.operations import health
 
-    there = deployed(given)
+    there = find_deployed(options)
     chosen = there.rules("ignore")
     live = there.connect(chosen.document, other_indexes=True)
     now = datetime.now(UTC)
@@ -140,7 +140,7 @@ def _functions(
     from projections.operations import health
 
     yield from _streams(there, live, function, stack, now)
-    yield _asked("lag", function, lambda name: health.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
+    yield _ask("lag", function, lambda name: health.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
 
     if ages:
         yield health.freshness(ages, limits(live.program))
@@ -150,9 +150,9 @@ def _functions(
         tables = {name: schemas[logical].indexes if logical in schemas else () for logical, name in live.names.items()}
         return health.throttling(throttle_events(there.client("cloudwatch"), tables, now))
 
-    yield _asked("throttling", function, throttling, True)
+    yield _ask("throttling", function, throttling, True)
     if stack:
-        yield _asked("alarms", stack, lambda name: health.alarms(alarms(there.client("cloudwatch"), name)), True)
+        yield _ask("alarms", stack, lambda name: health.alarms(alarms(there.client("cloudwatch"), name)), True)
 
 
 def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
@@ -170,10 +170,10 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
         return
     for subject, table in tables.items():
         counts = None
-        for one in mappings or ():
-            if one.get("EventSourceArn") == table.get("LatestStreamArn"):
+        for mapping in mappings or ():
+            if mapping.get("EventSourceArn") == table.get("LatestStreamArn"):
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
-                    counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
+                    counts = stream_counts(there.client("cloudwatch"), mapping["UUID"], table["TableName"], now)
         yield health.stream(subject, table, mappings, counts, stack)
     with suppress(StoreError):  # the caller may not read other functions; what they write is reported as `other ledger`
         for other in there.other_maintainers(live, function):
@@ -190,18 +190,18 @@ def _deployment(
     """
     from projections.operations import health
 
-    found = there.findings(live, mappings)
+    findings = there.findings(live, mappings)
     levels = {"error": health.ACT, "warning": health.LOOK, "note": health.UNKNOWN}
-    differences = [one for one in found if one.code != "stream"]
-    for one in differences:
-        todo = one.instead[:1].upper() + one.instead[1:]
-        if one.code in ("filters", "delivery") and todo:
+    differences = [finding for finding in findings if finding.code != "stream"]
+    for finding in differences:
+        todo = finding.instead[:1].upper() + finding.instead[1:]
+        if finding.code in ("filters", "delivery") and todo:
             todo += f", then {health.command('backfill --restart', stack)}"
-        yield health.Finding("deployment", levels[one.severity], one.reason, todo and f"{todo}.")
+        yield health.Finding("deployment", levels[finding.severity], finding.reason, todo and f"{todo}.")
     if not differences:
         compared = ["keys", "indexes"]
         compared += ["TTL"] if there.compares_ttl(live) else []
-        compared += ["filters"] if mappings is not None and not found else []
+        compared += ["filters"] if mappings is not None and not findings else []
         what = f"{', '.join(compared[:-1])} and {compared[-1]}"
         yield health.Finding("deployment", health.FINE, f"{what} agree with the rules")
 
@@ -227,15 +227,15 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
         def depth(url: str, subject: str = subject, words: tuple[str, str, str] = words) -> Finding:
             return health.queue(subject, there.queue(url).depth().total, *words)
 
-        found = _asked(subject, url, depth)
-        yield _quarantine(there, found, live, url if peek else None) if subject == "quarantine" else found
+        finding = _ask(subject, url, depth)
+        yield _quarantine(there, finding, live, url if peek else None) if subject == "quarantine" else finding
 
-    def discarded(name: str) -> Finding:
+    def count_discarded(name: str) -> Finding:
         number = len(list(islice(there.bucket(name).pending(DISCARDED), _MOST_OBJECTS)))
         todo = f"Read the function's log for the reason, then run {redrive('bucket', name)}."
         return health.queue("discarded", number, "batch", "that Lambda discarded", todo, most=number == _MOST_OBJECTS)
 
-    yield _asked("discarded", there.name(sources.bucket, "DiscardedBucketName"), discarded)
+    yield _ask("discarded", there.name(sources.bucket, "DiscardedBucketName"), count_discarded)
 
 
 _OPTIONS = {
@@ -249,7 +249,7 @@ _OPTIONS = {
 """The option that names the resource of a finding."""
 
 
-def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], optional: bool = False) -> Finding:
+def _ask(subject: str, name: str | None, ask: Callable[[str], Finding], optional: bool = False) -> Finding:
     """Return what a service reports of a resource, or that it is not named, or that the service does not answer."""
     from projections.operations.health import LOOK, UNKNOWN, Finding
 
@@ -261,19 +261,19 @@ def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], option
         return Finding(subject, UNKNOWN if optional else LOOK, f"not known: {error}")
 
 
-def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) -> Finding:
+def _quarantine(there: Deployed, finding: Finding, live: Live, url: str | None) -> Finding:
     """Return the finding with the causes of some messages, and how many were dismissed."""
     from projections.operations.dismissal import Quarantined, dismissed_messages
 
-    says = found.says
-    if found.value and url:
+    says = finding.says
+    if finding.value and url:
         with suppress(StoreError):
             messages = there.queue(url).receive(_PEEK_SECONDS, wait=0)
             causes = dict.fromkeys(Quarantined.read(message).cause for message in messages)
             says += "".join(f"; {cause}" for cause in [cause for cause in causes if cause][:_MOST_CAUSES])
     if number := len(dismissed_messages(live.store)):
         says += f" ({number:,} dismissed in the last 90 days)"
-    return replace(found, says=says)
+    return replace(finding, says=says)
 
 
 def plain_finding(finding: Finding) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
     if finding.value is not None:
         document["value"] = finding.value
     if finding.examples:
-        document["examples"] = [{**one._asdict(), "rule": one.rule or None} for one in finding.examples]
+        document["examples"] = [{**example._asdict(), "rule": example.rule or None} for example in finding.examples]
     return document
 
 
@@ -302,15 +302,15 @@ def _print(findings: Sequence[Finding]) -> None:
         says = markup("[dim]{}[/]", finding.says) if finding.level == health.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
         out.print(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
-        for one in finding.examples:
+        for each in finding.examples:
             out.print(
-                markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", one.key, one.rule or "all rules", one.reason)
+                markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", each.key, each.rule or "all rules", each.reason)
             )
         if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)
     words = {health.ACT: "ACTION", health.LOOK: "WARN", health.UNKNOWN: "not checked"}
-    found = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
+    parts = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
     bad = levels[health.ACT] or levels[health.LOOK]
-    text = ", ".join(found if bad else ["Nothing needs attention", *found])
+    text = ", ".join(parts if bad else ["Nothing needs attention", *parts])
     out.print(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))

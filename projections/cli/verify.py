@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
-from projections.cli.stack import deployed
+from projections.cli.stack import find_deployed
 from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     "--segments", type=click.IntRange(1, 100), default=4, show_default=True, help="Segments to scan in parallel."
 )
 def command(
-    given: Tables,
+    options: Tables,
     as_json: bool,
     select: tuple[str, ...],
     sample: str | None,
@@ -80,7 +80,7 @@ def command(
     share = _share(sample)
     if allow_delete and not repair:
         raise UsageError("--allow-delete has no effect without --repair. Add --repair, or omit it")
-    there = deployed(given)
+    there = find_deployed(options)
     live = there.connect(there.document(writes=repair), threads=4 * segments, without_ledger=True)
     for text in there.warnings(live):
         print_line(f"warning: {text}.", err=True)
@@ -101,12 +101,12 @@ def command(
         ) as done,
     ):
         progress.bar.end()
-        one, repaired = done.verification, done.repair
+        checked, repaired = done.verification, done.repair
         if as_json:
-            print_json(one, repaired, done.withheld, share)
+            print_json(checked, repaired, done.withheld, share)
         else:
-            print_table(one, repaired, done.withheld, share, done.found)
-        left = one.candidates.count()
+            print_table(checked, repaired, done.withheld, share, done.found)
+        left = checked.candidates.count()
         return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 
 
@@ -140,9 +140,9 @@ class Progress:
         self.bar.step(f"reading {what}" if items else what, self._read[what], self._sizes.get(what, 0))
 
 
-def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
+def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
     """Print one object piece by piece, because there may be more drift than fits into memory."""
-    for name, drifts in (("drift", one.drifts()), ("busy", one.busy()), ("leftOver", one.left_over())):
+    for name, drifts in (("drift", checked.drifts()), ("busy", checked.busy()), ("leftOver", checked.left_over())):
         print_text(("{" if name == "drift" else "") + f'"{name}": [\n')
         before = ""
         for drift in drifts:
@@ -150,13 +150,13 @@ def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str]
             before = ",\n"
         print_text("\n],\n")
     rest = {
-        "rules": one.scope.states,
-        "read": dict(one.counts),
+        "rules": checked.scope.states,
+        "read": dict(checked.counts),
         "sample": share,
-        "ledger": not one.scope.offline,
-        "comparedSources": one.compares_sources,
-        "takenAsGiven": one.scope.keeping,
-        "notCompared": one.uncompared,
+        "ledger": not checked.scope.offline,
+        "comparedSources": checked.compares_sources,
+        "takenAsGiven": checked.scope.keeping,
+        "notCompared": checked.uncompared,
         "repaired": dict(repair.counts) if repair is not None else None,
         "failed": repair.failed if repair is not None else {},
         "rejected": repair.rejected if repair is not None else {},
@@ -166,7 +166,7 @@ def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str]
 
 
 def print_table(
-    one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found: int
+    checked: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found_count: int
 ) -> None:
     """Print the first differences of each rule, a summary by kind, and notes."""
     from projections.language.ruleset import readers
@@ -174,8 +174,8 @@ def print_table(
     out = console()
     kinds: Counter[tuple[str, str]] = Counter()
     others: Counter[str] = Counter()
-    several = len(one.scope.program.tables) > 1
-    for rule, drifts in groupby(one.drifts(), key=lambda drift: drift.rule):
+    several = len(checked.scope.program.tables) > 1
+    for rule, drifts in groupby(checked.drifts(), key=lambda drift: drift.rule):
         rows: list[list[tuple[str, str]]] = []
         more = 0
         for drift in drifts:
@@ -183,50 +183,50 @@ def print_table(
             if drift.ledger:
                 others[drift.ledger] += 1
             if len(rows) < MOST:
-                rows.append(_row(drift, several, one.scope.offline))
+                rows.append(_row(drift, several, checked.scope.offline))
             else:
                 more += 1
-        state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        if rule in one.scope.undeployed:
+        state = "not deployed" if checked.scope.offline else checked.scope.states.get(rule, "gone")
+        if rule in checked.scope.undeployed:
             state = "not active in this form"
-        said = "; ".join(filter(None, (state, one.scope.program.about(rule))))
-        out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, said) if rule else markup("[bold cyan]all rules[/]"))
+        about = "; ".join(filter(None, (state, checked.scope.program.about(rule))))
+        out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, about) if rule else markup("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more; --json has all", "dim")])
         print_grid(out, rows)
     for (kind, repairs), number in kinds.most_common():
-        said = f"{OFFLINE[kind]}." if one.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
-        print_line(f"{number:>7,} × {kind}: {said}")
+        about = f"{OFFLINE[kind]}." if checked.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
+        print_line(f"{number:>7,} × {kind}: {about}")
     for ledger, number in sorted(others.items()):
         print_line(
             f"{count(number, 'difference')} on items that another ledger, {ledger}, maintains, or did. If that stack still "
             "exists, delete one of the two before you repair: `projections status` names it."
         )
     busy = "Not decided, because the values kept changing during the check"
-    busy += ":" if one.scope.offline else " (--repair refreshes them, which is safe):"
+    busy += ":" if checked.scope.offline else " (--repair refreshes them, which is safe):"
     left_over = f"Not counted as drift: {KINDS[LEFT_OVER]}. --repair {REPAIRS[LEFT_OVER]}."
     for line in [
-        *_notes(one, repair, share),
-        *_first(one, one.busy(), busy),
-        *_first(one, one.left_over(), left_over, values=True),
+        *_notes(checked, repair, share),
+        *_first(checked, checked.busy(), busy),
+        *_first(checked, checked.left_over(), left_over, values=True),
     ]:
         print_line(line)
     if withheld:
         shown = ", ".join(_key(text, several) for text in withheld)
         print_line(f"Not deleted without --allow-delete: {shown}.")
-    counts = sorted(one.counts.items(), key=lambda pair: (pair[0] == LEDGER, pair[0]))
+    counts = sorted(checked.counts.items(), key=lambda pair: (pair[0] == LEDGER, pair[0]))
     read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
-    left = one.candidates.count()
+    left = checked.candidates.count()
     if repair is not None:
-        shadow = one.candidates.count(shadow=True)
+        shadow = checked.candidates.count(shadow=True)
         of_these = f", {shadow:,} of them in shadow mode" if shadow else ""
-        text = f"{count(found, 'difference')} found, {left:,} left{of_these}."
+        text = f"{count(found_count, 'difference')} found, {left:,} left{of_these}."
     elif left:
         text = f"{count(left, 'difference')}."
     else:
-        text = "No drift in what was compared." if one.scope.undeployed else "✓ No drift."
+        text = "No drift in what was compared." if checked.scope.undeployed else "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
-    if repair is not None and readers(one.scope.program.model, repair.rules):
+    if repair is not None and readers(checked.scope.program.model, repair.rules):
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
 
 
@@ -295,8 +295,8 @@ def _contributions(actual: Any, expected: Any) -> str:
 
 def _apart(values: Sequence[Any], words: Callable[[Any], str]) -> list[str]:
     """Return values in words; where different values would read the same, the parts of their JSON that differ."""
-    whole = ["absent" if one is None else json.dumps(one, ensure_ascii=False, sort_keys=True) for one in values]
-    shown = [words(one) for one in values]
+    whole = ["absent" if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True) for value in values]
+    shown = [words(value) for value in values]
     if len(set(shown)) == len(set(whole)):
         return shown
     shared = next((n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), 0)
@@ -334,9 +334,9 @@ def _key(text: str, several: bool) -> str:
     return (f"{text.partition('|')[0]}: " if several and "|" in text else "") + encoded_words(text)
 
 
-def _first(one: Verification, drifts: Iterator[Drift], title: str, *, values: bool = False) -> Iterator[str]:
+def _first(checked: Verification, drifts: Iterator[Drift], title: str, *, values: bool = False) -> Iterator[str]:
     """Yield a title and the first few of some drifts; nothing if there are none."""
-    several = len(one.scope.program.tables) > 1
+    several = len(checked.scope.program.tables) > 1
     for number, drift in enumerate(islice(drifts, MOST + 1)):
         if number == 0:
             yield title
@@ -347,25 +347,25 @@ def _first(one: Verification, drifts: Iterator[Drift], title: str, *, values: bo
             yield f"  {drift.rule}  {_key(drift.target, several)}{value}"
 
 
-def _notes(one: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
-    scope = one.scope
+def _notes(checked: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
+    scope = checked.scope
     if scope.offline:
         why = "The rules are not deployed, or --ledger is missing"
-        if one.guarded:
+        if checked.guarded:
             why = (
                 "No ledger was named, or another one: pass --ledger or --stack. "
                 "Items have guards, which only functions with a ledger write. Without it"
             )
-        yield f"{why}{',' if one.guarded else ':'} the tables were compared with the values that the rules would write."
-    for name, causes in one.uncompared.items():
+        yield f"{why}{',' if checked.guarded else ':'} the tables were compared with the values that the rules would write."
+    for name, causes in checked.uncompared.items():
         yield (
             f"{name} was not compared: it reads what {' and '.join(causes)} would write, and these values are not in the "
             "tables, or differ. Run this again after a backfill, or when they are right."
         )
     for name in scope.undeployed:
-        yield f"{name} is not deployed in this form, or no backfill has activated it: {_compared(scope, name)}."
+        yield f"{name} is not deployed in this form, or no backfill has activated it: {_what_was_compared(scope, name)}."
     for name in scope.filling:
-        yield f"{name} is filling: its backfill is not complete, and {_compared(scope, name)}."
+        yield f"{name} is filling: its backfill is not complete, and {_what_was_compared(scope, name)}."
     shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
     if shadows:
         yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
@@ -386,6 +386,6 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
                 yield f"{why}: {key}: {reason}"
 
 
-def _compared(scope: Scope, rule: str) -> str:
+def _what_was_compared(scope: Scope, rule: str) -> str:
     """Return what was compared of a rule whose backfill is not complete."""
     return "only its groups were compared" if rule in scope.grouped else "it was not compared"

@@ -194,7 +194,7 @@ def _rule_part(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ag
         parts.append(f'<p class="quiet">{text}</p>')
     if derived.sources:
         parts.append(f"<p>Sources: {', '.join(_link(key, what) for key, what in derived.sources)}</p>")
-    for text in (derived.said, derived.more, *derived.notes):
+    for text in (derived.description, derived.more, *derived.notes):
         parts.append(f'<p class="quiet">{prose(text)}</p>' if text else "")
     if derived.problem:
         parts.append(_message("error", derived.problem))

@@ -12,15 +12,15 @@ from projections.inspect.client.expressions import (
     Code,
     Every,
     Variable,
+    apply_pipes,
     at,
+    condition_source,
     docstring,
-    joined,
     literal,
     pascal,
-    piped,
     statement,
+    text_expression,
     value_literal,
-    written,
 )
 from projections.inspect.client.scope import Scope
 from projections.language.access.plan import Plan, WritePattern
@@ -51,33 +51,33 @@ def attributes_of(
     """Return the attributes of an entity by name: keys, what marks it, what rules write, what rules and queries read."""
     declared = rules.entities[entity]
     table = rules.tables[declared.table]
-    found = {name: Attribute(TYPES[kind], True) for name, kind in table.key}
+    attributes = {name: Attribute(TYPES[kind], True) for name, kind in table.key}
     for name, value in declared.conditions.constants.items():
         if len(steps(name)) == 1:
             kind = {str: "str", bool: "bool", type(None): "None"}.get(type(value), "Decimal")
-            found.setdefault(root(name), Attribute(kind, True))
+            attributes.setdefault(root(name), Attribute(kind, True))
     kinds = {name: kind for keys in table.indexes.values() for name, kind in keys.attributes}
     for rule in rules.projections.values():
         if rule.into == entity and rule.publishes:
-            for name, attribute in _written(rule, kinds):
-                found.setdefault(name, attribute)
+            for name, attribute in _attributes_set(rule, kinds):
+                attributes.setdefault(name, attribute)
     for name in declared.index_key:
-        found.setdefault(name, Attribute(TYPES[kinds[name]]))
-    unknown = [*declared.required, *_read(rules, entity), *_asked(entity, plans)]
+        attributes.setdefault(name, Attribute(TYPES[kinds[name]]))
+    unknown = [*declared.required, *_names_read(rules, entity), *_names_queried(entity, plans)]
     unknown += [name for write in writes for step in write.steps if step.entity == entity for name in step.set]
     known = {*variables, ""}
     for path in unknown:
         name = root(path)
-        if name not in found and path not in known:
+        if name not in attributes and path not in known:
             kind = TYPES[kinds[name]] if name in kinds else "Decimal" if is_number(rules, entity, name) else "Any"
-            found[name] = Attribute(kind)
+            attributes[name] = Attribute(kind)
     for name in declared.required:
-        if name in found:
-            found[name] = replace(found[name], required=True)
-    return found
+        if name in attributes:
+            attributes[name] = replace(attributes[name], required=True)
+    return attributes
 
 
-def _written(rule: Projection, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attribute]]:
+def _attributes_set(rule: Projection, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attribute]]:
     match action := rule.action:
         case Aggregate():
             for name, measure in action.set.items():
@@ -123,14 +123,14 @@ def _source_type(source: AttributeSource | None) -> str:
 _TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
 
 
-def _read(rules: Rules, entity: str) -> Iterator[str]:
+def _names_read(rules: Rules, entity: str) -> Iterator[str]:
     """Yield the names that rules read of an entity's items."""
     yield from (name for template in rules.entities[entity].index_key.values() for name in template.names)
     for rule in rules.projections.values():
         yield from sorted(name for source, name in reads(rules, rule) if source == entity and name != EVERY)
 
 
-def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:
+def _names_queried(entity: str, plans: Iterable[Plan]) -> Iterator[str]:
     """Yield the names that queries need of an entity's items."""
     for plan in plans:
         query = plan.asked
@@ -146,16 +146,16 @@ def _asked(entity: str, plans: Iterable[Plan]) -> Iterator[str]:
 
 def item_type(scope: Scope, entity: str, attributes: Mapping[str, Attribute]) -> list[list[str]]:
     """Return the definitions of the type of an entity's items, and of the elements of its lists."""
-    found = []
+    types = []
     fields = {}
     for name, attribute in attributes.items():
         kind = attribute.type
         if attribute.list_of:
             element = scope.names.take(f"{scope.classes[entity]}{pascal(name)}")
-            found.append(typed_dict(element, dict.fromkeys(attribute.list_of, "Any"), f"An element of {name}."))
+            types.append(typed_dict(element, dict.fromkeys(attribute.list_of, "Any"), f"An element of {name}."))
             kind = f"list[{element}]"
         fields[name] = f"Required[{kind}]" if attribute.required else kind
-    return [*found, typed_dict(scope.classes[entity], fields, f"The attributes of {entity} items that the rules name.")]
+    return [*types, typed_dict(scope.classes[entity], fields, f"The attributes of {entity} items that the rules name.")]
 
 
 def typed_dict(name: str, fields: Mapping[str, str], about: str) -> list[str]:
@@ -194,7 +194,8 @@ _SPECIAL = frozenset(r"\.^$*+?{}[]|()")
 def _expression(part: str | Field, names: Mapping[str, str], separator: str) -> str:
     if isinstance(part, str):
         return "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in part)
-    run = "(?s:.+)" if part.star else "[^" + "".join(f"\\{one}" if one in r"\^]-" else one for one in separator) + "]+"
+    excluded = "".join(f"\\{letter}" if letter in r"\^]-" else letter for letter in separator)
+    run = "(?s:.+)" if part.star else f"[^{excluded}]+"
     return f"(?P<{names[part.name]}>{run})"
 
 
@@ -208,7 +209,7 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
     """Return the function that tells the items of an entity from others."""
     names = scope.item_names(entity)
     pattern = scope.rules.entities[entity].conditions
-    conditions = [written(condition, names) for condition in pattern.conditions]
+    conditions = [condition_source(condition, names) for condition in pattern.conditions]
     if names.used:
         first = ["    variables = " + f"_variables(item, {scope.keys[entity]})"]
         conditions = ["variables is not None", *conditions]
@@ -253,7 +254,7 @@ def _key(scope: Scope, entity: str, template: Template, separator: str) -> str:
             return variable.source  # a number is a key of its own
         more = ", None" if part.star else "" if separator == "#" else f", {literal(separator)}"
         parts.append((False, f"_part({variable.source}{more})"))
-    return joined(parts)
+    return text_expression(parts)
 
 
 def _parameters(scope: Scope, entity: str) -> list[str]:
@@ -276,10 +277,10 @@ def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[st
         if len(steps(attribute)) == 1 and attribute not in own
     }
     key = f"**{key_name}({', '.join(own.values())})"
-    item = Call("{", ["**attributes", key, *(f"{literal(one)}: {text}" for one, text in marks.items())], "}")
+    item = Call("{", ["**attributes", key, *(f"{literal(name)}: {text}" for name, text in marks.items())], "}")
     parameters = [*_parameters(scope, entity), "attributes: Mapping[str, Any]"]
     about = f"Return {an(entity)} to put: these attributes, its key"
-    about += "".join(f", {one}" for one in (*marks, *declared.index_key)) + "."
+    about += "".join(f", {name}" for name in (*marks, *declared.index_key)) + "."
     lines = [*_signature(scope, name, parameters, "Item"), *docstring(4, about)]
     if not declared.index_key:
         return [*lines, *statement("return ", item)]
@@ -302,15 +303,15 @@ def _index_key(scope: Scope, entity: str, attribute: str, template: Template) ->
             continue
         conditions: list[str] = []
         value = scope.parameter(entity, part.name) if part.name in own else _attribute(part.name, conditions)
-        text = value.source if kinds[attribute] == "N" and not part.pipes else piped(value, part.pipes).text
+        text = value.source if kinds[attribute] == "N" and not part.pipes else apply_pipes(value, part.pipes).text
         if conditions and (otherwise := part.absent) is not None:
             text, conditions = f"({text} if {conditions[0]} else {literal(otherwise)})", []
         parts.append((False, text))
-        needed += (one for one in conditions if one not in needed)
+        needed += (condition for condition in conditions if condition not in needed)
     setting = f"item[{literal(attribute)}] = "
     if not needed:
-        return statement(setting, joined(parts))
-    return [*statement("if ", Every(needed), 4, ":"), *statement(setting, joined(parts), 8)]
+        return statement(setting, text_expression(parts))
+    return [*statement("if ", Every(needed), 4, ":"), *statement(setting, text_expression(parts), 8)]
 
 
 def _attribute(name: str, needed: list[str]) -> Variable:

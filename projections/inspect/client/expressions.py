@@ -245,7 +245,7 @@ class Variable:
         return self.source if self.type == TEXT else f"_text({self.source})"
 
 
-def piped(value: Variable, pipes: Sequence[Pipe]) -> Variable:
+def apply_pipes(value: Variable, pipes: Sequence[Pipe]) -> Variable:
     """Return a value through pipes."""
     for pipe in pipes:
         value = _apply_pipe(value, pipe)
@@ -289,7 +289,7 @@ def _format(pipe: Pipe) -> list[str]:
 def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
     """Return the expression of the periods between two bounds."""
     *before, date = fan.field.pipes
-    first, last = (_time_of(piped(bound, before), date).source for bound in (low, high))
+    first, last = (_time_of(apply_pipes(bound, before), date).source for bound in (low, high))
     if last != high.source:
         last = f"None if {high.source} is None else {last}"
     form, *zone = _format(date)
@@ -305,13 +305,13 @@ def text_of(parts: Sequence[object], value_of: Callable[[Field], Variable], loop
         if isinstance(part, str):
             texts.append((True, part))
         elif isinstance(part, Field):
-            texts.append((False, piped(value_of(part), part.pipes).text))
+            texts.append((False, apply_pipes(value_of(part), part.pipes).text))
         else:
             texts.append((False, loops(part)))
-    return joined(texts)
+    return text_expression(texts)
 
 
-def joined(parts: Sequence[tuple[bool, str]]) -> str:
+def text_expression(parts: Sequence[tuple[bool, str]]) -> str:
     """Return one expression for literals (True) and expressions of texts (False)."""
     if all(is_literal for is_literal, _ in parts):
         return literal("".join(text for _, text in parts))
@@ -383,10 +383,10 @@ def value_literal(value: Any) -> str:
     raise TypeError(type(value))
 
 
-def written(condition: Condition, names: ItemNames) -> str:
+def condition_source(condition: Condition, names: ItemNames) -> str:
     """Return a condition of a pattern as Python source, which can be joined with others by `and`."""
     if isinstance(condition, Either):
-        branches = [_both([written(test, names) for test in branch]) for branch in condition.branches]
+        branches = [_both([condition_source(test, names) for test in branch]) for branch in condition.branches]
         return f"({' or '.join(branches)})"
     alternatives = list(_test(condition, names))
     return alternatives[0] if len(alternatives) == 1 else f"({' or '.join(alternatives)})"

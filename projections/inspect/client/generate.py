@@ -71,8 +71,8 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
         returned, kind = Call("[", [Call("{", write.arguments, "}") for write in writes], "]"), "list[Item]"
         methods = ", ".join(f"`{METHODS[step.operation]}`" for step in pattern.steps)
         about = f"Arguments of one request for each item, which are no transaction: {methods}."
-    parameters = [*(f"{one}: str" for one in tables.values()), *(one for write in writes for one in write.parameters)]
-    paragraphs = [*([sentence(pattern.about)] if pattern.about else []), about, _described(pattern)]
+    parameters = [*map("{}: str".format, tables.values()), *(each for write in writes for each in write.parameters)]
+    paragraphs = [*([sentence(pattern.about)] if pattern.about else []), about, _description(pattern)]
     return [
         *statement(f"def {name}", Call("(", parameters, ")"), 0, f" -> {kind}:"),
         *docstring(4, *paragraphs),
@@ -89,7 +89,7 @@ def _entry(name: str, value: Code) -> Code:
     )
 
 
-def _described(pattern: WritePattern) -> str:
+def _description(pattern: WritePattern) -> str:
     words = []
     for step in pattern.steps:
         if step.condition:
@@ -131,16 +131,16 @@ class _Write:
         if step.operation == "update" and not step.set:
             self._any_update(first, bumped)
         elif step.operation == "update":
-            changes = {name: self._parameter(self._named(name), "Any") for name in step.set} | bumped
+            changes = {name: self._parameter(self._variable_name(name), "Any") for name in step.set} | bumped
             terms = [f"{self._name(name)} = {self._value(name, value)}" for name, value in changes.items()]
             first.append(f'"UpdateExpression": {literal("SET " + ", ".join(terms))}')
         if condition:
             first.append(f'"ConditionExpression": {literal(condition)}')
         self.arguments = first
         if not (step.operation == "update" and not step.set):
-            for name, found in (("Names", self.names), ("Values", self.values)):
-                if found:
-                    entries = self._entries(found)
+            for name, placeholders in (("Names", self.names), ("Values", self.values)):
+                if placeholders:
+                    entries = self._entries(placeholders)
                     self.arguments.append(_entry(f"ExpressionAttribute{name}", Call("{", entries, "}")))
 
     def _any_update(self, arguments: list[Code], bumped: dict[str, str]) -> None:
@@ -148,14 +148,14 @@ class _Write:
         changes = self._parameter("changes" if self.alone else f"{self.word}_changes", "Mapping[str, Any]")
         if bumped:
             changes = "{**" + changes + "".join(f", {literal(name)}: {value}" for name, value in bumped.items()) + "}"
-        more: list[Code] = [Call("{", self._entries(one), "}") for one in (self.names, self.values) if one]
+        more: list[Code] = [Call("{", self._entries(part), "}") for part in (self.names, self.values) if part]
         arguments.append(Call("**_set(", [changes, *more], ")"))
 
-    def _entries(self, found: dict[str, str]) -> Sequence[str]:
-        values = found is self.values
-        return [f"{literal(place)}: {one if values else literal(one)}" for place, one in found.items()]
+    def _entries(self, placeholders: dict[str, str]) -> Sequence[str]:
+        values = placeholders is self.values
+        return [f"{literal(place)}: {text if values else literal(text)}" for place, text in placeholders.items()]
 
-    def _named(self, attribute: str) -> str:
+    def _variable_name(self, attribute: str) -> str:
         return snake(attribute) if self.alone else f"{self.word}_{snake(attribute)}"
 
     def _parameter(self, name: str, kind: str, *, first: bool = False) -> str:
@@ -180,7 +180,7 @@ class _Write:
         """Return the condition of the write, and add what it needs."""
         step = self.step
         if step.unchanged is not None:
-            name = self._named(step.unchanged)
+            name = self._variable_name(step.unchanged)
             self.expected = self._parameter(f"expected_{name}" if step.unchanged in step.set else name, self._type)
             self.values[":expected"] = self.expected
             return f"{self._name(step.unchanged)} = :expected"
@@ -213,8 +213,8 @@ def rank_function(scope: Scope, rule: RankRule, name: str, key_name: str) -> lis
     """Return the function. `key_name` is that of the function which makes the key of the board."""
     entity = rule.into.name
     own = Names(("ledger", "consistent", "key"))
-    given = [(own.take(snake(each)), scope.parameter(entity, each).type) for each in scope.variables[entity]]
-    parameters: list[Code] = ["ledger: Table", *(f"{each}: {kind}" for each, kind in given)]
+    variables = [(own.take(snake(each)), scope.parameter(entity, each).type) for each in scope.variables[entity]]
+    parameters: list[Code] = ["ledger: Table", *(f"{each}: {kind}" for each, kind in variables)]
     parameters += ["*", "consistent: bool = False"]
     scale = rule.scale
     shown = f"{scale.digits}.{scale.decimals}" if scale.decimals else str(scale.digits)
@@ -229,7 +229,7 @@ def rank_function(scope: Scope, rule: RankRule, name: str, key_name: str) -> lis
             f"Return the ranking of {an(entity)} by the rule {rule.name}: the {first} score has rank 1.",
             "`ledger` is the ledger table. Nothing is read before a method of the ranking is called.",
         ),
-        *statement("key = ", Call(f"{key_name}(", [each for each, _ in given])),
+        *statement("key = ", Call(f"{key_name}(", [each for each, _ in variables])),
         *statement("return ", Call("Ranking(", arguments)),
     ]
 
@@ -261,8 +261,8 @@ class _Module:
         self._waits = waits
         self._program = rules.program
         plans = {name: plan(self._program.model, query) for name, query in rules.queries.items()}
-        self._missing = {name: reason for name, one in plans.items() if (reason := self._refused(one))}
-        self._plans = {name: one for name, one in plans.items() if name not in self._missing}
+        self._missing = {name: reason for name, each in plans.items() if (reason := self._refusal(each))}
+        self._plans = {name: each for name, each in plans.items() if name not in self._missing}
         self._entities = [name for name in self._program.entities if not self._binary(name)]
         self._scope = Scope(self._program, self._entities)
         self._functions: dict[str, str] = {}
@@ -272,15 +272,15 @@ class _Module:
         }
         self._readers: dict[str, str] = {}
 
-    def _refused(self, one: Plan) -> str:
+    def _refusal(self, plan: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
-        if not one.requests:
-            return one.reason
-        if one.verdict in ("incomplete", "none"):
-            return one.reason
-        kinds = [key.kind for request in one.requests for key in (*request.partition, *request.fixed)]
-        kinds += [request.sort.kind for request in one.requests if request.sort is not None]
-        if "B" in kinds or any(self._binary(entity) for entity in one.asked.entities):
+        if not plan.requests:
+            return plan.reason
+        if plan.verdict in ("incomplete", "none"):
+            return plan.reason
+        kinds = [key.kind for request in plan.requests for key in (*request.partition, *request.fixed)]
+        kinds += [request.sort.kind for request in plan.requests if request.sort is not None]
+        if "B" in kinds or any(self._binary(entity) for entity in plan.asked.entities):
             return "it reads by a binary key, which generated functions do not support"
         return ""
 
@@ -297,37 +297,37 @@ class _Module:
             if write not in self._functions:
                 self._functions[write] = scope.names.take(snake(write))
         functions = [
-            QueryFunction(scope, one, self._functions[query], waits=self._waits) for query, one in self._plans.items()
+            QueryFunction(scope, each, self._functions[query], waits=self._waits) for query, each in self._plans.items()
         ]
         for name_of_rule, rule in self._ranks.items():
             key = name_of_rule if name_of_rule not in self._functions else f"{name_of_rule} (rank)"
             self._functions[key] = self._readers[rule.name] = scope.names.take(snake(name_of_rule))
         types = [*self._types(functions)]
-        queries = [one.lines() for one in functions]
+        queries = [function.lines() for function in functions]
         builders = [*self._builders()]
-        used = _used(line for block in (*queries, *builders, *types) for line in (*block, ""))
+        used = _names_used(line for block in (*queries, *builders, *types) for line in (*block, ""))
         recognised = [*self._recognisers(used)]
-        used |= _used(line for block in recognised for line in (*block, ""))
+        used |= _names_used(line for block in recognised for line in (*block, ""))
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
         constants = [*self._paths(), *(key_patterns(scope, entity) for entity in parsed)]
         own = [*types, *recognised, *queries, *builders]
-        used = _used(line for block in (*constants, *own) for line in (*block, ""))
+        used = _names_used(line for block in (*constants, *own) for line in (*block, ""))
         guard = f"_GUARD = {literal(self._program.guard_prefix)}"
         values, shared = helpers(used, guard, waits=self._waits)
-        used |= _used([*values, *shared])
+        used |= _names_used([*values, *shared])
         header = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
         lines = [*header, "", *values]
-        for block in [*(one.split("\n") for one in shared), [line for one in constants for line in one], *own]:
+        for block in [*(block.split("\n") for block in shared), [line for each in constants for line in each], *own]:
             lines += ["", "", *block] if block else []
         return Client("\n".join(lines) + "\n", self._functions, self._missing)
 
     def _about(self, name: str) -> list[str]:
-        found = [f"Access to the items of {name}.", AWAITED if self._waits else ACCESSED]
-        found.append("Generated by `projections client`: change the rule file, not this module.")
+        paragraphs = [f"Access to the items of {name}.", AWAITED if self._waits else ACCESSED]
+        paragraphs.append("Generated by `projections client`: change the rule file, not this module.")
         if self._missing:
             reasons = "; ".join(f"{query} ({reason})" for query, reason in self._missing.items())
-            found.append(f"Without a function, because no request answers them: {reasons}.")
-        return found
+            paragraphs.append(f"Without a function, because no request answers them: {reasons}.")
+        return paragraphs
 
     @cached_property
     def _attributes(self) -> dict[str, dict[str, Attribute]]:
@@ -341,10 +341,10 @@ class _Module:
     def _types(self, functions: Iterable[QueryFunction]) -> Iterator[list[str]]:
         for entity in self._entities:
             yield from item_type(self._scope, entity, self._attributes[entity])
-        for one in functions:
-            fields = one.result_fields(self._attributes)
+        for function in functions:
+            fields = function.result_fields(self._attributes)
             if fields is not None:
-                yield typed_dict(one.type, fields, f"An item of the results of {one.name}.")
+                yield typed_dict(function.type, fields, f"An item of the results of {function.name}.")
 
     def _recognisers(self, used: set[str]) -> Iterator[list[str]]:
         for entity in self._entities:
@@ -357,8 +357,8 @@ class _Module:
             names = [*schema.key_attributes]
             if index is not None:
                 partition, sort = schema.indexes[index]
-                names = [*(one for one, _ in (*partition, *sort)), *names]
-            keys = Call("(", [literal(one) for one in dict.fromkeys(names)], ")")
+                names = [*(attribute for attribute, _ in (*partition, *sort)), *names]
+            keys = Call("(", [literal(attribute) for attribute in dict.fromkeys(names)], ")")
             if len(dict.fromkeys(names)) == 1:
                 keys = Call("(", [literal(names[0]) + ","], ")")
             yield statement(f"{name} = ", Call("Path(", ["None" if index is None else literal(index), keys], ")"), 0)
@@ -378,5 +378,5 @@ class _Module:
             yield write_function(scope, pattern, self._functions[name], self._attributes)
 
 
-def _used(lines: Iterable[str]) -> set[str]:
+def _names_used(lines: Iterable[str]) -> set[str]:
     return {*names_in("\n".join(lines))}

@@ -17,17 +17,17 @@ from projections.inspect.client.expressions import (
     Loop,
     Names,
     Variable,
+    apply_pipes,
+    condition_source,
     docstring,
     flat,
     literal,
     number,
     pascal,
     period_list,
-    piped,
     snake,
     statement,
     text_of,
-    written,
 )
 from projections.inspect.client.scope import Scope, paragraphs
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
@@ -80,9 +80,9 @@ class Fits:
         names = scope.item_names(entity)
         requests = [request for request in self._plan.requests if entity in request.entities]
         match = scope.rules.entities[entity].conditions
-        recognised = all(self._known(entity, name, requests, names) for name in match.names)
-        found = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
-        conditions = [*{flat(one): one for one in found}.values()]
+        recognised = all(self._is_known(entity, name, requests, names) for name in match.names)
+        tests = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
+        conditions = [*{flat(test): test for test in tests}.values()]
         parsed = f"_variables(item, {scope.keys[entity]})"
         sure = f"{scope.recognisers[entity]}(item)"
         if not names.used:
@@ -90,26 +90,26 @@ class Fits:
         more = [sure] if recognised and match.conditions else []
         return [f"        variables = {parsed}"], ["variables is not None", *more, *conditions]
 
-    def _known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
+    def _is_known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
         """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
         table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
         shown = [None if request.index is None else table.shown(request.index) for request in requests]
-        return name in names.variables or all(one is None or root(name) in one for one in shown)
+        return name in names.variables or all(attributes is None or root(name) in attributes for attributes in shown)
 
     def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
         query = self._plan.asked
         needed = {names.if_stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
         for condition in query.where.conditions:
             read = Pattern((condition,), {}).names
-            if condition in match.conditions or not all(self._known(entity, name, requests, names) for name in read):
+            if condition in match.conditions or not all(self._is_known(entity, name, requests, names) for name in read):
                 continue
-            if (text := written(condition, names)) != "True" and text not in needed:
+            if (text := condition_source(condition, names)) != "True" and text not in needed:
                 yield text
         for field in query.by:
-            if not self._sure(entity, field, requests) and self._known(entity, field.name, requests, names):
+            if not self._sure(entity, field, requests) and self._is_known(entity, field.name, requests, names):
                 yield from self._equal(entity, field, names)
         for name in dict.fromkeys(filter(None, (query.range, query.ordered_by))):
-            if not self._known(entity, name, requests, names):
+            if not self._is_known(entity, name, requests, names):
                 continue
             if name == query.range and self._bounds is not None:
                 bounds = [self._bounds.low.source, self._bounds.high.source, *filter(None, [self._bounds.beginning])]
@@ -126,23 +126,23 @@ class Fits:
 
     def _equal(self, entity: str, field: Field, names: ItemNames) -> Iterator[str]:
         """Yield the conditions that a value is the caller's."""
-        given = self._parameters[field.name]
+        wanted = self._parameters[field.name]
         if field.name in self._scope.variables[entity]:
             own = self._scope.parameter(entity, field.name).type
             names.used.add(field.name)
             held = Variable(names.variables[field.name], own)
-            if not field.pipes and own == given.type:
-                yield f"{held.source} == {given.source}"
+            if not field.pipes and own == wanted.type:
+                yield f"{held.source} == {wanted.source}"
             else:
-                yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
+                yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
         elif field.pipes:
             held = Variable(names.value(field.name, sure=True), EITHER)
             yield str(names.if_present(field.name))
-            yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
-        elif given.type == NUMBER or self._is_key(entity, field.name):
-            yield f"{names.value(field.name)} == {given.source}"
+            yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
+        elif wanted.type == NUMBER or self._is_key(entity, field.name):
+            yield f"{names.value(field.name)} == {wanted.source}"
         else:
-            yield f"_same({names.value(field.name)}, {given.source})"
+            yield f"_same({names.value(field.name)}, {wanted.source})"
 
     def _is_key(self, entity: str, name: str) -> bool:
         """Return whether an attribute is a key of an index that is read, so that its type is known."""
@@ -164,8 +164,8 @@ class QueryFunction:
         reserved = ("table", "item", "variables", "fits", "show", "results", "bucket", "period", "periods")
         self._own = Names((*reserved, *scope.recognisers.values()))
         self._parameters = {
-            field.name: Variable(self._own.take(snake(given.name)), self._type(field))
-            for given, field in zip(plan.query.by, plan.asked.by, strict=True)
+            field.name: Variable(self._own.take(snake(parameter.name)), self._type(field))
+            for parameter, field in zip(plan.query.by, plan.asked.by, strict=True)
         }
         self._bounds = self._bounding()
         self._periods: Code = ""
@@ -193,7 +193,7 @@ class QueryFunction:
         if query.range is None or self._plan.query.range is None:
             return None
         kind = self._type(Field(query.range))
-        bounded = [one.sort for one in self._plan.requests if one.sort is not None and one.sort.bounded]
+        bounded = [request.sort for request in self._plan.requests if request.sort is not None and request.sort.bounded]
         numbers = any(sort.kind == "N" or (sort.focus is not None and sort.focus.pipes) for sort in bounded)
         if numbers:
             kind = NUMBER
@@ -206,7 +206,7 @@ class QueryFunction:
 
     def _signature(self) -> list[str]:
         parts: list[Code] = ["table: Table"]
-        parts += [f"{one.source}: {one.type}" for one in self._parameters.values()]
+        parts += [f"{parameter.source}: {parameter.type}" for parameter in self._parameters.values()]
         if self._bounds is not None:
             low, high = self._bounds.low, self._bounds.high
             needed = any(isinstance(fan, Periods) for request in self._plan.requests for fan in request.fans)
@@ -238,8 +238,8 @@ class QueryFunction:
             ]
             arguments: list[Code] = ["table", Call("{", parts, "}"), fits, *options]
             arguments += ["consistent=True"] if plan.asked.consistent else []
-            found = statement(f"found: {self.type} | None = {wait}", Call("_get(", arguments))
-            return [*lines, *found, "    return found"]
+            statements = statement(f"item: {self.type} | None = {wait}", Call("_get(", arguments))
+            return [*lines, *statements, "    return item"]
         arguments = ["table", self._stages(), fits, *options]
         lines += statement("periods = ", self._periods) if self._periods else []
         if plan.merged:
@@ -260,10 +260,10 @@ class QueryFunction:
         """Return the reads in stages: the reads of one stage are merged."""
         plan = self._plan
         if not plan.merged:
-            found = [self._apart(request) for request in plan.requests]
-            if len(found) == 1 and isinstance(found[0], Loop):
-                return found[0]
-            return Call("[", [_spread(one) for one in found], "]")
+            reads = [self._apart(request) for request in plan.requests]
+            if len(reads) == 1 and isinstance(reads[0], Loop):
+                return reads[0]
+            return Call("[", [_spread(read) for read in reads], "]")
         outer: list[str] = []
         fans = plan.requests[0].fans
         in_order = [fan for fan in fans if isinstance(fan, Periods) and plan.asked.ordered_by == fan.field.name]
@@ -272,13 +272,13 @@ class QueryFunction:
         inner: list[Code] = []
         for request in plan.requests:
             clauses = [self._clause(fan) for fan in request.fans if fan not in in_order]
-            inner.append(Loop(self._read(request), clauses) if clauses else self._read(request))
+            inner.append(Loop(self._read_call(request), clauses) if clauses else self._read_call(request))
         stage = inner[0] if len(inner) == 1 and isinstance(inner[0], Loop) else Call("[", [*map(_spread, inner)], "]")
         return Loop(stage, outer) if outer else Call("[", [stage], "]")
 
     def _apart(self, request: Request) -> Code:
         """Return the stages of a request whose reads are not merged."""
-        read = Call("[", [self._read(request)], "]")
+        read = Call("[", [self._read_call(request)], "]")
         clauses = [self._clause(fan) for fan in request.fans]
         return Loop(read, clauses) if clauses else read
 
@@ -301,7 +301,7 @@ class QueryFunction:
             texts.append(literal(text))
         return f"for bucket in [{', '.join(dict.fromkeys(texts))}]"
 
-    def _read(self, request: Request) -> Call:
+    def _read_call(self, request: Request) -> Call:
         parts: list[Code] = [self._scope.path(self._table, request.index)]
         for key in (*request.partition, *request.fixed):
             parts.append(f"Key({literal(key.attribute)}).eq({self._key_value(key)})")
@@ -336,7 +336,7 @@ class QueryFunction:
         bounds = self._bounds if sort.bounded else None
         if bounds is None or sort.focus is None:
             return [f"Key({name}).begins_with({self._text(sort.prefix)})"] if sort.prefix else []
-        low, high = (self._bound(sort.focus, one) for one in (bounds.low, bounds.high))
+        low, high = (self._bound(sort.focus, bound) for bound in (bounds.low, bounds.high))
         if sort.inverted:
             low, high = high, low
         if sort.kind != "S":
@@ -349,7 +349,7 @@ class QueryFunction:
     def _bound(self, focus: Field, value: Variable) -> str:
         if not focus.pipes:
             return value.source
-        return f"None if {value.source} is None else {piped(value, focus.pipes).text}"
+        return f"None if {value.source} is None else {apply_pipes(value, focus.pipes).text}"
 
     # --- what is shown ---
 
@@ -392,11 +392,11 @@ class QueryFunction:
         query = self._plan.asked
         if query.attributes is None:
             return None
-        found = {}
+        fields = {}
         for shown, path in zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True):
             kinds = {self._kind(attributes[entity], entity, path) for entity in query.entities}
-            found[shown_name(shown)] = kinds.pop() if len(kinds) == 1 else "Any"
-        return found
+            fields[shown_name(shown)] = kinds.pop() if len(kinds) == 1 else "Any"
+        return fields
 
     def _kind(self, attributes: Mapping[str, Attribute], entity: str, path: str) -> str:
         if path in attributes:
@@ -407,14 +407,14 @@ class QueryFunction:
 
 
 def _keys(request: Request) -> list[Sequence[object]]:
-    found: list[Sequence[object]] = [key.text for key in (*request.partition, *request.fixed)]
-    return found + ([request.sort.prefix] if request.sort else [])
+    texts: list[Sequence[object]] = [key.text for key in (*request.partition, *request.fixed)]
+    return texts + ([request.sort.prefix] if request.sort else [])
 
 
 def _loop_variable(part: object) -> str:
     return "period" if isinstance(part, Periods) else "str(bucket)"
 
 
-def _spread(one: Code) -> Code:
+def _spread(code: Code) -> Code:
     """Return an element of a list: a comprehension as its elements."""
-    return "*" + flat(one) if isinstance(one, Loop) else one
+    return "*" + flat(code) if isinstance(code, Loop) else code

@@ -65,10 +65,10 @@ def _parts() -> tuple[_Part, ...]:
     """Return the definitions of `runtime` in their order."""
     source = files(__package__).joinpath("runtime.py").read_text(encoding="utf-8")
     lines = source.split("\n")
-    found = []
+    parts = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             name, simple = node.name, False
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             first, name, simple = node.lineno, node.targets[0].id, True
@@ -77,8 +77,8 @@ def _parts() -> tuple[_Part, ...]:
         else:
             continue
         text = "\n".join(lines[first - 1 : node.end_lineno])
-        found.append(_Part(name, text, names_in(text) - {name}, simple))
-    return tuple(found)
+        parts.append(_Part(name, text, names_in(text) - {name}, simple))
+    return tuple(parts)
 
 
 def names_in(source: str) -> frozenset[str]:
@@ -86,7 +86,7 @@ def names_in(source: str) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
 
 
-def defined() -> frozenset[str]:
+def defined_names() -> frozenset[str]:
     """Return all names that a generated module may have without our giving them: helpers and imports."""
     return frozenset([*(part.name for part in _parts()), *IMPORTS, *BOTO3])
 
@@ -117,9 +117,9 @@ def _without_waiting(text: str) -> str:
 _DEFINITION = re.compile(r"(?m)^( *def \w+\()\n +(.*[^,])\n *(\) -> .*:)$")
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    joined = "".join(found.groups())
-    return joined if len(joined) <= WIDTH else found[0]
+def _on_one_line(match: re.Match[str]) -> str:
+    joined = "".join(match.groups())
+    return joined if len(joined) <= WIDTH else match[0]
 
 
 def imports(used: Collection[str]) -> list[str]:
@@ -132,7 +132,7 @@ def imports(used: Collection[str]) -> list[str]:
     lines = [*plain]
     for text, names in modules.items():
         if text not in plain:
-            lines += _wrapped(text, sorted(names, key=lambda name: (not name.isupper(), name.lower())))
+            lines += _wrap_import(text, sorted(names, key=lambda name: (not name.isupper(), name.lower())))
     boto3 = [name for name in BOTO3 if name in used]
     if boto3:
         listed = ", ".join(boto3)
@@ -140,7 +140,7 @@ def imports(used: Collection[str]) -> list[str]:
     return lines
 
 
-def _wrapped(before: str, names: list[str]) -> list[str]:
+def _wrap_import(before: str, names: list[str]) -> list[str]:
     line = f"{before} {', '.join(names)}"
     return [line] if len(line) <= WIDTH else [f"{before} (", *(f"    {name}," for name in names), ")"]
 
@@ -151,7 +151,7 @@ class Scope:
     def __init__(self, program: Program, entities: list[str]) -> None:
         self.program = program
         self.rules: Rules = program.model
-        self.names = Names(defined())
+        self.names = Names(defined_names())
         self.classes = {entity: self.names.take(pascal(entity)) for entity in entities}
         self.keys = {entity: self.names.take(f"_{constant(entity)}") for entity in entities}
         self.recognisers = {entity: self.names.take(f"is_{snake(entity)}") for entity in entities}
@@ -174,11 +174,11 @@ class Scope:
     @cached_property
     def variables(self) -> dict[str, dict[str, str]]:
         """By entity: the variables of its key in the order of the key, each with its name in Python."""
-        found = {}
+        variables = {}
         for entity in self.classes:
             scope = Names(("item", "variables", "attributes", "table"))
-            found[entity] = {name: scope.take(snake(name)) for name in self.rules.entities[entity].variables}
-        return found
+            variables[entity] = {name: scope.take(snake(name)) for name in self.rules.entities[entity].variables}
+        return variables
 
     def parameter(self, entity: str, name: str) -> Variable:
         """Return the parameter of a key variable."""
@@ -203,15 +203,15 @@ class Scope:
 def paragraphs(rules: Rules, plan: Plan) -> list[str]:
     """Return the paragraphs of a docstring."""
     query = plan.query
-    found = [sentence(query.about or _question(plan))]
+    texts = [sentence(query.about or _question(plan))]
     number = f"{query.id}. " if query.id else ""
     reads = placeholder_reads(plan)
     requests = " ".join(dict.fromkeys(f"{_where(plan, read)}: {condition_words(read)}." for read in reads))
-    found.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
-    found.append(" ".join(_freshness(rules, plan)))
+    texts.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
+    texts.append(" ".join(_freshness(rules, plan)))
     if plan.assumes:
-        found.append(f"Assumes that {'; '.join(plan.assumes)}.")
-    return found
+        texts.append(f"Assumes that {'; '.join(plan.assumes)}.")
+    return texts
 
 
 def sentence(text: str) -> str:

@@ -123,7 +123,7 @@ class BatchCost:
         open_ = [(name, rule) for name, rule in open_ if rule.publishes or rule.action.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.model, own, edited)
-        concerned = [pair for pair in own if edited is None or is_changed(_read(self.model, pair[1]), edited)]
+        concerned = [pair for pair in own if edited is None or is_changed(_names_read(self.model, pair[1]), edited)]
         recorded = [name for name, rule in concerned if rule.action.recorded]
         pulling = [
             (name, rule, rule.action)
@@ -147,8 +147,8 @@ class BatchCost:
             elif isinstance(action, Copy):
                 copies = number * (ELEMENTS if rule.each else 1)
                 fresh = edited is None
-                self._publish(name, rule, copies, _changed(action, edited), fresh=fresh)
-                self._follow(rule.into, copies, None if fresh else _changed(action, edited), path | {name})
+                self._publish(name, rule, copies, _changed_attributes(action, edited), fresh=fresh)
+                self._follow(rule.into, copies, None if fresh else _changed_attributes(action, edited), path | {name})
         for name, rule, embed in pulling:
             parents = number * (ELEMENTS if embed.as_ is not None else 1)
             self._spend(name, parents if embed.as_ is not None else 0, parents, number)
@@ -215,7 +215,7 @@ class BatchCost:
     ) -> None:
         """Add a push to the children of each parent; a new parent has none yet."""
         children = 0.0 if edited is None else self.children
-        written = _changed(embed, edited)
+        written = _changed_attributes(embed, edited)
         units = 1 + self._index_units(rule.into, written, number * children)
         reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
         if embed.as_ is not None:
@@ -242,14 +242,14 @@ def _item_rules(
     if edited is None:
         return left
     changed: dict[str, Projection] = {}
-    while more := {name: rule for name, rule in left.items() if is_changed(_read(model, rule), edited)}:
+    while more := {name: rule for name, rule in left.items() if is_changed(_names_read(model, rule), edited)}:
         changed |= more
         edited = edited.union(*(rule.action.written for rule in more.values()))
         left = {name: rule for name, rule in left.items() if name not in more}
     return {name: rule for name, rule in changed.items() if not (isinstance(rule.action, Compute) and rule.action.once)}
 
 
-def _changed(action: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
+def _changed_attributes(action: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
     """Return the attributes of the target that change with these of the source."""
     listed = action.as_ is not None if isinstance(action, Embed) else action.copies_all
     if edited is None or EVERY in edited or listed:
@@ -258,7 +258,7 @@ def _changed(action: Copy | Embed, edited: frozenset[str] | None) -> frozenset[s
     return frozenset(changed.union(action.values if isinstance(action, Copy) else ()))
 
 
-def _read(model: Rules, rule: Projection) -> frozenset[str]:
+def _names_read(model: Rules, rule: Projection) -> frozenset[str]:
     return frozenset(paths_read(model, rule))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from projections.inspect.design.model import Check, Design, Status, gathered
+from projections.inspect.design.model import Check, Design, Status, gather_design
 from projections.language.findings.kinds import (
     DATE_ORDER,
     EXPIRY_UNDECIDED,
@@ -33,7 +33,7 @@ from projections.stores.limits import ITEM_BYTES
 
 def design_of(rules: Rules, title: str, review: Review | None = None) -> Design:
     """Return the table design of valid rules. `review` is that of their file."""
-    design = gathered(rules, title)
+    design = gather_design(rules, title)
     return replace(design, checks=tuple(_checklist(design, review or Review(None, ()))))
 
 
@@ -55,7 +55,7 @@ _Found = tuple[list[str], list[str]]
 """What is wrong or accepted, and questions for a person."""
 
 
-def _numbered(design: Design, review: Review) -> _Found:
+def _check_numbers(design: Design, review: Review) -> _Found:
     wrong = [f"query {pattern.query.name} has no id" for pattern in design.patterns if pattern.query.id is None]
     wrong += [f"write pattern {write.name} has no id" for write in design.writes if write.id is None]
     wrong += [f"query {use.query.name} has no question: add `about`" for use in design.patterns if not use.query.about]
@@ -74,7 +74,7 @@ def _together(design: Design, review: Review) -> _Found:
             )
         if pattern.plan.others:
             words = f"{pattern.query.name} also reads {_and(pattern.plan.others)}, which it does not name"
-            wrong.append(_judged(words, _comment(review, pattern.query.name)))
+            wrong.append(_problem(words, _comment(review, pattern.query.name)))
     return wrong, []
 
 
@@ -84,13 +84,13 @@ def _one_operation(design: Design, review: Review) -> _Found:
         verdict, name = pattern.plan.verdict, pattern.query.name
         comment = _comment(review, name)
         if verdict == "none":
-            wrong.append(_judged(f"only a scan answers {name}: {pattern.plan.reason}", comment))
+            wrong.append(_problem(f"only a scan answers {name}: {pattern.plan.reason}", comment))
         elif verdict == "incomplete":
-            wrong.append(_judged(f"no request returns all items of {name}: {pattern.plan.reason}", comment))
+            wrong.append(_problem(f"no request returns all items of {name}: {pattern.plan.reason}", comment))
         elif verdict == "filtered" and pattern.plan.tests:
-            wrong.append(_judged(f"{name} reads items that a filter discards: {_and(pattern.plan.tests)}", comment))
+            wrong.append(_problem(f"{name} reads items that a filter discards: {_and(pattern.plan.tests)}", comment))
         elif verdict == "several" and comment:
-            wrong.append(_judged(f"{name} needs several requests ({pattern.plan.reason})", comment))
+            wrong.append(_problem(f"{name} needs several requests ({pattern.plan.reason})", comment))
         elif verdict == "several":
             open_.append(f"{name} needs several requests ({pattern.plan.reason}). Is this justified?")
     return wrong, open_
@@ -110,7 +110,7 @@ def _about(finding: Finding, query: str) -> bool:
     return finding.code in _VERDICTS and (finding.path == place or finding.path.startswith(f"{place}."))
 
 
-def _judged(words: str, comment: Accepted | None) -> str:
+def _problem(words: str, comment: Accepted | None) -> str:
     """Return what is wrong; if a comment accepts it, with the place of the comment."""
     if comment is None:
         return words
@@ -175,7 +175,7 @@ def _ttl(design: Design, review: Review) -> _Found:
 
 
 _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
-    ("Each access pattern has an id, a question, inputs and a result type", _numbered),
+    ("Each access pattern has an id, a question, inputs and a result type", _check_numbers),
     ("Reads of several entities are marked and share a partition", _together),
     ("Each access pattern is one operation, and none is a scan", _one_operation),
     ("Each index serves a query and projects no more than it needs", _indexes),
@@ -190,7 +190,7 @@ _LINES: tuple[tuple[str, Callable[[Design, Review], _Found]], ...] = (
 def _of(review: Review, *kinds: Kind) -> list[str]:
     codes = {kind.code for kind in kinds}
     pairs = [*((finding, None) for finding in review.findings), *((note.finding, note) for note in review.accepted)]
-    return [_judged(f"{bad.path}: {bad.reason} ({bad.code})", comment) for bad, comment in pairs if bad.code in codes]
+    return [_problem(f"{bad.path}: {bad.reason} ({bad.code})", comment) for bad, comment in pairs if bad.code in codes]
 
 
 def _and(names: Sequence[str]) -> str:

@@ -99,8 +99,8 @@ def _index(index: Index, several: bool) -> Sequence[str]:
     return (
         _code(index.name),
         _code(index.table) if several else "",
-        _typed(index.keys.partition),
-        _typed(index.keys.sort),
+        _key_text(index.keys.partition),
+        _key_text(index.keys.sort),
         _text(projection) if isinstance(projection, str) else _codes(projection),
         "local" if index.keys.local else "global",
         _lines([_codes(index.queries), *map(_writer, index.embeds)]),
@@ -108,7 +108,7 @@ def _index(index: Index, several: bool) -> Sequence[str]:
     )
 
 
-def _typed(attributes: KeyAttributes) -> str:
+def _key_text(attributes: KeyAttributes) -> str:
     return _lines(f"{_code(name)} ({kind})" for name, kind in attributes)
 
 
@@ -243,10 +243,10 @@ def _reads(design: Design) -> Iterator[str]:
     )
     columns = ("Query", "Items per page", "Bytes of an item", "Consistency", "Requests", "Read units", "Units per second",
                "An item is found")  # fmt: skip
-    yield _table(columns, map(_read, design.reads))
+    yield _table(columns, map(_read_cells, design.reads))
 
 
-def _read(cost: ReadCost) -> Sequence[str]:
+def _read_cells(cost: ReadCost) -> Sequence[str]:
     return (
         _code(cost.query),
         "unlimited" if cost.items is None else f"{cost.items:,}",

@@ -116,7 +116,7 @@ class Design:
     checks: tuple[Check, ...] = ()
 
 
-def gathered(file: Rules, title: str) -> Design:
+def gather_design(file: Rules, title: str) -> Design:
     """Return the table design of the valid rules of a file, without its checklist."""
     program = Program.from_document(file.document())
     rules = program.model
@@ -182,11 +182,11 @@ def _indexes(rules: Rules, patterns: Sequence[AccessPattern]) -> Iterator[Index]
                 entities=tuple(
                     entity for entity in here if not keys.names.isdisjoint(rules.entities[entity].index_key)
                 ),
-                needed=_needed(rules, table, name, reading, embeds),
+                needed=_attributes_needed(rules, table, name, reading, embeds),
             )
 
 
-def _needed(
+def _attributes_needed(
     rules: Rules, table: str, index: str, patterns: Sequence[AccessPattern], embeds: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Return the attributes beside keys that queries and rules read of an index; None if a query returns all."""
@@ -234,7 +234,7 @@ def _own(rules: Rules, name: str, queries: Sequence[Query], derived: Mapping[str
     """Yield the attributes of an entity that the rule file names and no rule writes."""
     entity = rules.entities[name]
     ttl = rules.tables[entity.table].ttl
-    asked = [asked_name for query in queries if name in query.entities for asked_name in _asked(query)]
+    asked = [asked_name for query in queries if name in query.entities for asked_name in _names_of(query)]
     tested = entity.conditions.names
     expiry = [ttl] if ttl and entity.expires else []
     variables = key_variables(rules, name)
@@ -243,7 +243,7 @@ def _own(rules: Rules, name: str, queries: Sequence[Query], derived: Mapping[str
     return (attribute for attribute in named if attribute not in derived)
 
 
-def _asked(query: Query) -> tuple[str, ...]:
+def _names_of(query: Query) -> tuple[str, ...]:
     """Return the names of a query."""
     names = (query.range, query.ordered_by)
     return (*query.parameters, *query.where.names, *(query.attributes or ()), *(name for name in names if name))

@@ -175,7 +175,7 @@ def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
             yield Part(path + name, old, new)
 
 
-def renamed(old: Rules, new: Rules, all_changes: list[Change]) -> list[tuple[str, str, bool]]:
+def renames(old: Rules, new: Rules, all_changes: list[Change]) -> list[tuple[str, str, bool]]:
     """Return removed rules and new ones that may be the same renamed: (old name, new name, certain).
 
     It is certain if only the name differs, possible if kind, source and target are the same.
@@ -204,7 +204,7 @@ def _role(rule: Projection) -> tuple[str, tuple[str, ...], str]:
     return rule.kind, rule.sources, rule.into
 
 
-def untouched(old: Rules, name: str) -> str:
+def why_kept(old: Rules, name: str) -> str:
     """Return why a backfill removes no value of a rule, whatever `retired` sets; an empty text if it does."""
     rule = old.projections[name]
     if isinstance(rule.action, Compute) and rule.action.once:
@@ -218,7 +218,7 @@ def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
     """Yield the items of a rule that a backfill deletes."""
     if change.before is None or change.target_before is None or not creates(old, change.before):
         return
-    if untouched(old, change.rule):
+    if why_kept(old, change.rule):
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
     others = any(

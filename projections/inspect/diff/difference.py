@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.deploy.needs import Deployment, TableNeeds
-from projections.inspect.diff.changes import Change, changes, deletions, left_behind, reasons, renamed, untouched
+from projections.inspect.diff.changes import Change, changes, deletions, left_behind, reasons, renames, why_kept
 from projections.language.facts import creators, origins
 from projections.language.kinds import EVERY
 from projections.language.models import Rules
@@ -90,7 +90,7 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
     programs = [Program.from_document(document) for document in (before_document, after_document)]
     old, new = (program.model for program in programs)
     rule_changes = changes(old, new)
-    pairs = renamed(old, new, rule_changes)
+    pairs = renames(old, new, rule_changes)
     names = {gone: fresh for gone, fresh, _ in pairs}
     before, after = (Deployment("", program) for program in programs)
     return Difference(
@@ -117,7 +117,7 @@ def _rule(old: Rules, new: Rules, change: Change, renamed_to: str | None) -> Rul
     advice = ""
     if change.status == "removed":
         name = change.rule
-        if stays := untouched(old, name):
+        if stays := why_kept(old, name):
             advice = f"A removed rule must be retired: `retired: {{{name}: keep}}`. With `remove`, too, {stays}."
         elif renamed_to:
             advice = (
@@ -158,7 +158,7 @@ def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: b
         return "" if made else "if the application writes it, its values are overwritten"
     if after is not None:
         return ""
-    if stays := untouched(old, before):
+    if stays := why_kept(old, before):
         return stays
     fate = new.retired.get(before)
     if fate == "remove":

@@ -89,7 +89,7 @@ class Derived:
     problem: str = ""
     state: str = LIVE
     publishes: bool = True
-    said: str = ""
+    description: str = ""
     """The owner and the description of the rule."""
 
     @property

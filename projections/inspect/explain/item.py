@@ -53,23 +53,23 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
         for rule in rules
         if (rule.source.at(key) if isinstance(rule, ListEmbedRule) else rule.partition_of(key) is not None)
     }
-    found = once.get_many([key, entry_key(text), *fences, REGISTRY])
-    image = found.get(key)
+    images = once.get_many([key, entry_key(text), *fences, REGISTRY])
+    image = images.get(key)
     item = program.recognise(key, image) if image is not None else None
-    snapshot = RegistrySnapshot.read(found[REGISTRY]) if REGISTRY in found else None
+    snapshot = RegistrySnapshot.read(images[REGISTRY]) if REGISTRY in images else None
     scope = Scope(program, snapshot)
     read = Readings(program, cast(Store, once), scope, key, image, item)
     targets = [(rule.name, text) for rule in read.onto]
     if targets and not scope.offline:
         read.groups = read_groups(read.store, targets, Generations())
-    stored = found.get(entry_key(text))
+    stored = images.get(entry_key(text))
     read.findings = Examiner(scope, read.store).examine(_subjects(read, stored))
-    versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
+    versions = tuple((rule, images[at]["version"]["S"]) for at, rule in fences.items() if at in images)
     outdated = snapshot is not None and snapshot.program != program.fingerprint
     drifts = tuple(drift for finding in read.findings.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
-    return ItemExplanation(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
+    return ItemExplanation(key, image, item, derive(read), source(read, stored, versions), drifts, left, outdated)
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
@@ -98,8 +98,8 @@ class _ReadOnce(WrappedStore):
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         if unread := [key for key in dict.fromkeys(keys) if key not in self._items]:
-            found = self._store.get_many(unread)
-            self._items |= {key: found.get(key) for key in unread}
+            images = self._store.get_many(unread)
+            self._items |= {key: images.get(key) for key in unread}
         return {key: image for key in keys if (image := self._items[key]) is not None}
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
@@ -113,27 +113,27 @@ SOURCES = 5
 """Maximum contributing sources that are named."""
 
 
-def derived(read: Readings) -> tuple[Derived, ...]:
+def derive(read: Readings) -> tuple[Derived, ...]:
     """Return the derived values by rule, in the order of the file."""
-    found = {rule.name: _from_group(read, rule) for rule in read.onto}
+    by_rule = {rule.name: _from_group(read, rule) for rule in read.onto}
     if read.item is not None:
         name, program = read.item.entity.name, read.program
         copy = program.copy_rule_into.get(name)
         if copy is not None:
-            found[copy.name] = _from_source(read, copy)
-        found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
-        found |= {rule.name: _from_itself(read, rule) for rule in program.item_rules.get(name, ())}
+            by_rule[copy.name] = _from_source(read, copy)
+        by_rule |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
+        by_rule |= {rule.name: _from_itself(read, rule) for rule in program.item_rules.get(name, ())}
     for rule in read.scope.copy_into.values():  # its `match` attributes or its kind changed
-        if rule.name not in found and any(read.drifts(rule.name, COPY)):
-            found[rule.name] = _from_source(read, rule)
+        if rule.name not in by_rule and any(read.drifts(rule.name, COPY)):
+            by_rule[rule.name] = _from_source(read, rule)
     order = list(read.program.rules)
-    compared = [_snapshot(read, one) for one in found.values() if one is not None]
-    return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))
+    compared = [_snapshot(read, value) for value in by_rule.values() if value is not None]
+    return tuple(sorted(compared, key=lambda value: order.index(value.rule.name)))
 
 
 def _snapshot(read: Readings, report: Derived) -> Derived:
     """Add what is said about the rule, its state, and its consequences."""
-    report = replace(report, said=read.program.about(report.rule.name))
+    report = replace(report, description=read.program.about(report.rule.name))
     if read.scope.offline:
         return report
     state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)
@@ -206,7 +206,7 @@ def _contributors(
     read: Readings, rule: LedgerRule, group: Group, members: Mapping[str, list[Member]]
 ) -> tuple[tuple[tuple[str, str], ...], str]:
     """Return the sources in members and claims, and how many others there are: a counter does not record its sources."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     settled = list(group.settled.values())
     for query in rule.member_queries:
         if query.counts:
@@ -217,10 +217,10 @@ def _contributors(
             wanted = [Member({"NULL": True}, {}, item["s"]["S"]) for item in claims]
         for member in wanted[:SOURCES]:
             if member not in settled:  # settled members have no source any more
-                found.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))
-    rest = group.totals.n - len(found)
-    more = f"and {rest:,} more" if found else "a counter does not record its sources: `projections verify` reads them"
-    return tuple(found.items()), more if rest > 0 else ""
+                sources.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))
+    rest = group.totals.n - len(sources)
+    more = f"and {rest:,} more" if sources else "a counter does not record its sources: `projections verify` reads them"
+    return tuple(sources.items()), more if rest > 0 else ""
 
 
 def _from_source(read: Readings, rule: CopyRule) -> Derived:
@@ -288,16 +288,17 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
         note = f"it has no {rule.references_name}" if flaw is None else flaw
         return replace(report, notes=(note,))
     notes, sources = [flaw] if flaw is not None else [], list[tuple[str, str]]()
-    for one in references:
-        if one.key is None:
-            notes.append(f'"{one.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
+    for reference in references:
+        if reference.key is None:
+            notes.append(f'"{reference.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
             continue
-        image = read.store.get(one.key)
-        parent = read.program.recognise(one.key, image) if image is not None else None
-        given = rule.given(read.item, one, parent)
-        sources.append((encode_key(one.key), "its parent" if given is not None else "not a parent"))
-        if given is None:
-            notes.append(_nothing_given(read, rule, one.key, image, parent) or f"`match` does not hold for {one.text}")
+        image = read.store.get(reference.key)
+        parent = read.program.recognise(reference.key, image) if image is not None else None
+        attributes = rule.given(read.item, reference, parent)
+        sources.append((encode_key(reference.key), "its parent" if attributes is not None else "not a parent"))
+        if attributes is None:
+            why = _nothing_given(read, rule, reference.key, image, parent)
+            notes.append(why or f"`match` does not hold for {reference.text}")
     if rule.has_more_references(read.item):
         notes.append(f"only the first {MOST_REFERENCES} of {rule.references_name} count")
     more = f"and {len(sources) - SOURCES} more" if len(sources) > SOURCES else ""
@@ -337,15 +338,15 @@ def read_key(program: Program, text: str) -> ItemKey:
     text = unescape(text)
     tables = program.tables
     if "|" in text and text.partition("|")[0] in tables:
-        return _checked(program, _encoded(program, text), text)
+        return _check_key(program, _decode_key(program, text), text)
     table, colon, rest = text.partition(":")
     candidates = {table: tables[table]} if colon and table in tables else dict(tables)
     body = rest if colon and table in tables else text
-    found = [key for name, schema in candidates.items() if (key := _named(name, schema, body)) is not None]
-    if len(found) == 1:
-        return _checked(program, found[0], text)
-    if found:
-        names = ", ".join(f"{key.table}:{body}" for key in found)
+    keys = [key for name, schema in candidates.items() if (key := _key_of_names(name, schema, body)) is not None]
+    if len(keys) == 1:
+        return _check_key(program, keys[0], text)
+    if keys:
+        names = ", ".join(f"{key.table}:{body}" for key in keys)
         raise UsageError(f"{text!r} fits several tables. Write one of {names}")
     if text.startswith(HASH):
         raise UsageError(f"{text} is not a whole hash. Write {HASH} and all 24 hexadecimal digits, as the log has them")
@@ -363,7 +364,7 @@ def _forms(program: Program) -> str:
     return " or ".join(forms)
 
 
-def _named(table: str, schema: Schema, text: str) -> ItemKey | None:
+def _key_of_names(table: str, schema: Schema, text: str) -> ItemKey | None:
     """Return the key with the values of `A=…,B=…` in any order; None unless exactly the key attributes are given."""
     names = schema.key_attributes
     choice = "|".join(re.escape(name) for name in names)
@@ -382,7 +383,7 @@ def _named(table: str, schema: Schema, text: str) -> ItemKey | None:
     return ItemKey(table, *(values[name] for name in names))
 
 
-def _encoded(program: Program, text: str) -> ItemKey:
+def _decode_key(program: Program, text: str) -> ItemKey:
     key = decode_key(text) if text.count("|") <= 2 else None
     parts = len(program.tables[text.partition("|")[0]].key_attributes)
     if key is None or (key.sort is None) != (parts == 1):
@@ -390,7 +391,7 @@ def _encoded(program: Program, text: str) -> ItemKey:
     return key
 
 
-def _checked(program: Program, key: ItemKey, text: str) -> ItemKey:
+def _check_key(program: Program, key: ItemKey, text: str) -> ItemKey:
     try:
         return checked_key(program.tables[key.table], key)
     except (InvalidRequest, ArithmeticError) as error:

@@ -47,13 +47,13 @@ def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
     lacks: set[str] = set()
 
     def note(place: Place, resolve: Resolve) -> None:
-        def noted(name: str, stored: bool = False, /) -> Value | None:
+        def note_missing(name: str, stored: bool = False, /) -> Value | None:
             value = resolve(name, stored)
             if value is None:
                 lacks.add(name)
             return value
 
-        parts.append((place, noted))
+        parts.append((place, note_missing))
 
     try:
         if rule.applies(item, note):
@@ -85,7 +85,7 @@ def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -
 
 def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iterator[str]:
     """Yield why one part of a rule does not apply."""
-    typed = next(one for one in program.model.projections[rule.name].variants if one.source == rule.source.name)
+    typed = next(each for each in program.model.projections[rule.name].variants if each.source == rule.source.name)
     match typed.action, place:
         case _, ("where",):
             yield from _where(typed.where, resolve, "where: ")
@@ -96,14 +96,14 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             else:
                 yield f"{prefix}{_lacking(_fields(cases[number].set.values()), resolve)}"
         case Compute(set=computed), ("set", str(attribute)):
-            yield f"{attribute} is absent: {_uncomputed(computed[attribute], resolve)}"
+            yield f"{attribute} is absent: {_why_uncomputed(computed[attribute], resolve)}"
         case Embed(attributes=attributes), ("attributes",):
-            paths = [one.path for one in attributes.values() if one.path is not None]
+            paths = [attribute.path for attribute in attributes.values() if attribute.path is not None]
             if paths:
                 yield f"the item does not have {' or '.join(paths)}"
-            for name, one in attributes.items():
-                if one.path is None:
-                    yield f"{name} is absent: {_uncomputed([Computed(one)], resolve)}"
+            for name, each in attributes.items():
+                if each.path is None:
+                    yield f"{name} is absent: {_why_uncomputed([Computed(each)], resolve)}"
         case _, ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
@@ -125,7 +125,7 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             raise NotImplementedError(place)
 
 
-def _uncomputed(cases: Sequence[Computed], resolve: Resolve) -> str:
+def _why_uncomputed(cases: Sequence[Computed], resolve: Resolve) -> str:
     """Return why a computed attribute has no value."""
     try:
         for case in cases:
@@ -156,7 +156,7 @@ def _lacking(fields: Sequence[Field], resolve: Resolve) -> str:
     """Return why some of these fields have no value."""
     lacks = dict.fromkeys(name for field in fields for name in _absent(field, resolve))
     why = [f"the item has no {' and no '.join(lacks)}"] if lacks else []
-    return " and ".join([*why, *(f"{one} divides by zero" for one in dict.fromkeys(_undefined(fields, resolve)))])
+    return " and ".join([*why, *(f"{term} divides by zero" for term in dict.fromkeys(_without_value(fields, resolve)))])
 
 
 def _absent(field: Field, resolve: Resolve) -> list[str]:
@@ -167,7 +167,7 @@ def _absent(field: Field, resolve: Resolve) -> list[str]:
     return _missing(field.names, resolve) if _has_none(field, resolve) else []
 
 
-def _undefined(fields: Iterable[Field], resolve: Resolve) -> Iterator[str]:
+def _without_value(fields: Iterable[Field], resolve: Resolve) -> Iterator[str]:
     """Yield the expressions that have no value although no name is missing."""
     for field in fields:
         if field.absent is None and _has_none(field, resolve) and not _absent(field, resolve):
@@ -186,8 +186,8 @@ def _needs(what: str, templates: Sequence[Template], resolve: Resolve) -> Iterat
     fields = _fields(templates)
     if missing := list(dict.fromkeys(name for field in fields for name in _absent(field, resolve))):
         yield f"{what} needs {' and '.join(missing)}, which the item lacks"
-    for one in dict.fromkeys(_undefined(fields, resolve)):
-        yield f"{what} needs {one}, which divides by zero"
+    for term in dict.fromkeys(_without_value(fields, resolve)):
+        yield f"{what} needs {term}, which divides by zero"
 
 
 def _lacks(what: str, names: Iterable[str], resolve: Resolve) -> Iterator[str]:
@@ -233,13 +233,13 @@ MOST = 3
 
 def nearest_entities(program: Program, key: ItemKey, image: Image) -> list[tuple[str, list[str]]]:
     """Return the entities with the most similar keys to an item's, each with the differences."""
-    found = []
+    candidates = []
     for entity in program.entities.values():
         if entity.table == key.table:
             misfits = list(_misfits(entity, key, image))
-            found.append((-_likeness(entity, key), len(misfits), entity.name, misfits))
-    found.sort(key=lambda one: one[:2])
-    return [(name, misfits) for _, _, name, misfits in found[:MOST]]
+            candidates.append((-_likeness(entity, key), len(misfits), entity.name, misfits))
+    candidates.sort(key=lambda entry: entry[:2])
+    return [(name, misfits) for _, _, name, misfits in candidates[:MOST]]
 
 
 def _parts(entity: Entity, key: ItemKey) -> list[tuple[str, KeyPattern, str]]:
@@ -296,9 +296,9 @@ class Unused:
     items: tuple[tuple[ItemKey, str], ...] = ()
 
 
-def unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
+def find_unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
     """Return the rules that none of these images fits, and the items of no entity. Disabled rules are left out."""
-    rules = [one for one in program.variants if not program.disabled(one.name)]
+    rules = [rule for rule in program.variants if not program.disabled(rule.name)]
     fitted: set[str] = set()
     reasons: dict[tuple[str, str], Counter[str]] = {}
     seen: dict[tuple[str, str], set[ItemKey]] = {}
@@ -321,9 +321,9 @@ def unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
     def why(name: str) -> Iterator[str]:
         sources = [rule.source.name for rule in rules if rule.name == name]
         for source in sources:
-            if found := reasons.get((name, source)):
+            if counts := reasons.get((name, source)):
                 items = len(seen[name, source])
-                yield f"{items} {source} {'item' if items == 1 else 'items'}: {found.most_common(1)[0][0]}"
+                yield f"{items} {source} {'item' if items == 1 else 'items'}: {counts.most_common(1)[0][0]}"
         if absent := [source for source in sources if (name, source) not in reasons]:
             yield f"no item of {' or '.join(absent)}"
 

@@ -282,17 +282,17 @@ def mermaid(graph: Graph) -> str:
 
 
 def _mermaid_entity(graph: Graph, entity: Entity) -> str:
-    table = [f"in {_escaped(entity.table)}"] if len(graph.tables) > 1 else []
-    return "<br/>".join([f"<b>{_escaped(entity.name)}</b>", *table, *(_escaped(text) for _, text in entity.key)])
+    table = [f"in {_escape(entity.table)}"] if len(graph.tables) > 1 else []
+    return "<br/>".join([f"<b>{_escape(entity.name)}</b>", *table, *(_escape(text) for _, text in entity.key)])
 
 
 def _mermaid_rule(rule: Rule) -> str:
-    return f"<b>{_escaped(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escaped(rule.gist)}"
+    return f"<b>{_escape(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escape(rule.gist)}"
 
 
 _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){}'}
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text with the markup of Mermaid replaced by character codes."""
     return "".join(_SPECIAL.get(character, character) for character in printable(text))
