@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
-    from projections.inspect.explain.facts import ItemExplanation
+    from projections.inspect.explain.item_facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.ruleset import RuleSet
     from projections.operations.health import LedgerStatus
@@ -107,7 +107,7 @@ _ELSEWHERE = {
     "Answer": "access.answers",
     "Drift": "operations.verify.drift",
     "Finding": "language.findings.kinds",
-    "ItemExplanation": "inspect.explain.facts",
+    "ItemExplanation": "inspect.explain.item_facts",
     "LedgerStatus": "operations.health",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
     **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranking"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from projections.access.ranking import Ranking
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
-    from projections.inspect.explain.facts import ItemExplanation
+    from projections.inspect.explain.item_facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.program import Program
     from projections.operations.health import LedgerStatus

@@ -147,7 +147,7 @@ def _as_bad(severity: str, limit: str) -> bool:
 
 
 def _rows(rules: Rules) -> list[dict[str, Any]]:
-    from projections.inspect.paths import path_of
+    from projections.inspect.write_paths import path_of
     from projections.language.facts import entity_key, inputs, key_text, origins, where_text
     from projections.language.findings.rule_facts import Facts
     from projections.language.ownership import chains
@@ -217,7 +217,7 @@ def _print(
 
 
 def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
-    from projections.inspect.paths import Path as WritePath
+    from projections.inspect.write_paths import Path as WritePath
 
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])

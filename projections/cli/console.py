@@ -78,7 +78,7 @@ class LiveSource:
     """Reads live tables for the pages, one page at a time, so that the reads of each are counted."""
 
     def __init__(self, options: Tables, function: str | None, sources: Sources) -> None:
-        from projections.inspect.graph.model import graph_of
+        from projections.inspect.graph.graph_model import graph_of
         from projections.language import loader
         from projections.language.review import review
         from projections.stores.dynamodb import Meter

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from projections.inspect.cost.changes import Flow, Worst
+    from projections.inspect.cost.change_costs import Flow, Worst
     from projections.inspect.cost.estimate import Estimate, HotKey
     from projections.language.models import Rules
 
@@ -73,7 +73,7 @@ def command(
       projections cost --rules social --rate Like=500 --rate Post:title=3
       projections cost --rules social events/social.json
     """
-    from projections.inspect.cost.changes import worst_writes
+    from projections.inspect.cost.change_costs import worst_writes
     from projections.inspect.cost.estimate import estimate
 
     program = Program.from_document(document_of(find_rules(rules)))
@@ -107,7 +107,7 @@ def _total(rates: Sequence[str]) -> float | None:
 
 def read_rates(rules: Rules, texts: Sequence[str]) -> dict[Flow, float]:
     """Return the changes per second. Raises UsageError with the nearest name."""
-    from projections.inspect.cost.changes import Flow
+    from projections.inspect.cost.change_costs import Flow
     from projections.language.facts import creators
 
     made = creators(rules)

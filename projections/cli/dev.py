@@ -17,7 +17,7 @@ from projections.terminal import Styled, console, markup, units
 if TYPE_CHECKING:
     from projections.dev.projector import Delivery, Written
     from projections.inspect.diff.difference import Difference
-    from projections.inspect.explain.records import RecordReport
+    from projections.inspect.explain.record_effects import RecordReport
     from projections.language.findings.kinds import Finding
 
 

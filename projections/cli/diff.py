@@ -20,7 +20,7 @@ from projections.terminal import console, json_text, markup, print_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from projections.inspect.diff.changes import Part
+    from projections.inspect.diff.changed_rules import Part
     from projections.inspect.diff.difference import Difference, OwnerChange, RuleDifference
 
 

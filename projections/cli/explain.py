@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
-    from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation, Source
-    from projections.inspect.explain.records import RecordReport, RuleReport
+    from projections.inspect.explain.item_facts import Attribute, Derived, ItemExplanation, Source
+    from projections.inspect.explain.record_effects import RecordReport, RuleReport
     from projections.language.facts import Origin
 
 
@@ -107,8 +107,8 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json:
 
 
 def _item(live: Live, item: str, as_json: bool) -> int:
-    from projections.inspect.explain.facts import item_document
     from projections.inspect.explain.item import item_explanation, read_key
+    from projections.inspect.explain.item_facts import item_document
     from projections.operations.redaction import is_hash, key_hash, key_of, read_secret
 
     key = key_of(live.program, live.store, item) if is_hash(item) else read_key(live.program, item)
@@ -189,7 +189,7 @@ def _print_record(out: Console, report: RecordReport, number: int, place: str) -
 
 
 def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
-    from projections.inspect.explain.records import effect_words
+    from projections.inspect.explain.record_effects import effect_words
 
     name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
     if not rule.effects:

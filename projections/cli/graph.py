@@ -46,7 +46,7 @@ def command(rules: str | None, form: str | None, output: str | None, force: bool
       projections graph rules.yaml > rules.mmd
     """
     from projections.deploy.checksum import with_checksum
-    from projections.inspect.graph.model import graph_of, mermaid
+    from projections.inspect.graph.graph_model import graph_of, mermaid
     from projections.inspect.graph.page import page
     from projections.language.loader import load
     from projections.language.review import review

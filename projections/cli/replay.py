@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from projections.inspect.explain.matching import Unused
-    from projections.inspect.explain.records import RecordReport
+    from projections.inspect.explain.record_effects import RecordReport
     from projections.language.access.plan import Query
     from projections.language.facts import Origin
     from projections.language.program import Program
@@ -232,7 +232,7 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
 
 def _reports(replay: Replay, program: Program) -> list[RecordReport]:
     """Return the records that were played, each with the effect of the rules."""
-    from projections.inspect.explain.records import record_report
+    from projections.inspect.explain.record_effects import record_report
     from projections.inspect.rehearsal.rehearse import Decoded
 
     played = replay.records[: replay.recorded]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.graph.model import Graph
+from projections.inspect.explain.item_facts import ItemExplanation
+from projections.inspect.graph.graph_model import Graph
 from projections.language.program import Program
 
 

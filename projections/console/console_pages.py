@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from projections.console.console_data import Reads, Source
 from projections.console.server import Answer, Route, json_answer
 from projections.engine.registry import LIVE
-from projections.inspect.explain.facts import Attribute, Derived, ItemExplanation
-from projections.inspect.explain.facts import Source as Contributions
+from projections.inspect.explain.item_facts import Attribute, Derived, ItemExplanation
+from projections.inspect.explain.item_facts import Source as Contributions
 from projections.inspect.explain.words import difference_words, encoded_words, json_words, key_words, version_words
 from projections.inspect.graph.page import ICONS, Frame, escape, icon, page, prose
 from projections.language.facts import EVERY, Origin, origins

@@ -16,7 +16,7 @@ from projections.engine.stages import Outcome
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, WrappedStore, Write
 from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.record_effects import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.findings.kinds import Finding
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -10,8 +10,8 @@ from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.query_reads import Read
-from projections.inspect.cost.changes import WriteCost, write_cost
-from projections.inspect.paths import items_of_rank
+from projections.inspect.cost.change_costs import WriteCost, write_cost
+from projections.inspect.write_paths import items_of_rank
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan

@@ -32,7 +32,7 @@ from projections.deploy.checksum import with_checksum
 from projections.errors import BadInput, RulesError
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.expressions import docstring, inside, literal, pascal, snake
-from projections.inspect.client.scope import helpers
+from projections.inspect.client.module_scope import helpers
 from projections.language import patterns
 from projections.language.measures import FUNCTIONS, PICKED
 from projections.language.patterns import Pattern

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.errors import BadInput
-from projections.inspect.client.entities import attributes_of
+from projections.inspect.client.entity_definitions import attributes_of
 from projections.inspect.explain.matching import verdict
 from projections.language.attribute_sources import attribute_source, pick
 from projections.language.facts import inputs, is_number, origins, paths_read

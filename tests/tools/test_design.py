@@ -15,7 +15,7 @@ from test_printing import EVIL, asked, harmless
 
 from projections.inspect.design.checklist import design_of
 from projections.inspect.design.markdown import markdown
-from projections.inspect.design.model import Check, Design
+from projections.inspect.design.table_design import Check, Design
 from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.templates import Template

@@ -27,7 +27,7 @@ from projections.dev.session import Session
 from projections.dev.target import Followed
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient
-from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.record_effects import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.including import Watched
 from projections.language.keys import Image

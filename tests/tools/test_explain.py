@@ -21,7 +21,7 @@ from projections.engine.store import Check, Image, Update, Write
 from projections.errors import StoreError
 from projections.inspect.explain.events import BatchReport, Explanation, RequestReport, explain
 from projections.inspect.explain.matching import verdict
-from projections.inspect.explain.records import effect_words, effects_of, record_report
+from projections.inspect.explain.record_effects import effect_words, effects_of, record_report
 from projections.inspect.rehearsal.rehearse import Decoded, _with_adopted_guards, rehearse, set_stage
 from projections.language.keys import encode_key
 from projections.language.loader import loads

@@ -19,8 +19,8 @@ from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
-from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.item import item_explanation, read_key
+from projections.inspect.explain.item_facts import ItemExplanation
 from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads

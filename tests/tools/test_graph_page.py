@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from projections.inspect.graph.model import Graph, graph_of
+from projections.inspect.graph.graph_model import Graph, graph_of
 from projections.inspect.graph.page import page
 from projections.language.loader import loads
 from projections.language.review import reviewed

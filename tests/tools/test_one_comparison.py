@@ -19,8 +19,8 @@ from projections.engine.guards import Guards
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey
 from projections.errors import InvalidRequest
-from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.item import item_explanation
+from projections.inspect.explain.item_facts import ItemExplanation
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift

@@ -11,7 +11,7 @@ from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
-from projections.inspect.paths import path_of
+from projections.inspect.write_paths import path_of
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.dynamodb import DynamoDBStore, Meter

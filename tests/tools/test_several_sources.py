@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from projections.cli.check import command as check
 from projections.cli.cost import command as cost
 from projections.deploy.needs import entities_of
-from projections.inspect.diff.changes import reasons
+from projections.inspect.diff.changed_rules import reasons
 from projections.inspect.diff.difference import difference
 from projections.inspect.explain.matching import verdict
-from projections.inspect.graph.model import graph_of, mermaid
+from projections.inspect.graph.graph_model import graph_of, mermaid
 from projections.inspect.graph.page import page
 from projections.language.keys import ItemKey
 from projections.language.loader import loads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.inspect.cost.changes import Change, write_cost
+from projections.inspect.cost.change_costs import Change, write_cost
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
 from projections.language.access.proposals import proposal

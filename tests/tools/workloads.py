@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.engine.store import Image
-from projections.inspect.cost.changes import Flow
+from projections.inspect.cost.change_costs import Flow
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.language.values import wire

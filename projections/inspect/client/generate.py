@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from projections.inspect.client.entities import (
+from projections.inspect.client.entity_definitions import (
     Attribute,
     attributes_of,
     item_builder,
@@ -19,8 +19,8 @@ from projections.inspect.client.entities import (
     typed_dict,
 )
 from projections.inspect.client.expressions import Call, Code, Names, docstring, literal, snake, statement
-from projections.inspect.client.queries import QueryFunction
-from projections.inspect.client.scope import Scope, helpers, imports, names_in, sentence
+from projections.inspect.client.module_scope import Scope, helpers, imports, names_in, sentence
+from projections.inspect.client.query_functions import QueryFunction
 from projections.language.access.plan import Plan, Step, WritePattern
 from projections.language.access.planner import plan
 from projections.language.ranks import RankRule

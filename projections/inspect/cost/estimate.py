@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.aws.wiring import THREADS
-from projections.inspect.cost.changes import (
+from projections.inspect.cost.change_costs import (
     PER_TRANSACTION,
     BatchCost,
     Flow,

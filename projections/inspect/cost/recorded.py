@@ -9,7 +9,7 @@ from typing import Any
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey
-from projections.inspect.cost.changes import Sum
+from projections.inspect.cost.change_costs import Sum
 from projections.inspect.cost.estimate import BATCH_SIZE, Estimate, HotKey, spending
 from projections.inspect.explain.words import encoded_words
 from projections.inspect.rehearsal.recorder import Read, purpose_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from projections.inspect.design.model import Check, Design, Status, gather_design
+from projections.inspect.design.table_design import Check, Design, Status, gather_design
 from projections.language.findings.kinds import (
     DATE_ORDER,
     EXPIRY_UNDECIDED,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from projections.access.placeholders import count_words, partition_words, sort_expression
 from projections.access.query_reads import Read
 from projections.inspect.access_patterns import WORDS, AccessPattern, RankPattern, rank_patterns
-from projections.inspect.design.model import Attributes, Design, Entity, Index, ReadCost, Status
+from projections.inspect.design.table_design import Attributes, Design, Entity, Index, ReadCost, Status
 from projections.language.access.plan import Step, Verdict, WritePattern
 from projections.language.facts import conditions
 from projections.language.forms import Attributes as KeyAttributes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.deploy.needs import Deployment, TableNeeds
-from projections.inspect.diff.changes import Change, changes, deletions, left_behind, reasons, renames, why_kept
+from projections.inspect.diff.changed_rules import Change, changes, deletions, left_behind, reasons, renames, why_kept
 from projections.language.facts import creators, origins
 from projections.language.kinds import EVERY
 from projections.language.models import Rules

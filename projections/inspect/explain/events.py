@@ -13,7 +13,7 @@ from projections.engine.changes import SETTLED
 from projections.engine.ledger_items import COUNT, KEPT, LEDGER
 from projections.engine.rejections import Rejected
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Update, Value
-from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.record_effects import RecordReport, record_report
 from projections.inspect.explain.words import (
     condition_words,
     difference_words,

@@ -14,7 +14,7 @@ from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import FILLING, REGISTRY, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
 from projections.errors import InvalidRequest, UsageError
-from projections.inspect.explain.facts import Derived, ItemExplanation, Readings, attributes_of, source
+from projections.inspect.explain.item_facts import Derived, ItemExplanation, Readings, attributes_of, source
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.words import key_words
 from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from projections.inspect.graph.model import Graph
+from projections.inspect.graph.graph_model import Graph
 
 _SWEEPS = 4
 

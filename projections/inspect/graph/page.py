@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from projections.inspect.graph.graph_model import Entity, Graph, Rule
 from projections.inspect.graph.layout import columns_of
-from projections.inspect.graph.model import Entity, Graph, Rule
 from projections.language.findings.kinds import Finding
 from projections.printable import printable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from projections.inspect.client.entities import Attribute
+from projections.inspect.client.entity_definitions import Attribute
 from projections.inspect.client.expressions import (
     EITHER,
     NUMBER,
@@ -29,7 +29,7 @@ from projections.inspect.client.expressions import (
     statement,
     text_of,
 )
-from projections.inspect.client.scope import Scope, paragraphs
+from projections.inspect.client.module_scope import Scope, paragraphs
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
 from projections.language.patterns import Pattern
 from projections.language.syntax import root, shown_name, steps

@@ -22,7 +22,7 @@ from projections.inspect.client.expressions import (
     text_expression,
     value_literal,
 )
-from projections.inspect.client.scope import Scope
+from projections.inspect.client.module_scope import Scope
 from projections.language.access.plan import Plan, WritePattern
 from projections.language.attribute_sources import AttributeSource
 from projections.language.facts import is_number, reads

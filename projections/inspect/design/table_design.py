@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
-from projections.inspect.cost.changes import ITEM_BYTES
-from projections.inspect.reads import read_attributes
+from projections.inspect.cost.change_costs import ITEM_BYTES
+from projections.inspect.rule_reads import read_attributes
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
 from projections.language.embeds import attributes_of_child, children_of

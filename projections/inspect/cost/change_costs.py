@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from projections.engine.transactions import MOST_ACTIONS
-from projections.inspect.reads import is_changed
+from projections.inspect.rule_reads import is_changed
 from projections.language.access.paths import key_variables
 from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
 from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule

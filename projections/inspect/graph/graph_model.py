@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from projections.inspect.paths import Path, path_of
+from projections.inspect.write_paths import Path, path_of
 from projections.language.facts import (
     Origin,
     conditions,
