@@ -36,8 +36,8 @@ class Prefix:
     def anything(self) -> bool:
         return not (self.text or self.exact)
 
-    def covers(self, other: Prefix) -> bool:
-        return self == other or (not self.exact and other.text.startswith(self.text))
+    def covers(self, narrower: Prefix) -> bool:
+        return self == narrower or (not self.exact and narrower.text.startswith(self.text))
 
     @property
     def rule(self) -> Any:
@@ -65,14 +65,14 @@ class _Box:
 
     sides: tuple[frozenset[Prefix], ...]
 
-    def covers(self, other: _Box) -> bool:
+    def covers(self, box: _Box) -> bool:
         return all(
-            all(any(ours.covers(theirs) for ours in mine) for theirs in its)
-            for mine, its in zip(self.sides, other.sides, strict=True)
+            all(any(prefix.covers(theirs) for prefix in own) for theirs in its)
+            for own, its in zip(self.sides, box.sides, strict=True)
         )
 
-    def joined(self, other: _Box) -> _Box:
-        return _Box(tuple(_least(mine | its) for mine, its in zip(self.sides, other.sides, strict=True)))
+    def joined(self, box: _Box) -> _Box:
+        return _Box(tuple(_least(own | its) for own, its in zip(self.sides, box.sides, strict=True)))
 
     @property
     def size(self) -> int:
@@ -111,7 +111,7 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
         )
         boxes = _fewer(boxes, most)
     patterns = tuple(_pattern(box, schema, order) for box in boxes)
-    if any(not one["dynamodb"]["Keys"] or len(json.dumps(one)) > LONGEST for one in patterns):
+    if any(not pattern["dynamodb"]["Keys"] or len(json.dumps(pattern)) > LONGEST for pattern in patterns):
         return Filters((), (f"the prefixes do not fit into the {LONGEST} characters of a filter",))
     return Filters(patterns, tuple(notes))
 
@@ -124,9 +124,9 @@ def leading_keys(partitions: Sequence[Prefix]) -> tuple[str, ...]:
     """Return the patterns of partition keys for IAM's operator StringLike, in the order of the rules."""
     least = _least(frozenset(partitions))
     return tuple(
-        one.text.translate(IN_POLICIES) + ("" if one.exact else "*")
-        for one in dict.fromkeys(partitions)
-        if one in least
+        prefix.text.translate(IN_POLICIES) + ("" if prefix.exact else "*")
+        for prefix in dict.fromkeys(partitions)
+        if prefix in least
     )
 
 
@@ -157,21 +157,21 @@ def _merged(boxes: list[_Box]) -> list[_Box]:
 
 def _joined(boxes: list[_Box], side: int) -> list[_Box]:
     """Join the filters that agree in one of the two key attributes."""
-    found: list[_Box] = []
+    result: list[_Box] = []
     for box in boxes:
-        place = next((n for n, o in enumerate(found) if len(box.sides) == 1 or o.sides[side] == box.sides[side]), None)
+        place = next((n for n, o in enumerate(result) if len(box.sides) == 1 or o.sides[side] == box.sides[side]), None)
         if place is None:
-            found.append(box)
+            result.append(box)
         else:
-            found[place] = found[place].joined(box)
-    return found
+            result[place] = result[place].joined(box)
+    return result
 
 
 def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
     """Return at most so many filters: each step joins the two whose join adds the fewest combinations."""
     while len(boxes) > most:
-        one, other = min(combinations(boxes, 2), key=lambda two: two[0].joined(two[1]).size - two[0].size - two[1].size)
-        boxes[boxes.index(one)] = one.joined(other)
+        box, other = min(combinations(boxes, 2), key=lambda two: two[0].joined(two[1]).size - two[0].size - two[1].size)
+        boxes[boxes.index(box)] = box.joined(other)
         boxes.remove(other)
         boxes = _merged(boxes)
     return boxes
@@ -408,12 +408,12 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
 
 def _suffixes(names: Mapping[str, object]) -> dict[str, str]:
     """Return suffixes for logical ids, of letters and digits: OrderLines for `order-lines`."""
-    found: dict[str, str] = {}
+    suffixes: dict[str, str] = {}
     for name in names:
         words = re.findall(r"[A-Za-z0-9]+", name)
         suffix = "" if name == MAIN else "".join(word[0].upper() + word[1:] for word in words)
         number = 2
-        while suffix in found.values():
+        while suffix in suffixes.values():
             suffix, number = f"{suffix.rstrip('0123456789')}{number}", number + 1
-        found[name] = suffix
-    return found
+        suffixes[name] = suffix
+    return suffixes

@@ -122,47 +122,47 @@ def with_values(template: Template, given: Mapping[str, str | None]) -> Template
     wrong = [text for name, value in given.items() for text in _mistakes(name, value, parameters)]
     wrong += [
         f"{name}: conditions depend on its value. Pass the value itself, not a token"
-        for name, other in _compared(template.get("Conditions"))
-        if name in given and given[name] is None and other != ""
+        for name, value in _compared(template.get("Conditions"))
+        if name in given and given[name] is None and value != ""
     ]
     if wrong:
         raise UsageError(*wrong)
-    kept = {name for name, one in parameters.items() if given.get(name, one.get("Default")) is None}
-    values = {name: given.get(name, one.get("Default")) for name, one in parameters.items() if name not in kept}
+    kept = {name for name, spec in parameters.items() if given.get(name, spec.get("Default")) is None}
+    values = {name: given.get(name, spec.get("Default")) for name, spec in parameters.items() if name not in kept}
     return _Settling(template, kept, values).template()
 
 
 def _compared(conditions: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each parameter that conditions compare, with the value that they compare it with."""
     match conditions:
-        case {"Fn::Equals": [{"Ref": name}, other]}:
-            yield name, other
+        case {"Fn::Equals": [{"Ref": name}, value]}:
+            yield name, value
         case {}:
-            yield from (found for each in conditions.values() for found in _compared(each))
+            yield from (pair for each in conditions.values() for pair in _compared(each))
         case [*several]:
-            yield from (found for each in several for found in _compared(each))
+            yield from (pair for each in several for pair in _compared(each))
 
 
 def _mistakes(name: str, value: str | None, parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if name not in parameters:
         yield f"{name}: the template has no such parameter{suggest(name, list(parameters))}"
         return
-    one = parameters[name]
+    parameter = parameters[name]
     if value is None:
         return
-    if one["Type"] == "Number":
+    if parameter["Type"] == "Number":
         if not re.fullmatch(r"-?[0-9]+", value):
             yield f'{name}: "{value}" is not a whole number'
-        elif not one.get("MinValue", int(value)) <= int(value) <= one.get("MaxValue", int(value)):
-            yield f"{name}: {value} is not between {one['MinValue']} and {one['MaxValue']}"
-    elif "AllowedPattern" in one and not re.fullmatch(one["AllowedPattern"], value):
-        yield f'{name}: "{value}" is not allowed. It must be {one["ConstraintDescription"]}'
-    elif len(value) < one.get("MinLength", 0):
-        yield f"{name}: at least {one['MinLength']} characters are required"
-    elif len(value) > one.get("MaxLength", len(value)):
-        yield f"{name}: at most {one['MaxLength']} characters are allowed"
-    if "AllowedValues" in one and value not in map(str, one["AllowedValues"]):
-        yield f'{name}: "{value}" is not one of {", ".join(map(str, one["AllowedValues"]))}'
+        elif not parameter.get("MinValue", int(value)) <= int(value) <= parameter.get("MaxValue", int(value)):
+            yield f"{name}: {value} is not between {parameter['MinValue']} and {parameter['MaxValue']}"
+    elif "AllowedPattern" in parameter and not re.fullmatch(parameter["AllowedPattern"], value):
+        yield f'{name}: "{value}" is not allowed. It must be {parameter["ConstraintDescription"]}'
+    elif len(value) < parameter.get("MinLength", 0):
+        yield f"{name}: at least {parameter['MinLength']} characters are required"
+    elif len(value) > parameter.get("MaxLength", len(value)):
+        yield f"{name}: at most {parameter['MaxLength']} characters are allowed"
+    if "AllowedValues" in parameter and value not in map(str, parameter["AllowedValues"]):
+        yield f'{name}: "{value}" is not one of {", ".join(map(str, parameter["AllowedValues"]))}'
 
 
 _GIVEN = "given"
@@ -184,20 +184,20 @@ class _Settling:
     def template(self) -> Template:
         self._assert_rules()
         # Without a description: that of the stack is the user's.
-        found: Template = {"Metadata": {NOTES: self.source["Metadata"][NOTES]}}
+        result: Template = {"Metadata": {NOTES: self.source["Metadata"][NOTES]}}
         parameters = self.source["Parameters"].items()
-        found["Parameters"] = {
-            name: {key: value for key, value in one.items() if key in ("Type", "Description")}
-            for name, one in parameters
+        result["Parameters"] = {
+            name: {key: value for key, value in parameter.items() if key in ("Type", "Description")}
+            for name, parameter in parameters
             if name in self.kept
         }
         for section in ("Resources", "Outputs"):
-            found[section] = {
-                name: self._settled({key: value for key, value in one.items() if key != "Condition"})
-                for name, one in self.source[section].items()
-                if "Condition" not in one or self._holds(one["Condition"])
+            result[section] = {
+                name: self._settled({key: value for key, value in part.items() if key != "Condition"})
+                for name, part in self.source[section].items()
+                if "Condition" not in part or self._holds(part["Condition"])
             }
-        return found
+        return result
 
     def _assert_rules(self) -> None:
         """Check what CloudFormation checks before it deploys. Raises UsageError."""
@@ -237,10 +237,10 @@ class _Settling:
         text, variables = content if isinstance(content, list) else (content, {})
         variables = {name: self._settled(each) for name, each in variables.items()}
         known = {**self.values, **{name: each for name, each in variables.items() if isinstance(each, str)}}
-        text = _SUBSTITUTED.sub(lambda found: str(known.get(found[1], found[0])), text)
-        left = {name: each for name, each in variables.items() if name not in known}
-        if left:
-            return {"Fn::Sub": [text, left]}
+        text = _SUBSTITUTED.sub(lambda match: str(known.get(match[1], match[0])), text)
+        unknown = {name: each for name, each in variables.items() if name not in known}
+        if unknown:
+            return {"Fn::Sub": [text, unknown]}
         return {"Fn::Sub": text} if "${" in text else text
 
 

@@ -54,12 +54,12 @@ def _lines(lines: list[str], deployment: Deployment, table: TableNeeds | None) -
         if match is None:
             yield from _line(line, facts, values)
         elif match["word"] == "each":
-            position, inner, _ = _block(lines, position)
+            position, body, _ = _block(lines, position)
             for each_table in deployment.tables:
-                yield from _lines(inner, deployment, each_table)
+                yield from _lines(body, deployment, each_table)
         elif match["word"] == "if":
-            position, inner, otherwise = _block(lines, position)
-            yield from _lines(inner if facts[match["rest"]] else otherwise, deployment, table)
+            position, body, otherwise = _block(lines, position)
+            yield from _lines(body if facts[match["rest"]] else otherwise, deployment, table)
         elif match["word"] == "insert":
             yield from ((match["indent"] + text).rstrip() for text in _part(match["rest"], deployment, table))
         position += 1
@@ -71,9 +71,9 @@ def _line(line: str, facts: dict[str, bool], values: dict[str, str]) -> Iterator
     if fact and not facts[fact]:
         return
     indent = " " * (len(text) - len(text.lstrip()))
-    first, *more = _VALUE.sub(lambda match: values[match[1]], text).split("\n")
+    first, *further_lines = _VALUE.sub(lambda match: values[match[1]], text).split("\n")
     yield first.rstrip()
-    yield from (indent + each for each in more)
+    yield from (indent + each for each in further_lines)
 
 
 def _block(lines: list[str], start: int) -> tuple[int, list[str], list[str]]:

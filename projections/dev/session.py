@@ -91,12 +91,12 @@ class Session:
         program, store = self._projector.program, self._projector.store
         snapshot = Registry(program, store).read()
         guards = Guards(program, snapshot.identity if snapshot is not None else Identity("", ()))
-        found: set[str] = set()
+        ledgers: set[str] = set()
         for table, schema in program.tables.items():
             for image in store.scan(table, limit=100).items:
                 names = [guards.rule(name) for name in image if guards.is_guard(name)]
-                found |= {guards.other_ledger(name, schema.key(table, image), image) for name in names}
-        if others := sorted(found - {""}):
+                ledgers |= {guards.other_ledger(name, schema.key(table, image), image) for name in names}
+        if others := sorted(ledgers - {""}):
             text = (
                 f"another ledger maintains this table, or did: its items have guards of {', '.join(others)}. If a stack or "
                 "another `projections dev` still does, stop one of them, or use a table of your own"
@@ -116,7 +116,7 @@ class Session:
             if busy:
                 busy_until = time.monotonic()
                 continue
-            waiting = len(self._projector.queue) or any(one.waiting for one in self._followed.values())
+            waiting = len(self._projector.queue) or any(followed.waiting for followed in self._followed.values())
             if self._until_idle and not waiting and time.monotonic() - busy_until > QUIET:
                 return
             self._stopped.wait(POLL_SECONDS)
@@ -124,12 +124,12 @@ class Session:
     def _read(self) -> bool:
         """Read more of all streams. Return whether there was anything."""
         try:
-            found = 0
+            number_read = 0
             looks = time.monotonic() - self._discovered > DISCOVER_SECONDS
             for followed in self._followed.values():
                 if looks:
                     followed.discover()
-                found += followed.poll()
+                number_read += followed.poll()
                 if followed.ended:
                     raise StreamGone(f"the stream {followed.reader.arn} is disabled")
             if looks:
@@ -143,21 +143,21 @@ class Session:
             self._stopped.wait(min(5.0, 0.5 * 2**self._failures))
             return False
         self._failures = 0
-        return found > 0
+        return number_read > 0
 
     def _deliver(self) -> bool:
         """Deliver one batch of each table. Return whether there was any."""
-        found = False
+        any_due = False
         for logical, followed in self._followed.items():
             if self._paused.get(logical, 0.0) > time.monotonic() or (batch := followed.next_batch()) is None:
                 continue
-            found = True
+            any_due = True
             answer, error, delivery = self._projector.invoke(logical, batch)
             self._report.delivered(delivery)
             followed.finish(batch, answer, error)
             if delivery.failed is not None:
                 self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
-        return found
+        return any_due
 
     def _discarded(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
         self._projector.totals.discarded += len(records)

@@ -217,11 +217,11 @@ class AuditHandler:
 class _Round:
     """One run through a slice. It advances the position."""
 
-    def __init__(self, handler: AuditHandler, scope: Scope, place: _Place, left: Callable[[], float]) -> None:
+    def __init__(self, handler: AuditHandler, scope: Scope, place: _Place, seconds_left: Callable[[], float]) -> None:
         self._handler = handler
         self._scope = scope
         self._place = place
-        self._left = left
+        self._left = seconds_left
         self._examiner = Examiner(scope, handler._store, handler._sleep)
         self._new: list[_Candidate] = []
         self.tables = [*scope.tables, *([LEDGER] if scope.ledger else [])]

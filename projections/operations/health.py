@@ -92,16 +92,16 @@ def ledger(
     """Read and judge what the ledger records. `deployed` is as in `rules`, `schedule` and `since` are as in `audit`."""
     registry = Registry(program, store)
     snapshot = registry.read()
-    found = states(program, snapshot, registry.definition) if snapshot is not None else {}
+    rule_states = states(program, snapshot, registry.definition) if snapshot is not None else {}
     run = Progress(store).run()
     findings = [
-        *rules(program, snapshot, found, registry.definition, deployed=deployed, stack=stack),
+        *rules(program, snapshot, rule_states, registry.definition, deployed=deployed, stack=stack),
         backfill(run, noted(store, run) if run is not None else None, snapshot, now, stack=stack),
         *rebuilds(list(notes(store)), now, stack=stack),
         *others(snapshot.ledger if snapshot is not None else "", list(rivals(store)), now, stack=stack),
         audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
     ]
-    return LedgerStatus(snapshot.epoch if snapshot is not None else None, found, tuple(findings))
+    return LedgerStatus(snapshot.epoch if snapshot is not None else None, rule_states, tuple(findings))
 
 
 def command(text: str, stack: str | None) -> str:
@@ -120,7 +120,7 @@ def states(
 
     The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.
     """
-    found: dict[str, str] = {name: known.state for name, known in snapshot.rules.items()}
+    by_rule: dict[str, str] = {name: known.state for name, known in snapshot.rules.items()}
     for name, known in snapshot.rules.items():
         if known.state != LIVE:
             continue
@@ -130,8 +130,8 @@ def states(
         else:
             mode = ((definition(name) or {}).get("rule") or {}).get("mode")
         if mode == SHADOW:
-            found[name] = DISABLED if program.disabled(name) else SHADOW
-    return found
+            by_rule[name] = DISABLED if program.disabled(name) else SHADOW
+    return by_rule
 
 
 def rules(
@@ -297,20 +297,20 @@ def backfill(
         return Finding("backfill", FINE, "none so far; needed only for items that existed before the rules")
     which = f"of {', '.join(run.rules)}, " if run.rules else ""
     if run.done:
-        left = _left(notes.counts)
+        problems = _left(notes.counts)
         ended = f"{which}completed {_ago(run.ended, now)}"
-        if not left:
+        if not problems:
             return Finding("backfill", FINE, ended)
         again = command("backfill", stack)
         if notes.rejected:
             if notes.counts.get("rejected", 0) > len(notes.rejected):
-                left += f", of which the first {len(notes.rejected)} are listed here"
+                problems += f", of which the first {len(notes.rejected)} are listed here"
             todo = f"Correct these items or the rules, then run {again} again"
         else:
             todo = f"Run {again} again to list them"
-        also = "; --allow-delete makes the withheld deletions" if "withheld" in left else ""
+        also = "; --allow-delete makes the withheld deletions" if "withheld" in problems else ""
         todo += f"{also}. This warning remains until a backfill finds none."
-        return Finding("backfill", LOOK, f"{ended}; {left}", todo, examples=notes.rejected)
+        return Finding("backfill", LOOK, f"{ended}; {problems}", todo, examples=notes.rejected)
     if snapshot is not None and run.program != snapshot.program:
         return Finding(
             "backfill", FINE, f"{which}started {_ago(run.began, now)}, abandoned because other rules are active"
@@ -328,13 +328,13 @@ def backfill(
     return Finding("backfill", LOOK, f"{which}started {_ago(run.began, now)}, {progress}", todo)
 
 
-def rebuilds(found: Sequence[Note], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
+def rebuilds(notes: Sequence[Note], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
     """Yield a finding if rebuilds of groups were started and have not ended."""
-    if not found:
+    if not notes:
         return
-    oldest = max(0.0, now.timestamp() - min(note.at for note in found))
-    rule, target = min(found, key=lambda note: note.at).target
-    groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
+    oldest = max(0.0, now.timestamp() - min(note.at for note in notes))
+    rule, target = min(notes, key=lambda note: note.at).target
+    groups = "1 group" if len(notes) == 1 else f"{len(notes):,} groups"
     yield Finding(
         "rebuilds",
         LOOK if oldest < _VERY_LATE else ACT,
@@ -345,13 +345,13 @@ def rebuilds(found: Sequence[Note], now: datetime, *, stack: str | None = None) 
     )
 
 
-def others(ours: str, found: Sequence[Rival], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
+def others(own: str, rivals: Sequence[Rival], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
     """Yield a finding for each other ledger that replaced guards of ours within the last 7 days."""
-    for one in found:
-        seen, gone = max(0.0, now.timestamp() - one.seen), one.is_quiet(now.timestamp())
-        does = f"guards stay until none is seen for {_duration(QUIET)}" if one.left == 0 else "guards are corrected"
+    for rival in rivals:
+        seen, gone = max(0.0, now.timestamp() - rival.seen), rival.is_quiet(now.timestamp())
+        does = f"guards stay until none is seen for {_duration(QUIET)}" if rival.left == 0 else "guards are corrected"
         verb = "replaced" if gone else "replaces"
-        says = f"ledger {one.ledger} {verb} guards of this ledger ({ours}), last {_duration(seen)} ago"
+        says = f"ledger {rival.ledger} {verb} guards of this ledger ({own}), last {_duration(seen)} ago"
         correct = f"run {command('backfill --restart', stack)}"
         if gone:
             yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct its values.", seen)
@@ -398,14 +398,14 @@ def lag(seconds: float | None) -> Finding:
 
 def freshness(ages: Mapping[str, tuple[float, float]], within: Mapping[str, float] = MappingProxyType({})) -> Finding:
     """Report p50 and p99 of the age of changes by rule, the oldest first. `within` has the limits of rules in seconds."""
-    oldest = sorted(ages.items(), key=lambda one: (-one[1][1], one[0]))
-    said = ", ".join(f"{rule} {p50:.1f} s / {p99:.1f} s" for rule, (p50, p99) in oldest)
+    oldest = sorted(ages.items(), key=lambda pair: (-pair[1][1], pair[0]))
+    text = ", ".join(f"{rule} {p50:.1f} s / {p99:.1f} s" for rule, (p50, p99) in oldest)
     worst = oldest[0][1][1]
     late = [f"{rule} ({within[rule]:g} s)" for rule, (_, p99) in oldest if p99 > within.get(rule, p99)]
     if late:
         todo = f"p99 exceeds `within` of {', '.join(late)}. Check `lag` and the log of the stream function."
-        return Finding("freshness", LOOK, f"age of changes when the rule had read them, p50 / p99: {said}", todo, worst)
-    return Finding("freshness", FINE, f"age of changes when the rule had read them, p50 / p99: {said}", value=worst)
+        return Finding("freshness", LOOK, f"age of changes when the rule had read them, p50 / p99: {text}", todo, worst)
+    return Finding("freshness", FINE, f"age of changes when the rule had read them, p50 / p99: {text}", value=worst)
 
 
 _TODO = {
@@ -526,13 +526,13 @@ def stream(
     if mappings is None:
         return Finding(subject, UNKNOWN, "not checked: pass --stack NAME or --function NAME")
     prefix = str(latest).partition("/stream/")[0] + "/stream/"
-    ours = [one for one in mappings if str(one.get("EventSourceArn")).startswith(prefix)]
-    if not ours:
+    own = [mapping for mapping in mappings if str(mapping.get("EventSourceArn")).startswith(prefix)]
+    if not own:
         says = f"no event source mapping of the function reads table {name}"
         return Finding(subject, ACT, says, f"Deploy the stack again, then {backfill}.")
-    current = [one for one in ours if one["EventSourceArn"] == latest]
+    current = [mapping for mapping in own if mapping["EventSourceArn"] == latest]
     if not current:
-        says = f"the function reads {ours[0]['EventSourceArn']}, but the stream of table {name} is {latest}"
+        says = f"the function reads {own[0]['EventSourceArn']}, but the stream of table {name} is {latest}"
         todo = f"Deploy with ExistingStreamArn={latest}, then {backfill}."
         return Finding(subject, ACT, says, todo)
     return _mapping(subject, name, current[0], counts or {})
@@ -565,31 +565,31 @@ def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mappi
     return Finding(subject, FINE, text)
 
 
-def alarms(found: Sequence[Mapping[str, Any]]) -> Finding:
+def alarms(every: Sequence[Mapping[str, Any]]) -> Finding:
     """Judge the alarms of a stack, in the form of DescribeAlarms: those without a receiver, and those that fire."""
 
-    def named(some: Sequence[Mapping[str, Any]]) -> str:
+    def named(some_alarms: Sequence[Mapping[str, Any]]) -> str:
         """Return the names in the template: `shop-ErrorsAlarm-1ABC` is `ErrorsAlarm`."""
-        return ", ".join(sorted(one["AlarmName"].split("-")[-2] for one in some))
+        return ", ".join(sorted(alarm["AlarmName"].split("-")[-2] for alarm in some_alarms))
 
-    if not found:
+    if not every:
         return Finding("alarms", UNKNOWN, "no alarms with names of this stack were found")
-    silent = [one for one in found if not one.get("AlarmActions") or one.get("ActionsEnabled") is False]
-    firing = [one for one in found if one.get("StateValue") == "ALARM"]
+    silent = [alarm for alarm in every if not alarm.get("AlarmActions") or alarm.get("ActionsEnabled") is False]
+    firing = [alarm for alarm in every if alarm.get("StateValue") == "ALARM"]
     fires = f"; in ALARM: {named(firing)}" if firing else ""
-    if len(silent) == len(found) and not firing:  # as the template's parameters have it: no cause to fail a pipeline
+    if len(silent) == len(every) and not firing:  # as the template's parameters have it: no cause to fail a pipeline
         return Finding("alarms", FINE, "all alarms notify nobody: deploy with AlarmTopicArn, the ARN of an SNS topic")
     if silent:
-        what = "all" if len(silent) == len(found) else f"{len(silent)} of {len(found)}"
-        names = "" if len(silent) == len(found) else f": {named(silent)}"
+        what = "all" if len(silent) == len(every) else f"{len(silent)} of {len(every)}"
+        names = "" if len(silent) == len(every) else f": {named(silent)}"
         todo = (
             "Deploy with AlarmTopicArn, the ARN of an SNS topic with a receiver, and enable the actions of the alarms."
         )
         return Finding("alarms", LOOK, f"{what} alarms notify nobody{names}{fires}", todo, len(silent))
     if firing:
         todo = "The page Operations has a section for each."
-        return Finding("alarms", LOOK, f"{len(found)} alarms, each with a receiver{fires}", todo, len(firing))
-    return Finding("alarms", FINE, f"{len(found)} alarms, each with a receiver")
+        return Finding("alarms", LOOK, f"{len(every)} alarms, each with a receiver{fires}", todo, len(firing))
+    return Finding("alarms", FINE, f"{len(every)} alarms, each with a receiver")
 
 
 def _ago(time: str, now: datetime) -> str:

@@ -228,10 +228,10 @@ class Redrive:
         """Push all pages of one pass. Add the second pass to `again`."""
         page: Push | None = push
         while page is not None:
-            more, hopeless = self._deadline().retry(partial(self._page, page, refresher))
+            next_page, hopeless = self._deadline().retry(partial(self._page, page, refresher))
             for key, reason in hopeless:
                 yield push, f"{push.rule}: {encode_key(key)}: {reason}"
-            following = refresher.embedder.following(page, more)
+            following = refresher.embedder.following(page, next_page)
             page = None
             if following is not None and following[1]:
                 again.append(following[0])
@@ -351,11 +351,11 @@ def redrive_all(
     Raises what a store raises. Then, too, redriven messages are removed, and all others stay.
     """
     outcome = Outcome({source.name: SourceOutcome() for source in sources})
-    left = float("inf") if most is None else most
+    remaining = float("inf") if most is None else most
     for source in sources:
         counted = outcome.sources[source.name]
         try:
-            while taken := source.take(int(min(left, 1_000))):
+            while taken := source.take(int(min(remaining, 1_000))):
                 answers = redrive.work(message for message, _ in taken)
                 done = [pair for pair, answer in zip(taken, answers, strict=True) if not answer.left]
                 if done and not keep:
@@ -367,8 +367,8 @@ def redrive_all(
                     for answer in answers
                     if answer.left
                 ]
-                left -= len(taken)
-                if not left:
+                remaining -= len(taken)
+                if not remaining:
                     outcome.stopped = True
                     return outcome
         finally:

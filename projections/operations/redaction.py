@@ -289,8 +289,8 @@ def _key_text(item: Mapping[str, Mapping[str, str]]) -> str:
     """Return the encoded key that an item of the ledger is about; empty if there is none."""
     if _WHOLE in item:
         return item[_WHOLE].get("S", "")
-    kind, _, rest = item["pk"]["S"].partition("|")
-    return rest if kind == "E" else rest.partition("|")[2] if kind in ("G", "F", "W") else ""
+    kind, _, key = item["pk"]["S"].partition("|")
+    return key if kind == "E" else key.partition("|")[2] if kind in ("G", "F", "W") else ""
 
 
 def key_of(program: Program, store: Store, text: str) -> ItemKey:

@@ -315,11 +315,11 @@ class _Invocation:
 
     def _push_page(self, push: Push) -> Push | None:
         assert self._embedder is not None  # pages begin after the rules are admitted
-        more, hopeless = self._embedder.push_page(push, self._deadline)
+        next_page, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
             rejected = [of_child(push.rule, push.parent, key, reason) for key, reason in hopeless]
             self._handler._reject(rejected)
-        following = self._embedder.following(push, more)
+        following = self._embedder.following(push, next_page)
         if following is not None and following[1]:
             self._handler._tasks(following[0], SETTLE_SECONDS)
         self._counts["pages"] += 1
@@ -347,27 +347,27 @@ class _Invocation:
 
     def _hand_on(self) -> None:
         """Send the pages that are left. A message without a page done fails: sent again, it could go round for ever."""
-        left = list(self._waiting)
-        idle = [task for task in left if task.own and (task.tries or not self._counts["pages"])]
+        pending = list(self._waiting)
+        idle = [task for task in pending if task.own and (task.tries or not self._counts["pages"])]
         for task in idle:
             trouble = f": {task.trouble}" if task.trouble else ""
             self.failed[task.message] = f"the invocation's time was up before a page could be done{trouble}"
-        self._send([task for task in left if task not in idle], 0.0)
+        self._send([task for task in pending if task not in idle], 0.0)
 
-    def _send(self, left: Sequence[_Task], seconds: float) -> None:
-        for task in left:
+    def _send(self, pending: Sequence[_Task], seconds: float) -> None:
+        for task in pending:
             if task.hop >= tasks.MOST_HOPS:
                 self.failed[task.message] = (
                     f"the task was stopped after {task.hop:,} messages. Run `projections redrive` to continue it, and raise "
                     "PushWritesPerSecond if it is too low for so many children"
                 )
-        left = [task for task in left if task.hop < tasks.MOST_HOPS]
+        pending = [task for task in pending if task.hop < tasks.MOST_HOPS]
         try:
-            self._handler._tasks.send([(task.work, seconds) for task in left], [task.hop + 1 for task in left])
+            self._handler._tasks.send([(task.work, seconds) for task in pending], [task.hop + 1 for task in pending])
         except Misconfigured:
             raise
         except StoreError as error:
-            for task in left:
+            for task in pending:
                 self.failed[task.message] = f"the rest of the task could not be sent: {error}"
 
     def outcome(self) -> Work:

@@ -359,8 +359,8 @@ def _groups(items: Sequence[Image]) -> list[Target]:
     """Return the groups of which these items are the open first shards."""
     targets = []
     for item in items:
-        kind, _, rest = item["pk"]["S"].partition("|")
-        rule, _, target = rest.partition("|")
+        kind, _, group = item["pk"]["S"].partition("|")
+        rule, _, target = group.partition("|")
         if kind == "G" and item["sk"]["S"].endswith("|00") and CLOSED not in item:
             targets.append((rule, item["key"]["S"] if "key" in item else target))
     return targets

@@ -135,26 +135,26 @@ class Repair:
 
     def _all(self) -> list[Subject]:
         self._refused = []
-        for some in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
-            items = [subject for subject in some if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
+        for batch in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
+            items = [subject for subject in batch if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
             self.counts.update(subject.kind for subject in items)
             self._refresh([decode_key(subject.key) for subject in items if subject.kind == SOURCE])
             self._copies([subject for subject in items if subject.kind == COPY])
             self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
         groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
-        known = {(one.rule, one.key) for one in groups}
+        known = {(group.rule, group.key) for group in groups}
         groups += [Subject(REBUILD, *target) for target in abandoned(self._scope, self._store) if target not in known]
         for start in range(0, len(groups), _MOST_GROUPS):
-            self._rebuild([(one.rule, one.key) for one in groups[start : start + _MOST_GROUPS]])
+            self._rebuild([(group.rule, group.key) for group in groups[start : start + _MOST_GROUPS]])
         self.counts[GROUP] += len(groups)
         refused, self._refused = self._refused, None
         for again in slices(refused, AT_ONCE):
-            self._refresh([decode_key(one.key) for one in again if one.key and one.key != one.target])
-            self._publish({(one.rule, one.target) for one in again if one.rule and one.target})
+            self._refresh([decode_key(record.key) for record in again if record.key and record.key != record.target])
+            self._publish({(record.rule, record.target) for record in again if record.rule and record.target})
         published = (subject for subject in self._candidates.subjects(DRIFTS) if subject.kind == TARGET)
-        for some in slices(published, AT_ONCE):
-            self._publish({(subject.rule, subject.key) for subject in some})
-            self.counts[TARGET] += len(some)
+        for batch in slices(published, AT_ONCE):
+            self._publish({(subject.rule, subject.key) for subject in batch})
+            self.counts[TARGET] += len(batch)
         return [subject._replace(kind=GROUP) for subject in groups]
 
     def _groups(self, table: str, *kinds: str) -> list[Subject]:
@@ -189,8 +189,8 @@ class Repair:
             return  # the next repair finds groups that are not opened, and ends their rebuild
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.reopen, target, generation))
-        for some in slices(opened, AT_ONCE):
-            self._publish(set(some))
+        for batch in slices(opened, AT_ONCE):
+            self._publish(set(batch))
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
 
@@ -205,15 +205,15 @@ class Repair:
 
     def _move(self, opened: Mapping[Target, int], images: Sequence[Image]) -> None:
         """Refresh the entries on a page that name a group which is being rebuilt."""
-        found: dict[ItemKey, None] = {}
+        sources: dict[ItemKey, None] = {}
         for image in images:
             if not image["pk"]["S"].startswith("E|"):
                 continue
             contributions: Contributions = json.loads(image["contributions"]["S"])
             if any((rule, target) in opened for rule, targets in contributions.items() for target in targets):
-                found[decode_key(source_of(image))] = None
-        if found:
-            self._patiently(lambda refresher, deadline: refresher.sources(found, deadline))
+                sources[decode_key(source_of(image))] = None
+        if sources:
+            self._patiently(lambda refresher, deadline: refresher.sources(sources, deadline))
 
     def _publish(self, targets: set[Target]) -> None:
         self._patiently(lambda refresher, deadline: refresher.publish(targets, deadline))
@@ -229,11 +229,11 @@ class Repair:
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
-        for one in refresher.rejected:
-            if self._refused is not None and one.fault == IN_GROUP:
-                self._refused.append(one)
+        for record in refresher.rejected:
+            if self._refused is not None and record.fault == IN_GROUP:
+                self._refused.append(record)
             else:
-                self._note(self.rejected, {one.key or "": one.reason})
+                self._note(self.rejected, {record.key or "": record.reason})
 
     def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
         deadline = Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance)
@@ -259,8 +259,8 @@ def abandoned(scope: Scope, store: Store) -> list[Target]:
     return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
 
 
-def _by_rule(one: Verification) -> Counter[str]:
-    return Counter(drift.rule for drift in one.drifts())
+def _by_rule(verification: Verification) -> Counter[str]:
+    return Counter(drift.rule for drift in verification.drifts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,25 +305,25 @@ def verified(
         )
     run = at_once(3 * segments)
     with Scratch() as scratch:
-        one = Verification(scope, store, scratch, threads=segments, patience=patience, run=run, report=report)
+        verification = Verification(scope, store, scratch, threads=segments, patience=patience, run=run, report=report)
         if sample is None:
-            one.all()
+            verification.all()
         else:
-            one.sample(sample)
+            verification.sample(sample)
         if scope.offline:
-            _leave_out_followers(one)
-        found, cautious = one.candidates.count(), Cautious(store, deletes=allow_delete)
+            _leave_out_followers(verification)
+        number, cautious = verification.candidates.count(), Cautious(store, deletes=allow_delete)
         done: Repair | None = None
-        if repair and (found or any(True for _ in one.busy()) or abandoned(scope, store)):
+        if repair and (number or any(True for _ in verification.busy()) or abandoned(scope, store)):
             report("repairing", 0)
-            done = Repair(scope, cautious, one.candidates, threads=segments, run=run)
-            before = _by_rule(one)
+            done = Repair(scope, cautious, verification.candidates, threads=segments, run=run)
+            before = _by_rule(verification)
             groups = done.all()
-            one.candidates.reset()
-            one.add_groups(groups)
-            one.examine()
-            done.rules = frozenset((before - _by_rule(one)).keys())
-        yield Verified(one, found, done, list(cautious.examples))
+            verification.candidates.reset()
+            verification.add_groups(groups)
+            verification.examine()
+            done.rules = frozenset((before - _by_rule(verification)).keys())
+        yield Verified(verification, number, done, list(cautious.examples))
 
 
 def _leave_out_followers(one: Verification) -> None:
