@@ -309,11 +309,11 @@ def verify(
     change may be on its way. Writes only with `repair`. All drift is returned at once: for tables with millions of
     differences use the command. Raises Misconfigured, and UsageError if there is nothing to repair yet.
     """
-    from projections.operations.verify.repair import verified
+    from projections.operations.verify.repair import verify_and_repair
 
     if sample is not None and not 0 < sample <= 1:
         raise UsageError(f"sample is {sample}. It is a share of the tables: above 0, and 1 at most")
-    with verified(
+    with verify_and_repair(
         rules.program,
         store,
         ledger=_has_ledger(store),

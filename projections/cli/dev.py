@@ -78,7 +78,7 @@ class Printer:
         """Print a text, which may have markup."""
         self._out.print(text)
 
-    def delivered(self, delivery: Delivery, *, task: bool = False) -> None:
+    def report_delivery(self, delivery: Delivery, *, task: bool = False) -> None:
         """Print what a delivery did, or a task, if it wrote something."""
         if task and not delivery.written and not delivery.rejected:
             return
@@ -132,7 +132,7 @@ class Printer:
             for line in str(finding).split("\n") if colour else ():
                 self._out.print(markup("[{}]{}[/]", colour, line))
 
-    def changed(self, difference: Difference, name: str) -> None:
+    def report_change(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""
         from projections.cli.diff import print_difference
 

@@ -75,7 +75,7 @@ def command(
       projections verify --stack shop --sample 1%
       projections verify --stack shop --repair
     """
-    from projections.operations.verify.repair import verified
+    from projections.operations.verify.repair import verify_and_repair
 
     share = _share(sample)
     if allow_delete and not repair:
@@ -87,7 +87,7 @@ def command(
     progress = Progress(live, quiet=as_json)
     with (
         progress.bar,
-        verified(
+        verify_and_repair(
             live.program,
             live.store,
             ledger="ledger" in live.names,
@@ -105,7 +105,7 @@ def command(
         if as_json:
             print_json(checked, repaired, done.withheld, share)
         else:
-            print_table(checked, repaired, done.withheld, share, done.found)
+            print_table(checked, repaired, done.withheld, share, done.differences)
         left = checked.candidates.count()
         return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 

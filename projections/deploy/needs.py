@@ -71,7 +71,7 @@ class _Box:
             for own, its in zip(self.sides, box.sides, strict=True)
         )
 
-    def joined(self, box: _Box) -> _Box:
+    def join(self, box: _Box) -> _Box:
         return _Box(tuple(_least(own | its) for own, its in zip(self.sides, box.sides, strict=True)))
 
     @property
@@ -102,7 +102,7 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
     if not entities:
         return Filters((NOTHING,), ("no rule reads or writes items of this table, so none of its records arrives",))
     order = _order(entities.values())
-    boxes = _merged([_Box(tuple(frozenset([prefix]) for prefix in prefixes)) for prefixes in entities.values()])
+    boxes = _merge([_Box(tuple(frozenset([prefix]) for prefix in prefixes)) for prefixes in entities.values()])
     notes = []
     if len(boxes) > most:
         notes.append(
@@ -143,7 +143,7 @@ def _least(prefixes: frozenset[Prefix]) -> frozenset[Prefix]:
     return frozenset(p for p in prefixes if not any(o.covers(p) and o != p for o in prefixes))
 
 
-def _merged(boxes: list[_Box]) -> list[_Box]:
+def _merge(boxes: list[_Box]) -> list[_Box]:
     """Return fewer filters for the same keys: without covered ones, and joined where only one key attribute differs."""
     boxes = [
         box
@@ -151,11 +151,11 @@ def _merged(boxes: list[_Box]) -> list[_Box]:
         if not any(o.covers(box) and (o != box or n < number) for n, o in enumerate(boxes) if n != number)
     ]
     for side in (0, -1):  # first those of one partition prefix: such filters read best
-        boxes = _joined(boxes, side)
+        boxes = _join(boxes, side)
     return boxes
 
 
-def _joined(boxes: list[_Box], side: int) -> list[_Box]:
+def _join(boxes: list[_Box], side: int) -> list[_Box]:
     """Join the filters that agree in one of the two key attributes."""
     result: list[_Box] = []
     for box in boxes:
@@ -163,17 +163,17 @@ def _joined(boxes: list[_Box], side: int) -> list[_Box]:
         if place is None:
             result.append(box)
         else:
-            result[place] = result[place].joined(box)
+            result[place] = result[place].join(box)
     return result
 
 
 def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
     """Return at most so many filters: each step joins the two whose join adds the fewest combinations."""
     while len(boxes) > most:
-        box, other = min(combinations(boxes, 2), key=lambda two: two[0].joined(two[1]).size - two[0].size - two[1].size)
-        boxes[boxes.index(box)] = box.joined(other)
+        box, other = min(combinations(boxes, 2), key=lambda two: two[0].join(two[1]).size - two[0].size - two[1].size)
+        boxes[boxes.index(box)] = box.join(other)
         boxes.remove(other)
-        boxes = _merged(boxes)
+        boxes = _merge(boxes)
     return boxes
 
 

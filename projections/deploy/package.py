@@ -73,7 +73,7 @@ def wheel(installed: Distribution) -> tuple[str, bytes]:
     record = f"{information}/RECORD"
     lines = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in sorted(contents.items())]
     contents[record] = "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode()
-    return f"{stem}-py3-none-any.whl", _zipped(contents)
+    return f"{stem}-py3-none-any.whl", _zip(contents)
 
 
 def _digest(content: bytes) -> str:
@@ -125,10 +125,10 @@ def _build(rules: Path, package: Path) -> str:
 
 def _pack(directory: Path, archive: Path) -> None:
     files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-    archive.write_bytes(_zipped({name: path.read_bytes() for name, path in files.items()}))
+    archive.write_bytes(_zip({name: path.read_bytes() for name, path in files.items()}))
 
 
-def _zipped(contents: Mapping[str, bytes]) -> bytes:
+def _zip(contents: Mapping[str, bytes]) -> bytes:
     """Return an archive of files by their names. Archives of the same files have the same bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -122,7 +122,7 @@ def with_values(template: Template, given: Mapping[str, str | None]) -> Template
     wrong = [text for name, value in given.items() for text in _mistakes(name, value, parameters)]
     wrong += [
         f"{name}: conditions depend on its value. Pass the value itself, not a token"
-        for name, value in _compared(template.get("Conditions"))
+        for name, value in _comparisons(template.get("Conditions"))
         if name in given and given[name] is None and value != ""
     ]
     if wrong:
@@ -132,15 +132,15 @@ def with_values(template: Template, given: Mapping[str, str | None]) -> Template
     return _Settling(template, kept, values).template()
 
 
-def _compared(conditions: Any) -> Iterator[tuple[Any, Any]]:
+def _comparisons(conditions: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each parameter that conditions compare, with the value that they compare it with."""
     match conditions:
         case {"Fn::Equals": [{"Ref": name}, value]}:
             yield name, value
         case {}:
-            yield from (pair for each in conditions.values() for pair in _compared(each))
+            yield from (pair for each in conditions.values() for pair in _comparisons(each))
         case [*several]:
-            yield from (pair for each in several for pair in _compared(each))
+            yield from (pair for each in several for pair in _comparisons(each))
 
 
 def _mistakes(name: str, value: str | None, parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -193,7 +193,7 @@ class _Settling:
         }
         for section in ("Resources", "Outputs"):
             result[section] = {
-                name: self._settled({key: value for key, value in part.items() if key != "Condition"})
+                name: self._settle({key: value for key, value in part.items() if key != "Condition"})
                 for name, part in self.source[section].items()
                 if "Condition" not in part or self._holds(part["Condition"])
             }
@@ -216,9 +216,9 @@ class _Settling:
         assert answer is not None, f"{condition} depends on more than parameters"
         return answer
 
-    def _settled(self, value: Any) -> Any:
+    def _settle(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [settled for each in value if (settled := self._settled(each)) != {"Ref": "AWS::NoValue"}]
+            return [settled for each in value if (settled := self._settle(each)) != {"Ref": "AWS::NoValue"}]
         if not isinstance(value, Mapping):
             return value
         if len(value) == 1:
@@ -226,16 +226,16 @@ class _Settling:
             if name == "Ref" and content in self.values:
                 return self.values[content]
             if name == "Fn::If":
-                return self._settled(content[1] if self._holds(content[0]) else content[2])
+                return self._settle(content[1] if self._holds(content[0]) else content[2])
             if name == "Fn::Sub":
-                return self._substituted(content)
-        settled = {name: self._settled(each) for name, each in value.items()}
+                return self._substitute(content)
+        settled = {name: self._settle(each) for name, each in value.items()}
         return {name: each for name, each in settled.items() if each != {"Ref": "AWS::NoValue"}}
 
-    def _substituted(self, content: Any) -> Any:
+    def _substitute(self, content: Any) -> Any:
         """Return `Fn::Sub` with the values of parameters in its text."""
         text, variables = content if isinstance(content, list) else (content, {})
-        variables = {name: self._settled(each) for name, each in variables.items()}
+        variables = {name: self._settle(each) for name, each in variables.items()}
         known = {**self.values, **{name: each for name, each in variables.items() if isinstance(each, str)}}
         text = _SUBSTITUTED.sub(lambda match: str(known.get(match[1], match[0])), text)
         unknown = {name: each for name, each in variables.items() if name not in known}

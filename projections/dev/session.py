@@ -72,7 +72,7 @@ class Session:
         for logical, name in zip(self._projector.program.tables, names, strict=True):
             reader, discarded = (
                 StreamReader(self._streams, stream_of(live.client, name)),
-                partial(self._discarded, logical),
+                partial(self._discard, logical),
             )
             self._followed[logical] = Followed(reader, latest=True, on_failure=discarded)
             self._followed[logical].discover()  # before the backfill, so that it misses no write
@@ -111,7 +111,7 @@ class Session:
             busy = self._read()
             busy = self._deliver() or busy
             if (done := self._projector.work()) is not None:
-                self._report.delivered(done, task=True)
+                self._report.report_delivery(done, task=True)
                 busy = True
             if busy:
                 busy_until = time.monotonic()
@@ -153,13 +153,13 @@ class Session:
                 continue
             any_due = True
             answer, error, delivery = self._projector.invoke(logical, batch)
-            self._report.delivered(delivery)
+            self._report.report_delivery(delivery)
             followed.finish(batch, answer, error)
             if delivery.failed is not None:
                 self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
         return any_due
 
-    def _discarded(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
+    def _discard(self, logical: str, records: Sequence[Record], error: BaseException | None) -> None:
         self._projector.totals.discarded += len(records)
         schema = self._projector.program.tables[logical]
         for record in records:
@@ -184,27 +184,27 @@ class Session:
         found = review(self._file.path)
         if found.rules is None:
             self._report.findings(found.findings)
-            self._refused(f"{name} has mistakes")
+            self._refuse(f"{name} has mistakes")
             return
         program = Program.from_document(found.rules.document())
         if program.tables.keys() != old.tables.keys():
-            self._refused("the rules now name other tables. Restart the command for these tables")
+            self._refuse("the rules now name other tables. Restart the command for these tables")
             return
         program = self._with_removed(program, old.rules)
         if program.document == old.document:
             self._report.note(markup("[dim]{} was saved without a change of the rules[/]", name))
             return
         if wrong := self._target.fit(program):
-            self._refused("; ".join(wrong))
+            self._refuse("; ".join(wrong))
             return
-        self._report.changed(difference(old.document, program.document), name)
+        self._report.report_change(difference(old.document, program.document), name)
         self._report.findings(found.findings)
         try:
             self._backfill(program)
         except (UsageError, Misconfigured) as error:
-            self._refused(str(error))
+            self._refuse(str(error))
 
-    def _refused(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> None:
         self._report.note(markup("[red]The old rules stay active:[/] {}", reason))
 
     def _backfill(self, program: Program) -> None:
@@ -242,7 +242,7 @@ class Session:
         for key, reason in runner.failed.items():
             self._report.note(markup("[red]failed[/] {}", f"{key}: {reason}"))
         if delivery.rejected:
-            self._report.delivered(Delivery(rejected=delivery.rejected))
+            self._report.report_delivery(Delivery(rejected=delivery.rejected))
 
     def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
         """Return the program with removed rules retired: what they wrote is removed."""

@@ -96,7 +96,7 @@ def ledger(
     run = Progress(store).run()
     findings = [
         *rules(program, snapshot, rule_states, registry.definition, deployed=deployed, stack=stack),
-        backfill(run, noted(store, run) if run is not None else None, snapshot, now, stack=stack),
+        backfill(run, read_notes(store, run) if run is not None else None, snapshot, now, stack=stack),
         *rebuilds(list(notes(store)), now, stack=stack),
         *others(snapshot.ledger if snapshot is not None else "", list(rivals(store)), now, stack=stack),
         audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
@@ -268,7 +268,7 @@ class Noted:
     """The first rejected items of all phases."""
 
 
-def noted(store: Store, run: Run) -> Noted:
+def read_notes(store: Store, run: Run) -> Noted:
     """Read the recorded progress of a run. Raises Transient and Misconfigured."""
     counts: Counter[str] = Counter()
     done = items = 0
@@ -297,7 +297,7 @@ def backfill(
         return Finding("backfill", FINE, "none so far; needed only for items that existed before the rules")
     which = f"of {', '.join(run.rules)}, " if run.rules else ""
     if run.done:
-        problems = _left(notes.counts)
+        problems = _problems_left(notes.counts)
         ended = f"{which}completed {_ago(run.ended, now)}"
         if not problems:
             return Finding("backfill", FINE, ended)
@@ -374,7 +374,7 @@ def maintainer(function: str, theirs: str, table: str, *, stack: str | None = No
     return Finding(MAINTAINER, ACT, says, todo)
 
 
-def _left(counts: Mapping[str, int]) -> str:
+def _problems_left(counts: Mapping[str, int]) -> str:
     words = {"failed": "failed", "rejected": "rejected", "withheld": "deletions withheld"}
     total: Counter[str] = Counter()
     for name, number in counts.items():

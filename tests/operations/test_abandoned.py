@@ -168,7 +168,7 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     assert list(health.rebuilds([], later)) == []
     run = Progress(stage.store).run()
     assert run is not None
-    said = health.backfill(run, health.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
+    said = health.backfill(run, health.read_notes(stage.store, run), Registry(stage.program, stage.store).read(), later)
     assert said.level == LOOK
     assert "started 2 d ago" in said.says
     assert "starts a new one" in said.todo

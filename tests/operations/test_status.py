@@ -119,7 +119,7 @@ def test_provisional_rules_need_action() -> None:
 
 def backfilled(store: MemoryStore, rules: Program, **settings: Any) -> Finding:
     run = Progress(store).run()
-    notes = health.noted(store, run) if run is not None else None
+    notes = health.read_notes(store, run) if run is not None else None
     now = settings.pop("now", NOW)
     return health.backfill(run, notes, Registry(rules, store).read(), now)
 

@@ -12,7 +12,7 @@ from projections.cli.verify import Progress, difference, print_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.verify.drift import ENTRY, ITEM, SOURCE, Drift
-from projections.operations.verify.repair import verified
+from projections.operations.verify.repair import verify_and_repair
 from projections.operations.verify.showing import both
 from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
@@ -79,8 +79,8 @@ def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follo
     store.seed("main", {"PK": {"S": "HARBOUR#oban"}, "SK": {"S": "VISIT#1"}, "at": {"S": "2026-05-01"}})
 
     progress = Progress(cast("Live", SimpleNamespace(sizes={})), quiet=False)
-    with verified(program, store, repair=True, patience=0.01, report=progress.reading) as done:
-        print_table(done.verification, done.repair, done.withheld, None, done.found)
+    with verify_and_repair(program, store, repair=True, patience=0.01, report=progress.reading) as done:
+        print_table(done.verification, done.repair, done.withheld, None, done.differences)
     captured = capsys.readouterr()
     steps = captured.err.splitlines()
     assert "waiting 0.01 s …" in steps
@@ -111,8 +111,8 @@ def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
     store.seed("main", {"PK": {"S": "USER#ann"}, "SK": {"S": "PROFILE"}, "city": {"S": "Oban"}, "name": {"S": "Ann"}})
 
     def said() -> tuple[list[tuple[str, str]], dict[str, list[str]], str]:
-        with verified(program, store, ledger=False, patience=0.0) as done:
-            print_table(done.verification, None, [], None, done.found)
+        with verify_and_repair(program, store, ledger=False, patience=0.0) as done:
+            print_table(done.verification, None, [], None, done.differences)
             found = [(drift.rule, drift.kind) for drift in done.verification.drifts()]
             return found, done.verification.uncompared, capsys.readouterr().out
 
@@ -133,10 +133,10 @@ def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: p
     scenario.given({"PK": "HARBOUR#oban", "SK": "VISIT#1", "at": "2026-05-01"}).settle()
     scenario.given({"PK": "HARBOUR#oban", "SK": "INFO", "name": "Oban", "arrivals": []}).settle()
     for repair in (False, True):
-        with verified(program, scenario.store, repair=repair, patience=0.01) as done:
+        with verify_and_repair(program, scenario.store, repair=repair, patience=0.01) as done:
             (drift,) = done.verification.drifts()
             assert drift.document()["repair"].startswith("changes nothing: a rule in shadow mode")
-            print_table(done.verification, done.repair, done.withheld, None, done.found)
+            print_table(done.verification, done.repair, done.withheld, None, done.differences)
         out = capsys.readouterr().out
         assert "--repair changes nothing: a rule in shadow mode writes nothing to items." in out
         assert "--repair writes" not in out

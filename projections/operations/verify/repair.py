@@ -143,7 +143,8 @@ class Repair:
             self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
         groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
         known = {(group.rule, group.key) for group in groups}
-        groups += [Subject(REBUILD, *target) for target in abandoned(self._scope, self._store) if target not in known]
+        abandoned = abandoned_groups(self._scope, self._store)
+        groups += [Subject(REBUILD, *target) for target in abandoned if target not in known]
         for start in range(0, len(groups), _MOST_GROUPS):
             self._rebuild([(group.rule, group.key) for group in groups[start : start + _MOST_GROUPS]])
         self.counts[GROUP] += len(groups)
@@ -254,7 +255,7 @@ class Repair:
                 where[key] = reason
 
 
-def abandoned(scope: Scope, store: Store) -> list[Target]:
+def abandoned_groups(scope: Scope, store: Store) -> list[Target]:
     """Return the groups of a scope's rules whose rebuild was started and has not ended."""
     return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
 
@@ -270,13 +271,13 @@ class Verified:
     """
 
     verification: Verification
-    found: int
+    differences: int
     repair: Repair | None
     withheld: list[str]
 
 
 @contextmanager
-def verified(
+def verify_and_repair(
     program: Program,
     store: Store,
     *,
@@ -314,7 +315,7 @@ def verified(
             _leave_out_followers(verification)
         number, cautious = verification.candidates.count(), Cautious(store, deletes=allow_delete)
         done: Repair | None = None
-        if repair and (number or any(True for _ in verification.busy()) or abandoned(scope, store)):
+        if repair and (number or any(True for _ in verification.busy()) or abandoned_groups(scope, store)):
             report("repairing", 0)
             done = Repair(scope, cautious, verification.candidates, threads=segments, run=run)
             before = _by_rule(verification)
