@@ -118,7 +118,6 @@ PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
 NAMES = {
-    "cli": (0, 2),
     "deploy": (8, 0),
     "dev": (5, 0),
     "language": (1120, 142),

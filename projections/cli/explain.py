@@ -286,9 +286,9 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
         _print_derived(out, value, written)
     if report.source is not None:
         _print_source(out, report.source)
-    for left in report.left_over:
-        out.print(markup("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
-        out.print(markup("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
+    for drift in report.left_over:
+        out.print(markup("  [yellow]![/] [cyan]{}[/] {}", drift.rule, difference(drift)))
+        out.print(markup("      [dim]{}. `verify --repair` {}.[/]", KINDS[drift.kind], REPAIRS[drift.kind]))
     if not (report.derived or report.source or report.left_over):
         out.print(markup("   [dim]no rule reads or writes this item[/]"))
         out.print()
@@ -362,12 +362,12 @@ def _value_words(attribute: Attribute) -> Styled:
 
 def _origin(value: Derived) -> Iterator[str]:
     if value.contributions is not None:
-        shown = ""
+        suffix = ""
         if value.guarded:
-            shown = (
+            suffix = (
                 ", which the item shows" if value.at == value.known else f", the item shows {version_words(value.at)}"
             )
-        yield f"the ledger has {count(value.contributions, 'contribution')} as of {version_words(value.known)}{shown}"
+        yield f"the ledger has {count(value.contributions, 'contribution')} as of {version_words(value.known)}{suffix}"
     elif value.guarded:
         newest = f", the newest is {version_words(value.known)}" if value.known and value.known != value.at else ""
         yield f"as of {version_words(value.at)}{newest}"

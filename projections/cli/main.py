@@ -132,6 +132,6 @@ def _print_error(*lines: str) -> None:
 
 def _show(error: click.ClickException) -> None:
     """Print click's message of wrong usage, with the arguments in it made printable."""
-    shown, message = io.StringIO(), error.format_message()
-    error.show(shown)
-    _print_error(*shown.getvalue().rstrip("\n").replace(message, printable(message)).split("\n"))
+    output, message = io.StringIO(), error.format_message()
+    error.show(output)
+    _print_error(*output.getvalue().rstrip("\n").replace(message, printable(message)).split("\n"))

@@ -245,11 +245,11 @@ def _show(live: Live, queue: Queue, as_json: bool) -> int:
         return 1 if messages else 0
     print_line(f"quarantine: {count(len(messages), 'message')}")
     print_first(map(_line, messages))
-    left = {message.id for message in messages}
+    queued = {message.id for message in messages}
     print_line(f"dismissed in the last 90 days: {count(len(records), 'message')}")
     lines = []
     for record in records:
-        unfinished = " (still in the queue: dismiss it again)" if record.message.id in left else ""
+        unfinished = " (still in the queue: dismiss it again)" if record.message.id in queued else ""
         decision = record.decision
         lines.append(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
         lines.append(f"    {_complaint(record.message)}")

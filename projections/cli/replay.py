@@ -271,21 +271,21 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         _print_events(out, reports, program.guard_prefix)
     written, created = origins(program.model), creators(program.model)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
-    shown = [item for item in items if item.origins or item.creator]
-    printed = _examples(shown) if brief else shown
+    derived = [item for item in items if item.origins or item.creator]
+    printed = _examples(derived) if brief else derived
     for item in printed:
         _print_item(out, program, item, derived_only=brief)
     if not brief:
         for key in sorted(set(replay.before) - set(replay.after)):
             out.print(markup("[red]- {}[/]  removed", key_words(key)))
-    elif shown:
+    elif derived:
         out.print(
             markup(
                 "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
             )
         )
         out.print()
-    if replay.after and not shown:
+    if replay.after and not derived:
         silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
         modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
         applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
@@ -302,8 +302,8 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         out.print(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
         print_items(out, asking.items, columns_of(program, asking.query))
     untouched = Counter(item.entity for item in items if not (item.origins or item.creator))
-    _print_summary(out, replay, len(shown), sum(len(item.origins) for item in shown), untouched)
-    if hidden := len(shown) - len(printed):
+    _print_summary(out, replay, len(derived), sum(len(item.origins) for item in derived), untouched)
+    if hidden := len(derived) - len(printed):
         out.print(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
     if not brief:
         _print_missing(out, replay, program)
@@ -420,7 +420,7 @@ def _print_problems(out: Console, replay: Replay) -> None:
         out.print()
 
 
-def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
+def _print_summary(out: Console, replay: Replay, items: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
     out.print(
         markup(
@@ -429,14 +429,14 @@ def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, un
             repeated,
             count(replay.rounds, "round"),
             count(attributes, "derived attribute"),
-            count(shown, "item"),
+            count(items, "item"),
             len(replay.quarantined),
             len(replay.failures),
         )
     )
     if untouched:
-        rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        out.print(markup("[dim]Items without derived values: {}.[/]", rest))
+        counts = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
+        out.print(markup("[dim]Items without derived values: {}.[/]", counts))
 
 
 def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:

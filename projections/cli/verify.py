@@ -149,7 +149,7 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
             print_text(before + json.dumps(drift.document(), ensure_ascii=False, sort_keys=True), end="")
             before = ",\n"
         print_text("\n],\n")
-    rest = {
+    summary = {
         "rules": checked.scope.states,
         "read": dict(checked.counts),
         "sample": share,
@@ -162,7 +162,7 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
         "rejected": repair.rejected if repair is not None else {},
         "withheld": withheld,
     }
-    print_text(json_text(rest)[1:])
+    print_text(json_text(summary)[1:])
 
 
 def print_table(
@@ -177,7 +177,7 @@ def print_table(
     several = len(checked.scope.program.tables) > 1
     for rule, drifts in groupby(checked.drifts(), key=lambda drift: drift.rule):
         rows: list[list[tuple[str, str]]] = []
-        more = 0
+        hidden = 0
         for drift in drifts:
             kinds[drift.kind, drift.repair] += 1
             if drift.ledger:
@@ -185,14 +185,14 @@ def print_table(
             if len(rows) < MOST:
                 rows.append(_row(drift, several, checked.scope.offline))
             else:
-                more += 1
+                hidden += 1
         state = "not deployed" if checked.scope.offline else checked.scope.states.get(rule, "gone")
         if rule in checked.scope.undeployed:
             state = "not active in this form"
         about = "; ".join(filter(None, (state, checked.scope.program.about(rule))))
         out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, about) if rule else markup("[bold cyan]all rules[/]"))
-        if more:
-            rows.append([("…", ""), (f"and {more:,} more; --json has all", "dim")])
+        if hidden:
+            rows.append([("…", ""), (f"and {hidden:,} more; --json has all", "dim")])
         print_grid(out, rows)
     for (kind, repairs), number in kinds.most_common():
         about = f"{OFFLINE[kind]}." if checked.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
@@ -212,8 +212,8 @@ def print_table(
     ]:
         print_line(line)
     if withheld:
-        shown = ", ".join(_key(text, several) for text in withheld)
-        print_line(f"Not deleted without --allow-delete: {shown}.")
+        keys = ", ".join(_key(text, several) for text in withheld)
+        print_line(f"Not deleted without --allow-delete: {keys}.")
     counts = sorted(checked.counts.items(), key=lambda pair: (pair[0] == LEDGER, pair[0]))
     read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
     left = checked.candidates.count()
@@ -296,9 +296,9 @@ def _contributions(actual: Any, expected: Any) -> str:
 def _apart(values: Sequence[Any], words: Callable[[Any], str]) -> list[str]:
     """Return values in words; where different values would read the same, the parts of their JSON that differ."""
     whole = ["absent" if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True) for value in values]
-    shown = [words(value) for value in values]
-    if len(set(shown)) == len(set(whole)):
-        return shown
+    texts = [words(value) for value in values]
+    if len(set(texts)) == len(set(whole)):
+        return texts
     shared = next((n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), 0)
     begin = max(0, shared - _LONGEST // 3)
     length = _LONGEST

@@ -101,13 +101,13 @@ def _escape(letter: str) -> str:
 def docstring(indent: int, *paragraphs: str) -> list[str]:
     """Return the lines of a docstring, wrapped. The texts may be anything."""
     margin = " " * indent
-    shown = [_docstring_line(paragraph) for paragraph in paragraphs if paragraph]
-    if len(shown) == 1 and len(margin) + len(shown[0]) + 6 <= WIDTH:
-        return [f'{margin}"""{shown[0]}"""']
+    texts = [_docstring_line(paragraph) for paragraph in paragraphs if paragraph]
+    if len(texts) == 1 and len(margin) + len(texts[0]) + 6 <= WIDTH:
+        return [f'{margin}"""{texts[0]}"""']
     lines: list[str] = []
     # `ruff format` joins the closing quotes with a single line, even if it is then too long.
-    width = WIDTH - indent - 3 * (len(shown) == 1)
-    for number, paragraph in enumerate(shown):
+    width = WIDTH - indent - 3 * (len(texts) == 1)
+    for number, paragraph in enumerate(texts):
         lead = '"""' if number == 0 else ""
         wrapped = textwrap.wrap(lead + paragraph, width, break_long_words=False, break_on_hyphens=False)
         lines += [*([""] if number else []), *(margin + line for line in wrapped)]
@@ -167,24 +167,24 @@ def lines(expression: Code, indent: int, before: str = "", after: str = "") -> l
     whole = f"{margin}{before}{flat(expression)}{after}"
     if len(whole) <= WIDTH or isinstance(expression, str):
         return [whole]
-    inner = indent + 4
+    deeper = indent + 4
     match expression:
         case Call(opening, parts, closing):
             if not parts:
                 return [whole]
-            together = " " * inner + ", ".join(map(flat, parts))
+            together = " " * deeper + ", ".join(map(flat, parts))
             entries = opening.endswith("{") and len(parts) > 1
             comma = "," if len(parts) > 1 or opening.endswith(("[", "{")) or closing.startswith(")") else ""
             single = len(parts) == 1 and not isinstance(parts[0], str)
             if len(together) <= WIDTH and not entries and not (len(parts) == 1 and opening.endswith(("[", "{"))):
                 body = [together]
             elif single and isinstance(parts[0], Call) and closing == "]":
-                body = lines(parts[0], inner, after=",")
+                body = lines(parts[0], deeper, after=",")
             else:
-                body = [line for part in parts for line in lines(part, inner, after=comma)]
+                body = [line for part in parts for line in lines(part, deeper, after=comma)]
             return [f"{margin}{before}{opening}", *body, f"{margin}{closing}{after}"]
         case Loop(element, clauses):
-            body = [*lines(element, inner), *(" " * inner + clause for clause in clauses)]
+            body = [*lines(element, deeper), *(" " * deeper + clause for clause in clauses)]
             return [f"{margin}{before}[", *body, f"{margin}]{after}"]
         case Every():
             return _condition_lines(expression, indent, before, after)

@@ -93,8 +93,8 @@ class Fits:
     def _is_known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
         """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
         table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
-        shown = [None if request.index is None else table.shown(request.index) for request in requests]
-        return name in names.variables or all(attributes is None or root(name) in attributes for attributes in shown)
+        kept = [None if request.index is None else table.shown(request.index) for request in requests]
+        return name in names.variables or all(attributes is None or root(name) in attributes for attributes in kept)
 
     def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
         query = self._plan.asked

@@ -238,14 +238,14 @@ def _item_rules(
     model: Rules, rules: Iterable[tuple[str, Projection]], edited: frozenset[str] | None
 ) -> dict[str, Projection]:
     """Return the index and compute rules that write an edited item, also those that read what others compute."""
-    left: dict[str, Projection] = {name: rule for name, rule in rules if rule.action.on_source}
+    waiting: dict[str, Projection] = {name: rule for name, rule in rules if rule.action.on_source}
     if edited is None:
-        return left
+        return waiting
     changed: dict[str, Projection] = {}
-    while more := {name: rule for name, rule in left.items() if is_changed(_names_read(model, rule), edited)}:
+    while more := {name: rule for name, rule in waiting.items() if is_changed(_names_read(model, rule), edited)}:
         changed |= more
         edited = edited.union(*(rule.action.written for rule in more.values()))
-        left = {name: rule for name, rule in left.items() if name not in more}
+        waiting = {name: rule for name, rule in waiting.items() if name not in more}
     return {name: rule for name, rule in changed.items() if not (isinstance(rule.action, Compute) and rule.action.once)}
 
 
@@ -281,12 +281,12 @@ def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bo
     fed = {index for rule in rules for index in indexes_fed(model, rule)}
     units = {}
     for name, keys in table.indexes.items():
-        shown = table.shown(name)
+        projected = table.shown(name)
         if name not in fed and keys.names.isdisjoint(kept):
             continue
         if EVERY in written or not keys.names.isdisjoint(written):
             units[name] = 1 if fresh else 2
-        elif not fresh and (shown is None or not shown.isdisjoint(written)):
+        elif not fresh and (projected is None or not projected.isdisjoint(written)):
             units[name] = 1
     return units
 

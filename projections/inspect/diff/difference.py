@@ -148,9 +148,9 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
             new_rule = its[attribute].rule if attribute in its else None
             if old_rule == new_rule:
                 continue
-            shown = "all attributes" if attribute == EVERY else attribute
+            words = "all attributes" if attribute == EVERY else attribute
             made = entity in creators(old) or entity in creators(new)
-            yield OwnerChange(entity, shown, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
+            yield OwnerChange(entity, words, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
 
 
 def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: bool) -> str:

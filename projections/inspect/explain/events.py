@@ -109,7 +109,7 @@ class Explanation:
     @property
     def unknown(self) -> list[ItemKey]:
         """Items of the application that the engine read and that the events do not have: assumed to be absent."""
-        shown = {d.record.key for report in self.batches for d in report.batch.records if d.record is not None}
+        keys = {d.record.key for report in self.batches for d in report.batch.records if d.record is not None}
         missed = {
             read.key: None
             for report in self.batches
@@ -117,7 +117,7 @@ class Explanation:
             for read in request.reads
             if read.key is not None and not read.item_count and read.key.table != LEDGER
         }
-        return [key for key in missed if key not in shown]
+        return [key for key in missed if key not in keys]
 
     @property
     def rejected(self) -> list[Rejected]:

@@ -122,8 +122,8 @@ def _scores(
             yield Effect("retain", (rule.name,), board, change.source)
         elif before.get(board) != after.get(board):
             scores = [plain({"N": number_text(score)}) for score in after.get(board, ())]
-            shown = {"score": scores[0]} if len(scores) == 1 else {"scores": scores} if scores else None
-            yield Effect("contribution", (rule.name,), board, change.source, shown)
+            values = {"score": scores[0]} if len(scores) == 1 else {"scores": scores} if scores else None
+            yield Effect("contribution", (rule.name,), board, change.source, values)
 
 
 def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Change) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
         first = max if isinstance(rule, PickRule) and rule.descending else min
         member = first(contributed["+"])
         return plain_item(change.after.payloads[rule.name, target, member])
-    shown = without_hashes(showing.contribution(rule, contributed))
+    plain_values = without_hashes(showing.contribution(rule, contributed))
     values: dict[str, Any] = {}
     for measure in rule.measures:
         name = showing.members(rule, measure.slot)
@@ -142,10 +142,10 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
             held = [member for member in contributed.get("+", ()) if member.startswith(measure.slot + "|")]
             payload = change.after.payloads.get((rule.name, target, held[0]), {}) if held else {}
             values |= {measure.name: plain(payload[measure.name])} if measure.name in payload else {}
-        elif name in shown:
-            values[measure.name] = shown[name]
+        elif name in plain_values:
+            values[measure.name] = plain_values[name]
         else:
-            values |= {each: value for each, value in shown.items() if each.startswith(f"{name} (")}
+            values |= {each: value for each, value in plain_values.items() if each.startswith(f"{name} (")}
     return values
 
 
@@ -345,18 +345,18 @@ def effect_words(effect: Effect) -> str:
     values = effect.values or {}
     kept = [f"{name} {json_words(value, 40)}" for name, value in values.items() if value is not None]
     gone = [f"without {name}" for name, value in values.items() if value is None]
-    shown = short(", ".join([*kept, *gone]), 200)
+    text = short(", ".join([*kept, *gone]), 200)
     match effect.kind:
         case "contribution" if effect.values is None:
             return f"retracts its contribution to {target}"
         case "contribution":
-            return f"contributes to {target}: {shown or 'a claim'}"
+            return f"contributes to {target}: {text or 'a claim'}"
         case "retain":
             return f"expired: its contribution to {target} stays (expired: keep)"
         case "copy":
-            return f"removes its copy {target}" if effect.values is None else f"writes its copy {target}: {shown}"
+            return f"removes its copy {target}" if effect.values is None else f"writes its copy {target}: {text}"
         case "index" | "compute":
-            return f"updates the item: {shown}"
+            return f"updates the item: {text}"
         case "push":
             return "updates its children"
         case "pull":

@@ -301,11 +301,11 @@ def _cases(rule: Rule) -> Iterator[str]:
 
 def _attribute_table(rows: Iterable[tuple[str, str]]) -> str:
     """Return a table of attributes and, in HTML, their origins."""
-    shown = "".join(
+    cells = "".join(
         f'<tr><th scope="row">{escape("all attributes" if name == "*" else name)}</th><td>{how}</td></tr>'
         for name, how in rows
     )
-    return f'<table class="writes">{shown}</table>'
+    return f'<table class="writes">{cells}</table>'
 
 
 def _cost(rule: Rule) -> Iterator[str]:
