@@ -118,10 +118,7 @@ PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
 NAMES = {
-    "deploy": (8, 0),
-    "dev": (5, 0),
     "language": (1120, 142),
-    "operations": (51, 5),
 }
 """The most uses of vague variables in a package, and of functions named by a participle; none elsewhere. They only fall."""
 

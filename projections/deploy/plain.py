@@ -112,23 +112,23 @@ def _event(function: str, name: str, kind: str, settings: dict[str, Any]) -> Ite
 # Values of parameters
 
 
-def with_values(template: Template, given: Mapping[str, str | None]) -> Template:
+def with_values(template: Template, chosen: Mapping[str, str | None]) -> Template:
     """Return a template whose parameters are replaced by the given values, or by their defaults.
 
     Parameters without default remain, and those whose value is None: it is known only on deployment, and not empty. Raises
     UsageError with every value that the template rejects.
     """
     parameters = template["Parameters"]
-    wrong = [text for name, value in given.items() for text in _mistakes(name, value, parameters)]
+    wrong = [text for name, value in chosen.items() for text in _mistakes(name, value, parameters)]
     wrong += [
         f"{name}: conditions depend on its value. Pass the value itself, not a token"
         for name, value in _comparisons(template.get("Conditions"))
-        if name in given and given[name] is None and value != ""
+        if name in chosen and chosen[name] is None and value != ""
     ]
     if wrong:
         raise UsageError(*wrong)
-    kept = {name for name, spec in parameters.items() if given.get(name, spec.get("Default")) is None}
-    values = {name: given.get(name, spec.get("Default")) for name, spec in parameters.items() if name not in kept}
+    kept = {name for name, spec in parameters.items() if chosen.get(name, spec.get("Default")) is None}
+    values = {name: chosen.get(name, spec.get("Default")) for name, spec in parameters.items() if name not in kept}
     return _Settling(template, kept, values).template()
 
 
@@ -249,12 +249,12 @@ TYPESCRIPT = Path(__file__).with_name("projections.ts")
 
 
 def cdk_template(
-    rules: str | Path, given: Mapping[str, str | None], *, existing: bool
+    rules: str | Path, chosen: Mapping[str, str | None], *, existing: bool
 ) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return the template with these values of parameters (see `with_values`), and the suffix of each table's parameters.
 
     Raises RulesError, and UsageError for values that the template rejects.
     """
     deployment = Deployment(str(rules), Program.from_document(load(rules).document()), existing)
-    template = with_values(cloudformation_template(deployment), given)
+    template = with_values(cloudformation_template(deployment), chosen)
     return template, template.pop("Metadata")[NOTES]["Tables"]

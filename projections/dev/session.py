@@ -181,12 +181,12 @@ class Session:
     def _reload(self) -> None:
         """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
         name, old = self._file.path.name, self._projector.program
-        found = review(self._file.path)
-        if found.rules is None:
-            self._report.findings(found.findings)
+        result = review(self._file.path)
+        if result.rules is None:
+            self._report.findings(result.findings)
             self._refuse(f"{name} has mistakes")
             return
-        program = Program.from_document(found.rules.document())
+        program = Program.from_document(result.rules.document())
         if program.tables.keys() != old.tables.keys():
             self._refuse("the rules now name other tables. Restart the command for these tables")
             return
@@ -198,7 +198,7 @@ class Session:
             self._refuse("; ".join(wrong))
             return
         self._report.report_change(difference(old.document, program.document), name)
-        self._report.findings(found.findings)
+        self._report.findings(result.findings)
         try:
             self._backfill(program)
         except (UsageError, Misconfigured) as error:

@@ -215,8 +215,8 @@ def _stay(definition: Mapping[str, Any] | None) -> str:
 
 def _about(program: Program, rule: str) -> str:
     """Return the owner and the description of a rule, for the end of a sentence about it; empty without them."""
-    said = program.about(rule)
-    return f" ({said})" if said else ""
+    about = program.about(rule)
+    return f" ({about})" if about else ""
 
 
 def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
@@ -568,7 +568,7 @@ def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mappi
 def alarms(every: Sequence[Mapping[str, Any]]) -> Finding:
     """Judge the alarms of a stack, in the form of DescribeAlarms: those without a receiver, and those that fire."""
 
-    def named(some_alarms: Sequence[Mapping[str, Any]]) -> str:
+    def names_of(some_alarms: Sequence[Mapping[str, Any]]) -> str:
         """Return the names in the template: `shop-ErrorsAlarm-1ABC` is `ErrorsAlarm`."""
         return ", ".join(sorted(alarm["AlarmName"].split("-")[-2] for alarm in some_alarms))
 
@@ -576,12 +576,12 @@ def alarms(every: Sequence[Mapping[str, Any]]) -> Finding:
         return Finding("alarms", UNKNOWN, "no alarms with names of this stack were found")
     silent = [alarm for alarm in every if not alarm.get("AlarmActions") or alarm.get("ActionsEnabled") is False]
     firing = [alarm for alarm in every if alarm.get("StateValue") == "ALARM"]
-    fires = f"; in ALARM: {named(firing)}" if firing else ""
+    fires = f"; in ALARM: {names_of(firing)}" if firing else ""
     if len(silent) == len(every) and not firing:  # as the template's parameters have it: no cause to fail a pipeline
         return Finding("alarms", FINE, "all alarms notify nobody: deploy with AlarmTopicArn, the ARN of an SNS topic")
     if silent:
         what = "all" if len(silent) == len(every) else f"{len(silent)} of {len(every)}"
-        names = "" if len(silent) == len(every) else f": {named(silent)}"
+        names = "" if len(silent) == len(every) else f": {names_of(silent)}"
         todo = (
             "Deploy with AlarmTopicArn, the ARN of an SNS topic with a receiver, and enable the actions of the alarms."
         )

@@ -76,7 +76,7 @@ class Past:
         item = self._today.recognise(key, image)  # its constants differ now if the entity's `match` has changed
         return item is not None and item.entity.name == self._entity
 
-    def made(self, key: ItemKey, image: Image) -> bool:
+    def made_item(self, key: ItemKey, image: Image) -> bool:
         """Return whether the rule created an item: its guard alone may be that of a version that wrote to other items."""
         return self._makes and self._fits(key, image)
 
@@ -94,14 +94,14 @@ class Past:
         rule = self._today.rules.get(self.rule)
         return rule is not None and rule.into.at(key)
 
-    def left(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
+    def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
         """Return the attributes on an item that the rule wrote and that no current rule owns.
 
         There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
         of all attributes if its guard does not show that the rule wrote them all, except its `values` on an item from which
         the current version has removed its copy.
         """
-        owned = _owned(item, self._today)
+        owned = _owned_attributes(item, self._today)
         if owned is None and item is not None and self._copy is not None and self._is_removed(key, image, guards):
             owned = self._today.derived_attributes(item.entity.name) | item.entity.constants.keys()
             return frozenset(image.keys() & self._copy.owned()) - owned
@@ -137,16 +137,16 @@ def retire(
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
-        traces = [one for one in past if one.wrote(key, image, guards)]
-        tried = [one for one in traces if one.tried] if withhold is not None else []
-        traces = [one for one in traces if one not in tried]
+        traces = [trace for trace in past if trace.wrote(key, image, guards)]
+        tried = [trace for trace in traces if trace.tried] if withhold is not None else []
+        traces = [trace for trace in traces if trace not in tried]
         if traces:
             counts.update(_free(key, image, traces, today, store, guards))
         if withhold is not None and tried:
             item = today.recognise(key, image)
-            for one in tried:
-                if one.left(key, image, item, guards) or (one.guard in image and not one.writes_still(item)):
-                    withhold(key, one.rule)
+            for trace in tried:
+                if trace.remains(key, image, item, guards) or (trace.guard in image and not trace.writes_still(item)):
+                    withhold(key, trace.rule)
     return counts
 
 
@@ -154,7 +154,7 @@ def _free(
     key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store, guards: Guards
 ) -> Iterable[str]:
     for _ in range(_MOST_TRIES):
-        traces = [one for one in traces if image is not None and one.wrote(key, image, guards)]
+        traces = [trace for trace in traces if image is not None and trace.wrote(key, image, guards)]
         if image is None or not traces:
             return ()
         try:
@@ -170,33 +170,33 @@ def _remove(
     item, items = today.recognise(key, image), ApplicationItems(today, store, guards)
     makers = _makers(item.entity, today) if item is not None else frozenset[str]()
     rules = [name.removeprefix(today.guard_prefix) for name in sorted(makers)]
-    gone = [one for one in traces if not one.writes_still(item)]
-    held = {one.guard for one in gone} & image.keys()
-    wrote = {name for one in traces for name in one.left(key, image, item, guards)}
-    created = [one for one in gone if one.made(key, image) and guards.is_created(key, image)]
+    gone = [trace for trace in traces if not trace.writes_still(item)]
+    held = {trace.guard for trace in gone} & image.keys()
+    wrote = {name for trace in traces for name in trace.remains(key, image, item, guards)}
+    created = [trace for trace in gone if trace.made_item(key, image) and guards.is_created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()
-        if not _held(image, held, makers, today) and not foreign:
-            why = Purpose("delete", tuple(one.rule for one in gone))
+        if not _is_needed(image, held, makers, today) and not foreign:
+            why = Purpose("delete", tuple(trace.rule for trace in gone))
             items.delete(entity, key, image, why, rules=rules, without=wrote)
-            return [f"unmade|{one.rule}" for one in gone]
+            return [f"unmade|{trace.rule}" for trace in gone]
     names = held | wrote
     if not names:
         return ()
     if gone and not makers and guards.is_created(key, image):
         names |= {guards.mark}  # no current rule creates such items
-    guarded, retired = {one.guard for one in traces}, tuple(one.rule for one in traces)
-    items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, Purpose("release", retired))
+    guarded, retired = {trace.guard for trace in traces}, tuple(trace.rule for trace in traces)
+    items.remove(key, sorted(names), image, {trace.into for trace in traces}, guarded, Purpose("release", retired))
     if (
         item is not None and makers
     ):  # a created item without contributions may have stayed only for what was just removed
-        left = {name: value for name, value in image.items() if name not in names}
-        created_by_rules = items.is_created(key, left) and not _held(left, set(), makers, today)
-        if created_by_rules and not items.foreign(item.entity, key, left):
+        remaining = {name: value for name, value in image.items() if name not in names}
+        created_by_rules = items.is_created(key, remaining) and not _is_needed(remaining, set(), makers, today)
+        if created_by_rules and not items.foreign(item.entity, key, remaining):
             with suppress(ConditionFailed):
-                items.delete(item.entity, key, left, Purpose("delete", retired), rules=rules)
-    return [f"retired|{one.rule}" for one in traces]
+                items.delete(item.entity, key, remaining, Purpose("delete", retired), rules=rules)
+    return [f"retired|{trace.rule}" for trace in traces]
 
 
 def _makers(entity: Entity, today: Program) -> frozenset[str]:
@@ -208,7 +208,7 @@ def _makers(entity: Entity, today: Program) -> frozenset[str]:
     return frozenset(map(today.guard, names))
 
 
-def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
+def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
     """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
     retired rule whose values are kept.
     """
@@ -221,7 +221,7 @@ def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program
     return False
 
 
-def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
+def _owned_attributes(item: Item | None, today: Program) -> frozenset[str] | None:
     """Return the attributes that current rules write on an item; None for all.
 
     Rules in shadow mode count as well: what a rule wrote before it was disabled stays.

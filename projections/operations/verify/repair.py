@@ -327,7 +327,7 @@ def verify_and_repair(
         yield Verified(verification, number, done, list(cautious.examples))
 
 
-def _leave_out_followers(one: Verification) -> None:
+def _leave_out_followers(verification: Verification) -> None:
     """Report nothing of rules that read what other rules would write, where that is not yet, or not right, in the tables.
 
     The values that such a rule would write follow from values that no item has. If the first rules of a chain have no
@@ -335,14 +335,13 @@ def _leave_out_followers(one: Verification) -> None:
     """
     from projections.language.ruleset import readers  # not above: the functions have no pydantic
 
-    wrong = sorted(one.candidates.rules())
-    causes: dict[str, dict[str, None]] = {}
-    for first in wrong:
+    scope, causes = verification.scope, dict[str, dict[str, None]]()
+    for first in sorted(verification.candidates.rules()):
         following = [first]
         for name in following:
-            following += [other for other in readers(one.scope.program.model, [name]) if other not in following]
+            following += [reader for reader in readers(scope.program.model, [name]) if reader not in following]
         for name in following[1:]:
             causes.setdefault(name, {})[first] = None
-    one.uncompared = {name: list(found) for name, found in sorted(causes.items()) if name in one.scope.states}
-    for name in one.uncompared:
-        one.candidates.forget(name)
+    verification.uncompared = {name: list(names) for name, names in sorted(causes.items()) if name in scope.states}
+    for name in verification.uncompared:
+        verification.candidates.forget(name)
