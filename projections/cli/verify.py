@@ -375,7 +375,9 @@ def _notes(checked: Verification, repair: Repair | None, share: float | None) ->
     if scope.keeping and share is None:
         names = ", ".join(scope.keeping)
         yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."
-    if share is not None and scope.grouped:
+    if share is not None and scope.offline and scope.published:
+        yield f"A sample shows no totals without a ledger, so these were not compared: {', '.join(sorted(scope.published))}."
+    elif share is not None and scope.grouped:
         yield (
             "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "
             "an item and its group differ, either may be wrong."

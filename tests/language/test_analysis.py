@@ -464,7 +464,8 @@ def _extreme(measure: str) -> str:
         "projections:\n  r:\n    from: A\n    where: {score: [{numeric: ['>', 0]}]}\n    each: {tag: tags}\n"
         f"    aggregate: {{into: B, set: {{m: {measure!s}}}}}\n"
     )
-    return str(rules.document()["projections"]["r"]["aggregate"]["set"]["m"]["max"])
+    (expression, *_) = rules.document()["projections"]["r"]["aggregate"]["set"]["m"].values()
+    return str(expression)
 
 
 def test_a_greatest_text_is_no_key_of_type_number() -> None:

@@ -190,12 +190,13 @@ _LAST = chr(0x10FFFF)
 class TableCopy(WrappedStore):
     """The tables as one scan reads them, in a scratch file: a store to read from, whose items are of different moments.
 
-    Call `keep` with each page, from any thread, then `index`, and read after that.
+    Call `keep` with each page, from any thread, then `index`. Until then, only the ledger is read from the copy.
     """
 
     def __init__(self, store: Store, scratch: Scratch, tables: Iterable[str]) -> None:
         super().__init__(store)
         self._scratch = scratch
+        self._indexed = False
         self._names = {table: f"copy_{number}" for number, table in enumerate(tables)}
         for name in self._names.values():
             scratch.run(f"CREATE TABLE {name} (partition TEXT, sort TEXT, image TEXT)")
@@ -209,24 +210,35 @@ class TableCopy(WrappedStore):
 
     def index(self) -> None:
         """Prepare for reading: all pages are stored."""
+        self._indexed = True
         for name in self._names.values():
             self._scratch.run(f"CREATE INDEX {name}_key ON {name} (partition, sort)")
 
     def clear(self) -> None:
         """Delete all items, to read the tables again."""
+        self._indexed = False
         for name in self._names.values():
             self._scratch.run(f"DROP INDEX IF EXISTS {name}_key")
             self._scratch.run(f"DELETE FROM {name}")
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        if not self._has(key.table):
+            return super().get(key, attributes)
         query = f"SELECT image FROM {self._names[key.table]} WHERE partition = ? AND sort = ?"
         text = self._scratch.one(query, (key.partition, key.sort or ""))
         return None if text is None else json.loads(text)
 
+    def _has(self, table: str) -> bool:
+        return self._indexed or table == LEDGER
+
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        return {key: image for key in dict.fromkeys(keys) if (image := self.get(key)) is not None}
+        live = [key for key in keys if not self._has(key.table)]
+        copied = {key: image for key in keys if self._has(key.table) and (image := self.get(key)) is not None}
+        return {**copied, **(super().get_many(live) if live else {})}
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        if not self._has(table):
+            return super().query(table, values, **options)
         (partition,) = values[0].values()
         prefix, reverse, limit = options.get("prefix") or "", options.get("reverse"), options.get("limit")
         low, high, after = prefix, prefix + _LAST, options.get("after")

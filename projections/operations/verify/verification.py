@@ -107,17 +107,17 @@ class Verification:
     def sample(self, share: float, chance: random.Random | None = None) -> None:
         """Verify a random share of the items and of the ledger (0 to 1).
 
-        Sums of groups are not compared, because that takes all entries.
+        Sums of groups are not compared, because that takes all entries; without a ledger, neither are published totals.
         """
         chance = chance or random.Random()
         of = min(_MOST_SEGMENTS, max(_PICKED, round(_PICKED / share)))
         picked = max(1, round(share * of))
         wanted: list[Segment] = []
         for table in self.scope.tables:
-            each = partial(self._examine_page, partial(of_items, self.scope, table))
+            each = partial(self._examine_page, table)
             wanted += [Segment(table, number, of, each) for number in chance.sample(range(of), picked)]
         if self.scope.ledger:
-            each = partial(self._examine_page, partial(of_ledger, self.scope))
+            each = partial(self._examine_page, LEDGER)
             wanted += [Segment(LEDGER, number, of, each) for number in chance.sample(range(of), picked)]
         self._scanner.segments(wanted)
         self._report("examining", 0)
@@ -135,9 +135,22 @@ class Verification:
         """Yield the differences of subjects that kept changing, so that they have no verdict."""
         return self.candidates.drifts(BUSY)
 
-    def _examine_page(self, subjects: Callable[[Sequence[Image]], Iterator[Subject]], images: Sequence[Image]) -> None:
-        for batch in slices(subjects(images), AT_ONCE):
+    def _examine_page(self, table: str, images: Sequence[Image]) -> None:
+        subjects = of_ledger(self.scope, images) if table == LEDGER else of_items(self.scope, table, images)
+        if self.scope.offline:
+            self._find_guards(table, images)
+            subjects = (subject for subject in subjects if subject.kind != TARGET)
+        for batch in slices(subjects, AT_ONCE):
             self.candidates.examine(batch)
+
+    def _find_guards(self, table: str, images: Sequence[Image]) -> None:
+        guards, schema = self.scope.guards, self.scope.program.tables[table]
+        self.guarded = self.guarded or any(
+            guards.parse(guards.rule(name), schema.key(table, image), value) is not None
+            for image in images
+            for name, value in image.items()
+            if guards.is_guard(name)
+        )
 
     def _read(self, *, again: bool = False) -> None:
         """Copy all tables, and make everything in them a candidate, unless they are read again."""
@@ -161,15 +174,11 @@ class Verification:
 
     def _contribute(self, table: str, images: Sequence[Image]) -> None:
         """Without a ledger: add what the items of a page contribute to the groups that are computed."""
-        guards, program = self.scope.guards, self.scope.program
+        self._find_guards(table, images)
+        program = self.scope.program
         sources: list[tuple[str, Evaluated]] = []
         for image in images:
             key = program.tables[table].key(table, image)
-            self.guarded = self.guarded or any(
-                guards.parse(guards.rule(name), key, value) is not None
-                for name, value in image.items()
-                if guards.is_guard(name)
-            )
             try:
                 sources.append((encode_key(key), program.contributions(program.recognise(key, image))))
             except Exception:
@@ -186,5 +195,5 @@ class Verification:
         if seconds > 0:
             self._report(f"waiting {seconds:g} s", 0)
             self._sleep(seconds)
-        if self.scope.offline:
+        if self.scope.offline and self.compares_sources:
             self._read(again=True)
