@@ -379,7 +379,8 @@ def _copy(rules: Rules, rule: Projection, copy: Copy, place: Location) -> Iterat
     for name in copy.values:
         if name in copy.carried:
             yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
-    if copy.claimed is not None and copy.claimed != is_claimed(rules, rule):
+    in_table = rules.entities[rule.source].table in rules.tables
+    if copy.claimed is not None and in_table and copy.claimed != is_claimed(rules, rule):
         yield Mistake((*place, "copy", "claimed"), "follows from the keys: remove it", at_key=True)
     variables = rules.entities[rule.into].variables
     used = {root(inner) for name in variables for inner in (rule.bind[name].names if name in rule.bind else (name,))}

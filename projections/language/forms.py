@@ -924,7 +924,7 @@ _COMPUTED_CASE = {
         {
             "type": "object",
             "properties": {"value": {"type": "string", "minLength": 1}, "constant": {}, "where": _PATTERN},
-            "anyOf": [{"required": ["value"]}, {"required": ["constant"]}],
+            "oneOf": [{"required": ["value"]}, {"required": ["constant"]}],
             "additionalProperties": False,
         },
     ]
@@ -968,5 +968,7 @@ ConditionForm = Annotated[
     ),
 ]
 OrderForm = Annotated[str, Form(check_order, {"type": "string", "pattern": r"^(asc|desc|\S.*( (asc|desc))?)$"})]
-Duration = Annotated[int, Form(check_duration, {"type": "string"}, seconds_of, duration_of)]
+Duration = Annotated[
+    int, Form(check_duration, {"type": "string", "pattern": "^[1-9][0-9]{0,3}[smh]$"}, seconds_of, duration_of)
+]
 """Seconds."""

@@ -261,7 +261,7 @@ def _digits(
 
 def _where(document: Any, path: tuple[str, ...], errors: list[LanguageError]) -> Pattern | None:
     try:
-        return Pattern.parse(document)
+        return Pattern.parse(document) if document != {} else None
     except LanguageErrors as found:
         errors.extend(error.within(*path) for error in found.errors)
         return None
