@@ -64,7 +64,7 @@ def command(
     another rule writes is compared only if the values of that rule are right.
 
     For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
-    source items. With --sample, the command can only report that an item and its group differ, and repairs nothing.
+    source items. With --sample, the command can only report that an item and its group differ, and --repair is refused.
 
     With --repair, refreshes wrong items, and rebuilds groups that disagree with their entries.
 

@@ -297,7 +297,7 @@ def verify_and_repair(
     nothing to repair yet.
     """
     if repair and sample is not None:
-        raise UsageError("a repair reads everything: omit the sample")
+        raise UsageError("--repair reads everything: omit --sample")
     scope = Scope(program, Registry(program, store).read() if ledger else None, only)
     if repair and scope.offline:
         raise UsageError(
