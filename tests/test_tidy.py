@@ -84,24 +84,24 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
 
 
 CEILINGS = {
-    "projections/access": (2409, 9),
+    "projections/access": (2405, 9),
     "projections/aws": (1707, 8),
-    "projections/cli": (5537, 21),
-    "projections/console": (451, 4),
-    "projections/deploy": (2510, 11),
-    "projections/dev": (820, 4),
-    "projections/engine": (10244, 33),
-    "projections/init": (3842, 17),
-    "projections/inspect": (8482, 37),
-    "projections/language": (17236, 63),
-    "projections/local": (1731, 10),
-    "projections/operations": (8047, 30),
+    "projections/cli": (5424, 21),
+    "projections/console": (448, 4),
+    "projections/deploy": (2372, 11),
+    "projections/dev": (744, 4),
+    "projections/engine": (10096, 30),
+    "projections/init": (3719, 17),
+    "projections/inspect": (8443, 36),
+    "projections/language": (16576, 63),
+    "projections/local": (1613, 9),
+    "projections/operations": (7415, 28),
     "projections/stores": (2134, 8),
     "projections/testing": (9150, 34),
-    "tests": (51713, 252),
+    "tests": (50347, 251),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 67304
+WORDS = 67300
 """The most words of documentation; these only fall, too."""
 
 
@@ -117,9 +117,7 @@ VAGUE = {"one", "ones", "found", "given", "told", "some", "no", "said"}
 PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said|sent|shown|taken|told|written)")
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
-NAMES = {
-    "language": (1120, 142),
-}
+NAMES = {"language": (1065, 135)}
 """The most uses of vague variables in a package, and of functions named by a participle; none elsewhere. They only fall."""
 
 
