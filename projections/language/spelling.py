@@ -1,6 +1,6 @@
 """The canonical spelling of templates, expressions and patterns: one text for each meaning.
 
-Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, alternatives
+Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
 are in a list, what Lambda's operators can express is written with them, and whole numbers are integers. In templates,
 arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions,
 also in templates, there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
@@ -152,15 +152,16 @@ def constant_value(value: Any) -> Any:
 
 
 def _alternatives(value: Any) -> Any:
-    if isinstance(value, Mapping) and not any(map(is_comparison, value)):
-        return _conditions(value)
-    return [_alternative(one) for one in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list):
+        return [_alternative(one) for one in value]
+    if isinstance(value, Mapping):
+        return [_alternative(value)] if any(map(is_comparison, value)) else _conditions(value)
+    return constant_value(value)
 
 
 def _alternative(value: Any) -> Any:
     if not isinstance(value, Mapping) or not any(map(is_comparison, value)):
-        excluded = value.get("anything-but", []) if isinstance(value, Mapping) else []
-        return constant_value(value if isinstance(excluded, list | Mapping) else {"anything-but": [excluded]})
+        return constant_value(value)
     match comparison(value):
         case Equals(operand):
             return operand if operand is None or isinstance(operand, bool) else _operand(operand)
