@@ -37,7 +37,7 @@ class Past:
         self.name = name
         self.rule, _, version = name.partition("@")
         document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
-        rule = Program.from_document(document).rules[self.rule]
+        rule = Program.from_document(_with_found_children(document, definition["rule"])).rules[self.rule]
         self._guarded = not isinstance(rule, ItemRule)
         self.tried: bool = definition.get("tried", False)
         """Whether it was provisional: never active."""
@@ -231,3 +231,13 @@ def _owned_attributes(item: Item | None, today: Program) -> frozenset[str] | Non
     if any(rule.copies_all and rule.into is item.entity for rule in today.rules.values()):
         return None
     return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
+
+
+def _with_found_children(document: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a document in which an embed rule compiles without the index rule by which it found its children."""
+    if "embed" not in rule:
+        return document
+    child = document["entities"][rule["embed"]["into"]]
+    indexes = document["tables"][child["table"]]["indexes"].values()
+    keys = {name: "-" for keys in indexes for name in keys.get("partition", ())}
+    return {**document, "entities": {**document["entities"], rule["embed"]["into"]: {**child, "index_key": keys}}}

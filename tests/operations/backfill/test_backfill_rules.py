@@ -351,6 +351,19 @@ def test_an_item_of_the_application_stays_though_the_retired_rule_was_last_to_ma
     after.right()
 
 
+def test_an_embed_goes_together_with_the_index_rule_that_found_its_children() -> None:
+    cities = '  cities: {from: User, embed: {into: Post, match: {owner: "{userId}"}, attributes: {city: city}}}\n'
+    stage = Stage(LIKES + cities + '  by: {from: Post, index: {GSI1PK: "BY#{owner}", GSI1SK: "{postId}"}}\n')
+    stage.put("USER#1", "PROFILE", city="Rome")
+    stage.put("POST#1", "METADATA", owner="1")
+    stage.settle()
+    assert stage.item("POST#1", "METADATA")["city"] == "Rome"
+    after = stage.under(LIKES, "{cities: remove, by: remove}")
+    after.filled()
+    item = after.item("POST#1", "METADATA", guards=True)
+    assert item.keys() == {"PK", "SK", "owner", "likeCount", "~likes"}
+
+
 MADE = """
 entities:
   Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
