@@ -184,9 +184,6 @@ class Report:
             healing=self.healing if self.counters.counts["healed"] else {},  # the record of a heal requires another one
         )
 
-    def _first_failure(self) -> str | None:
-        return min(self._failures, key=sequence_order, default=None)
-
 
 PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""

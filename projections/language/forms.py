@@ -264,11 +264,11 @@ def read_index(form: Any) -> IndexKeys:
     )
 
 
-def index_document(keys: IndexKeys) -> dict[str, Any]:
-    """Return the canonical document of an index; what is as usual is left out."""
-    document: dict[str, Any] = {"local": True} if keys.local else {"partition": dict(keys.partition)}
+def index_document(keys: IndexKeys, *, write: Callable[[Attributes], Any] = dict) -> dict[str, Any]:
+    """Return the canonical document of an index; what is as usual is left out. `write` gives the form of attributes."""
+    document: dict[str, Any] = {"local": True} if keys.local else {"partition": write(keys.partition)}
     if keys.sort:
-        document["sort"] = dict(keys.sort)
+        document["sort"] = write(keys.sort)
     if keys.projection != "all":
         document["projection"] = keys.projection if isinstance(keys.projection, str) else [*keys.projection]
     return document
@@ -276,15 +276,9 @@ def index_document(keys: IndexKeys) -> dict[str, Any]:
 
 def index_form(keys: IndexKeys) -> Any:
     """Return an index as short as a rule file can have it."""
-    plain = keys.projection == "all" and not keys.local and len(keys.partition) == 1 and len(keys.sort) < 2
-    if plain:
+    if keys.projection == "all" and not keys.local and len(keys.partition) == 1 and len(keys.sort) < 2:
         return _key((*keys.partition, *keys.sort))
-    form: dict[str, Any] = {"local": True} if keys.local else {"partition": _key(keys.partition)}
-    if keys.sort:
-        form["sort"] = _key(keys.sort)
-    if keys.projection != "all":
-        form["projection"] = keys.projection if isinstance(keys.projection, str) else [*keys.projection]
-    return form
+    return index_document(keys, write=_key)
 
 
 def _key(pairs: Attributes) -> Any:

@@ -42,7 +42,7 @@ from projections.language.kinds.top import Latest as Latest
 from projections.language.kinds.top import Top as Top
 from projections.language.measures import TYPED, Measure
 from projections.language.patterns import Pattern
-from projections.language.patterns.tree import Test, compared_type
+from projections.language.patterns.implication import compares_as_number
 from projections.language.questions import Query, WritePattern
 from projections.language.rules import Each
 from projections.language.syntax import Location
@@ -501,7 +501,8 @@ def _type_of(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "
     of_each = rule.each is not None and rule.each.variable == path
     if not of_each and path in rules.entities[rule.source].variables:
         return _of_variable(rules, rule.source, path)
-    return "N" if any(_compared_as_number(pattern, path) for pattern in (rule.where, measure.where)) else None
+    wheres = filter(None, (rule.where, measure.where))
+    return "N" if any(compares_as_number(pattern, path) for pattern in wheres) else None
 
 
 def declaration(measure: Measure) -> str:
@@ -520,14 +521,6 @@ def _of_variable(rules: Rules, entity: str, variable: str) -> Literal["N", "S"] 
         if variable in rules.entities[entity].key[attribute].names:
             return types.get(kind)
     return None
-
-
-def _compared_as_number(pattern: Pattern | None, path: str) -> bool:
-    """Return whether items match a pattern only if `path` is a number that is compared with others."""
-    return any(
-        isinstance(test, Test) and test.name == path and all(compared_type(one) == "N" for one in test.alternatives)
-        for test in (pattern.conditions if pattern is not None else ())
-    )
 
 
 _P = ParamSpec("_P")
