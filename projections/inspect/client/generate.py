@@ -1,4 +1,4 @@
-"""A module of typed functions from the queries, write patterns, ranks and entities of a rule file."""
+"""A module of typed functions from the queries, write patterns and entities of a rule file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from projections.inspect.client.module_scope import Scope, helpers, imports, nam
 from projections.inspect.client.query_functions import QueryFunction
 from projections.language.access.plan import Plan, Step, WritePattern
 from projections.language.access.planner import plan
-from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
-from projections.language.syntax import an
 
 METHODS = {"put": "put_item", "update": "update_item", "delete": "delete_item"}
 REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "ConditionCheck"}
@@ -209,31 +207,6 @@ class _Write:
         return placeholder
 
 
-def rank_function(scope: Scope, rule: RankRule, name: str, key_name: str) -> list[str]:
-    """Return the function. `key_name` is that of the function which makes the key of the board."""
-    entity = rule.into.name
-    own = Names(("ledger", "consistent", "key"))
-    variables = [(own.take(snake(each)), scope.parameter(entity, each).type) for each in scope.variables[entity]]
-    parameters: list[Code] = ["ledger: Table", *(f"{each}: {kind}" for each, kind in variables)]
-    parameters += ["*", "consistent: bool = False"]
-    scale = rule.scale
-    shown = f"{scale.digits}.{scale.decimals}" if scale.decimals else str(scale.digits)
-    board = f"_board({literal(f'G|{rule.name}|{rule.into.table}')}, key, {literal(shown)})"
-    first = "greatest" if rule.descending else "least"
-    arguments: list[Code] = ["ledger", board, str(scale.digits), str(scale.decimals)]
-    arguments += [f"descending={rule.descending}", "consistent=consistent"]
-    return [
-        *statement(f"def {name}", Call("(", parameters, ")"), 0, " -> Ranking:"),
-        *docstring(
-            4,
-            f"Return the ranking of {an(entity)} by the rule {rule.name}: the {first} score has rank 1.",
-            "`ledger` is the ledger table. Nothing is read before a method of the ranking is called.",
-        ),
-        *statement("key = ", Call(f"{key_name}(", [each for each, _ in variables])),
-        *statement("return ", Call("Ranking(", arguments)),
-    ]
-
-
 ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Table` first."
 AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."
 
@@ -266,11 +239,6 @@ class _Module:
         self._entities = [name for name in self._program.entities if not self._binary(name)]
         self._scope = Scope(self._program, self._entities)
         self._functions: dict[str, str] = {}
-        rules_ = self._program.recorded.items()
-        self._ranks = {
-            name: rule for name, rule in rules_ if isinstance(rule, RankRule) and not self._binary(rule.into.name)
-        }
-        self._readers: dict[str, str] = {}
 
     def _refusal(self, plan: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
@@ -299,9 +267,6 @@ class _Module:
         functions = [
             QueryFunction(scope, each, self._functions[query], waits=self._waits) for query, each in self._plans.items()
         ]
-        for name_of_rule, rule in self._ranks.items():
-            key = name_of_rule if name_of_rule not in self._functions else f"{name_of_rule} (rank)"
-            self._functions[key] = self._readers[rule.name] = scope.names.take(snake(name_of_rule))
         types = [*self._types(functions)]
         queries = [function.lines() for function in functions]
         builders = [*self._builders()]
@@ -369,9 +334,6 @@ class _Module:
         for entity in self._entities:
             key = scope.names.take(f"{snake(entity)}_key")
             yield key_builder(scope, entity, key)
-            for rule in self._ranks.values():
-                if rule.into.name == entity:
-                    yield rank_function(scope, rule, self._readers[rule.name], key)
             if not self._program.entities[entity].owned_by_rules:
                 yield item_builder(scope, entity, scope.names.take(f"{snake(entity)}_item"), key)
         for name, pattern in self._rules.writes.items():

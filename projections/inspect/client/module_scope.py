@@ -37,7 +37,7 @@ IMPORTS = {
     **dict.fromkeys(("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"), "from collections.abc import"),
     "dataclass": "from dataclasses import",
     **dict.fromkeys(("UTC", "datetime", "timedelta", "tzinfo"), "from datetime import"),
-    **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Decimal"), "from decimal import"),
+    **dict.fromkeys(("ROUND_FLOOR", "Decimal"), "from decimal import"),
     "cached_property": "from functools import",
     **dict.fromkeys(
         ("Any", "Generic", "NotRequired", "Protocol", "Required", "TypedDict", "TypeGuard", "TypeVar"),

@@ -125,7 +125,7 @@ def _patterns(design: Design) -> Iterator[str]:
     if ranks := [*rank_patterns(design.rules)]:
         yield (
             "Ranks, percentiles and counts of scores, and the score at a position. `projections queries` and the Python API "
-            "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."
+            "read them from the ledger, one read unit for each item."
         )
         boards = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
         yield _table(boards, map(_rank, ranks))
