@@ -142,6 +142,10 @@ def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection:
     assert report.histories == 8
 
 
+def test_no_process_of_an_operator_activates_replaced_rules_again() -> None:
+    assert Setup(load(rules_file("learning")).document()).play(95_000_016).problems == []
+
+
 SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ]
 
 
@@ -207,12 +211,8 @@ def test_seed_gives_the_same_history_in_every_process() -> None:
 def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None:
     mutant = next(one for one in MUTANTS if one.name == "items_that_appear_are_not_healed")
     with applied(mutant.patched):
-        found = CliRunner().invoke(
-            command, ["--rules", "social", "--histories", "200", "--trace"], standalone_mode=False
-        )
-        again = CliRunner().invoke(
-            command, ["--rules", "social", "--histories", "200", "--json", "--trace"], standalone_mode=False
-        )
+        found = CliRunner().invoke(command, "--rules social --histories 200 --trace", standalone_mode=False)
+        again = CliRunner().invoke(command, "--rules social --histories 200 --json --trace", standalone_mode=False)
     assert found.return_value == again.return_value == 1
     document = json.loads(again.stdout)
     seed = document["failure"]["seed"]
@@ -239,9 +239,7 @@ def test_wrong_and_harm_are_counted_separately() -> None:
 
 
 def test_the_command_says_what_it_played() -> None:
-    result = CliRunner().invoke(
-        command, ["--rules", "social", "--histories", "120", "--jobs", "2", "--json"], standalone_mode=False
-    )
+    result = CliRunner().invoke(command, "--rules social --histories 120 --jobs 2 --json", standalone_mode=False)
     assert result.return_value == 0
     document = json.loads(result.stdout)
     assert document["histories"] == 120

@@ -120,8 +120,8 @@ class JobRunner:
             return
         if checkpoint is None or checkpoint is OUTDATED:
             self.gave_up = True
-        if job.detached and (checkpoint is None or checkpoint is OUTDATED or checkpoint is DONE):
-            self.jobs.remove(job)  # it ended with an error, or it is done
+        if job.detached and (checkpoint is None or checkpoint in (OUTDATED, DONE, BEGIN)):
+            self.jobs.remove(job)  # it ended with an error, or it is done: nobody activates replaced rules again
             return
         if checkpoint is OUTDATED:
             if not job.restart(self._deployment.version):
@@ -139,9 +139,9 @@ class JobRunner:
     # Other rules
 
     def detach(self) -> None:
-        """Let some processes continue with what they know, whatever is deployed next."""
-        for job in self.jobs[:]:
-            if not job.detached and job.process is not None and self._random() < self._plan.outlive:
+        """Let some processes continue with what they know, whatever is deployed next. None begins a backfill then."""
+        for job in [job for job in self.jobs if not job.detached and job.process is not None]:
+            if self._random() < self._plan.outlive and job.checkpoint != BEGIN:
                 self.jobs.append(job.detach())
 
     def restart_backfills(self) -> None:
