@@ -217,7 +217,7 @@ def _print(
 
 
 def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
-    from projections.inspect.write_paths import Path as WritePath
+    from projections.language.kinds import WritePath
 
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])

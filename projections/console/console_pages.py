@@ -13,7 +13,7 @@ from projections.engine.registry import LIVE
 from projections.inspect.explain.item_facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.item_facts import Source as Contributions
 from projections.inspect.explain.words import difference_words, encoded_words, json_words, key_words, version_words
-from projections.inspect.graph.page import ICONS, Frame, escape, icon, page, prose
+from projections.inspect.graph.page import Frame, escape, icon, page, prose
 from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -202,8 +202,8 @@ def _rule_part(derived: Derived, written: Mapping[str, Mapping[str, Origin]], ag
         f'<a href="/#rule-{escape(derived.rule.name)}">{escape(derived.rule.name)}</a> '
         f"<small>{escape(derived.rule.kind)} of {escape(' and '.join(s.name for s in derived.rule.sources))}</small>"
     )
-    picture = icon(derived.rule.kind) if derived.rule.kind in ICONS else ""
-    return f'<section class="box k-{derived.rule.kind}"><h2>{picture}{name}{state}{mark}</h2>{"".join(parts)}</section>'
+    title = f"<h2>{icon(derived.rule.kind)}{name}{state}{mark}</h2>"
+    return f'<section class="box k-{derived.rule.kind}">{title}{"".join(parts)}</section>'
 
 
 def _how(rule: str, attribute: str, hows: Mapping[str, Origin]) -> str:

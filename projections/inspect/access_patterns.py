@@ -11,7 +11,6 @@ from typing import Any
 from projections.access.placeholders import placeholder_reads
 from projections.access.query_reads import Read
 from projections.inspect.cost.change_costs import WriteCost, write_cost
-from projections.inspect.write_paths import items_of_rank
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
@@ -156,5 +155,5 @@ def rank_patterns(rules: Rules) -> Iterator[RankPattern]:
         rank = rule.action
         if isinstance(rank, Rank):
             board, by = rules.entities[rule.into], expression_text(rank.by)
-            shown, items = entity_key(rules, rule.into), items_of_rank(rank)
+            shown, items = entity_key(rules, rule.into), rank.items_of_rank
             yield RankPattern(name, rule.description, rule.into, shown, board.variables, by, items, rank.scale.levels)

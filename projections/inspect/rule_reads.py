@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from projections.language.facts import paths_read
 from projections.language.kinds import EVERY
-from projections.language.models import Embed, Rules
+from projections.language.models import Rules
 from projections.language.syntax import root
 
 
@@ -20,6 +20,6 @@ def read_attributes(rules: Rules, entity: str) -> list[str]:
         if rule.source == entity:
             element = rule.each.variable if rule.each else None
             paths |= {path for path in paths_read(rules, rule) if root(path) != element}
-        if isinstance(rule.action, Embed) and rule.into == entity:
-            paths.update(rule.action.match)
+        if rule.into == entity:
+            paths.update(rule.action.matched)
     return sorted(paths - {EVERY})

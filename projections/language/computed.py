@@ -37,22 +37,24 @@ class ComputeRule(ItemRule):
             return values
         for name, cases in self.values:
             if having(values[name]) is None:
-                computed = self._computed(cases, resolve)
+                case, computed = self._computed(cases, resolve)
                 if computed is not None:
                     values[name] = computed
                 elif refused is not None:
-                    refused(("set", name), resolve)
+                    refused(("set", name, *case), resolve)
         return values
 
-    def _computed(self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve) -> Value | None:
-        """Return the value of an attribute; None without one. Bad input makes only this attribute absent."""
-        try:
-            for where, evaluate in cases:
+    def _computed(
+        self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve
+    ) -> tuple[tuple[int, ...], Value | None]:
+        """Return the number of the case that applies, if one does, and its value; for bad input, no value."""
+        for number, (where, evaluate) in enumerate(cases):
+            try:
                 if where is None or where(resolve):
-                    return evaluate(resolve)
-        except BadInput:
-            pass
-        return None
+                    return (number,), evaluate(resolve)
+            except BadInput:
+                return (number,), None
+        return (), None
 
     def without(self, item: Item) -> dict[str, Value | None]:
         return {name: item.image.get(name) if self.once else None for name, _ in self.values}

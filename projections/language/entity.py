@@ -27,8 +27,8 @@ __all__ = ["Entity", "Item", "Refused", "Resolve", "resolver", "values_to_recogn
 Refused: TypeAlias = Callable[[tuple[str | int, ...], Resolve], object]
 """Is called with each part of a rule that does not apply, and with the values on which it was evaluated.
 
-The part is named by its place in the canonical rule: `("where",)`, `("cases", 0, "set")`; `("into",)` is the key of the
-target. The engine passes None; `explain` puts the parts into words.
+The part is named by its place in the canonical rule, or in its action: `("where",)`, `(0, "where")`; `("into",)` is the
+key of the target. The engine passes None; `explain` puts the parts into words.
 """
 
 

@@ -48,7 +48,7 @@ def creators(rules: Rules) -> dict[str, str]:
 
 def indexes_fed(rules: Rules, rule: Projection) -> tuple[str, ...]:
     """Return the indexes whose key attributes an index rule writes."""
-    if not isinstance(rule.action, Index):
+    if not rule.action.makes_index_keys:
         return ()
     indexes = rules.table_of(rule.source).indexes
     return tuple(name for name, keys in indexes.items() if not keys.names.isdisjoint(rule.action.written))

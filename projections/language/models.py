@@ -51,8 +51,9 @@ from projections.language.templates import Template
 FORMAT: Final = 1
 
 AnyAction: TypeAlias = Copy | Aggregate | Top | Latest | Rank | Index | Compute | Embed
-KINDS: tuple[str, ...] = tuple(action.kind for action in get_args(AnyAction))
-COMBINING: tuple[str, ...] = tuple(action.kind for action in get_args(AnyAction) if action.combines)
+ACTIONS: Mapping[str, type[AnyAction]] = {action.kind: action for action in get_args(AnyAction)}
+KINDS: tuple[str, ...] = tuple(ACTIONS)
+COMBINING: tuple[str, ...] = tuple(kind for kind, action in ACTIONS.items() if action.combines)
 """The kinds of rules that can have several sources."""
 
 

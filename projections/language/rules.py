@@ -493,12 +493,12 @@ class IndexRule(ItemRule):
         for number, (where, templates) in enumerate(self.cases):
             if where is not None and not where(resolve):
                 if refused is not None:
-                    refused(("cases", number, "where"), resolve)
+                    refused((number, "where"), resolve)
                 continue
             texts = {name: render(resolve) for name, render in templates}
             missing = {name for name, text in texts.items() if text is None}
             if missing and refused is not None:
-                refused(("cases", number, "set"), resolve)
+                refused((number,), resolve)
             written = self._complete(number, missing) if missing else texts
             for name, kind, most in self.attributes:
                 text = texts.get(name)

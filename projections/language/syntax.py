@@ -70,6 +70,11 @@ def joined(parts: Iterable[str]) -> str:
     return ".".join(_in_quotes(step) if "." in step or step[:1] in ("'", '"') else step for step in parts)
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Return names as `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def written_path(name: str, dashes: bool = True) -> str:
     """Return a name as a path in a template; without `dashes`, as one in an expression, where a dash would subtract."""
     first, *rest = steps(name)

@@ -172,9 +172,9 @@ def test_findings_see_expressions() -> None:
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        ({}, "due is absent: the item has no rent"),
-        ({"rent": {"S": "x"}, "lines": {"N": "1"}}, 'due is absent: expression "rent / lines": rent is a string'),
-        ({"rent": {"N": "1"}, "lines": {"N": "0"}}, "due is absent: rent / lines divides by zero"),
+        ({}, "attributes: the item has no rent"),
+        ({"rent": {"S": "x"}, "lines": {"N": "1"}}, 'attributes: expression "rent / lines": rent is a string'),
+        ({"rent": {"N": "1"}, "lines": {"N": "0"}}, "attributes: rent / lines divides by zero"),
     ],
 )
 @pytest.mark.parametrize("due", ["rent / lines", "'{rent / lines} EUR'"])

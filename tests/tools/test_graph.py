@@ -12,12 +12,12 @@ import pytest
 from emulators import Unavailable, browser_script
 
 from projections.cli.main import main
-from projections.inspect.graph.graph_model import COLOURS, Graph, graph_of, mermaid
+from projections.inspect.graph.graph_model import Graph, graph_of, mermaid
 from projections.inspect.graph.layout import columns_of
 from projections.inspect.graph.page import page, panels
 from projections.language.findings.kinds import Finding
 from projections.language.loader import load, loads
-from projections.language.models import KINDS
+from projections.language.models import ACTIONS
 from projections.language.review import reviewed
 
 if TYPE_CHECKING:
@@ -298,6 +298,6 @@ def test_files_that_cannot_be_written_are_errors(tmp_path: Path, capsys: pytest.
 
 
 def test_every_kind_of_rule_has_a_colour_on_the_page() -> None:
-    style = (ROOT / "projections/inspect/graph/page.css").read_text(encoding="utf-8")
-    for kind in KINDS:
-        assert f".k-{kind} {{ --kind: light-dark({COLOURS[kind]}, #" in style
+    style = page(graph_of(load(ROOT / "projections/rules/social.yaml"), ""))
+    for kind, action in ACTIONS.items():
+        assert f".k-{kind} {{ --kind: light-dark({action.colours[0]}, #" in style

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from projections.inspect.client.expressions import (
     Call,
@@ -24,16 +23,13 @@ from projections.inspect.client.expressions import (
 )
 from projections.inspect.client.module_scope import Scope
 from projections.language.access.plan import Plan, WritePattern
-from projections.language.attribute_sources import AttributeSource
 from projections.language.facts import is_number, reads
-from projections.language.forms import Computed, Constant
 from projections.language.kinds import EVERY
-from projections.language.measures import EXTREMES, PICKED, TYPED
-from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
+from projections.language.models import Rules
 from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 
-TYPES = {"S": "str", "N": "Decimal", "B": "bytes"}
+TYPES = {"S": "str", "N": "Decimal", "B": "bytes", "M": "dict[str, Decimal]", "SS": "set[str]", "NS": "set[Decimal]"}
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,10 @@ def attributes_of(
     kinds = {name: kind for keys in table.indexes.values() for name, kind in keys.attributes}
     for rule in rules.projections.values():
         if rule.into == entity and rule.publishes:
-            for name, attribute in _attributes_set(rule, kinds):
-                attributes.setdefault(name, attribute)
+            elements = rule.action.elements
+            for name in rule.action.written:
+                kind = "list" if elements else TYPES.get(kinds.get(name) or rule.action.type_of(name) or "", "Any")
+                attributes.setdefault(name, Attribute(kind, list_of=elements))
     for name in declared.index_key:
         attributes.setdefault(name, Attribute(TYPES[kinds[name]]))
     unknown = [*declared.required, *_names_read(rules, entity), *_names_queried(entity, plans)]
@@ -75,52 +73,6 @@ def attributes_of(
         if name in attributes:
             attributes[name] = replace(attributes[name], required=True)
     return attributes
-
-
-def _attributes_set(rule: Projection, kinds: Mapping[str, str]) -> Iterator[tuple[str, Attribute]]:
-    match action := rule.action:
-        case Aggregate():
-            for name, measure in action.set.items():
-                text = measure.expression is not None and measure.function in TYPED and measure.expression.is_text
-                of = "str" if text else "Decimal"
-                several = {"counts": "dict[str, Decimal]", "values": f"set[{of}]", **dict.fromkeys(PICKED, "Any")}
-                yield name, Attribute(several.get(measure.function, of if measure.function in EXTREMES else "Decimal"))
-        case Top():
-            yield action.as_, Attribute("list", list_of=tuple(action.attributes))
-        case Index():
-            for name in action.written:
-                yield name, Attribute(TYPES[kinds.get(name, "S")])
-        case Compute():
-            for name, cases in action.set.items():
-                types = {_computed_type(case) for case in cases}
-                yield name, Attribute(types.pop() if len(types) == 1 else "Any")
-        case Copy():
-            for name in action.written:
-                yield name, Attribute(_source_type(action.templates.get(name, action.carried.get(name))))
-        case Embed():
-            if action.as_ is not None:
-                names = () if action.id is None else (action.id, *action.attributes)
-                yield action.as_, Attribute("list" if names else "Any", list_of=names)
-            for name, source in action.carried.items():
-                yield name, Attribute(_source_type(source))
-        case Latest():
-            for name, source in action.attributes.items():
-                yield name, Attribute(_source_type(source))
-        case Rank():
-            return
-        case _:
-            assert_never(action)
-
-
-def _computed_type(case: Computed) -> str:
-    return _source_type(None if isinstance(case.value, Constant) else case.value)
-
-
-def _source_type(source: AttributeSource | None) -> str:
-    return _TYPES_OF_EXPRESSIONS[source.type if source is not None else None]
-
-
-_TYPES_OF_EXPRESSIONS = {"N": "Decimal", "S": "str", None: "Any"}
 
 
 def _names_read(rules: Rules, entity: str) -> Iterator[str]:

@@ -15,12 +15,12 @@ from projections.engine.transactions import MOST_ACTIONS
 from projections.inspect.rule_reads import is_changed
 from projections.language.access.paths import key_variables
 from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
-from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRule
+from projections.language.embeds import MOST_REFERENCES
 from projections.language.facts import creators, indexes_fed, paths_read
 from projections.language.kinds import EVERY
-from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
+from projections.language.models import Projection, Rules
 from projections.language.program import Program
-from projections.language.rules import LIST_BYTES, AggregateRule, IndexRule, ItemRule, LedgerRule, PickRule, Rule
+from projections.language.rules import LIST_BYTES, LedgerRule, Rule
 from projections.language.syntax import root
 from projections.stores.limits import TRANSACTIONAL
 from projections.stores.requests import BATCH_STATEMENTS
@@ -126,10 +126,10 @@ class BatchCost:
         concerned = [pair for pair in own if edited is None or is_changed(_names_read(self.model, pair[1]), edited)]
         recorded = [name for name, rule in concerned if rule.action.recorded]
         pulling = [
-            (name, rule, rule.action)
+            (name, rule)
             for name, rule in open_
-            if isinstance(rule.action, Embed) and rule.into == entity
-            if edited is None or not edited.isdisjoint(rule.action.match)
+            if rule.action.matched and rule.into == entity
+            if edited is None or not edited.isdisjoint(rule.action.matched)
         ]
         if item_rules:
             self._write_item(entity, number, edited, item_rules, path)
@@ -140,20 +140,20 @@ class BatchCost:
             self._actions[name] = self._actions.get(name, 0.0) + shared
         for name, rule in concerned:
             action = rule.action
-            if isinstance(action, Embed):
-                self._push(name, rule, action, number, edited, path)
+            if action.matched:
+                self._push(name, rule, number, edited, path)
             elif action.recorded:
                 self._contribute(name, rule, number, path, moved=edited is not None)
-            elif isinstance(action, Copy):
+            elif not action.on_source:
                 copies = number * (ELEMENTS if rule.each else 1)
-                fresh = edited is None
-                self._publish(name, rule, copies, _changed_attributes(action, edited), fresh=fresh)
-                self._follow(rule.into, copies, None if fresh else _changed_attributes(action, edited), path | {name})
-        for name, rule, embed in pulling:
-            parents = number * (ELEMENTS if embed.as_ is not None else 1)
-            self._spend(name, parents if embed.as_ is not None else 0, parents, number)
-            self._publish(name, rule, number, frozenset(embed.written))
-            self._follow(entity, number, frozenset(embed.written), path | {name})
+                written, fresh = _changed_attributes(rule, edited), edited is None
+                self._publish(name, rule, copies, written, fresh=fresh)
+                self._follow(rule.into, copies, None if fresh else written, path | {name})
+        for name, rule in pulling:
+            parents = number * (ELEMENTS if rule.action.several_parents else 1)
+            self._spend(name, parents if rule.action.several_parents else 0, parents, number)
+            self._publish(name, rule, number, frozenset(rule.action.written))
+            self._follow(entity, number, frozenset(rule.action.written), path | {name})
         for name, rule in open_ if edited is None else ():
             action = rule.action
             if rule.into == entity and action.recorded and action.written and rule.publishes:  # nothing counted yet
@@ -179,9 +179,9 @@ class BatchCost:
         changes = number * (ELEMENTS if rule.each else 1)
         self.contributions[name] = self.contributions.get(name, 0.0) + changes
         known = [number for number in (self.targets, fixed_targets(self.model, rule)) if number is not None]
-        targets = changes if isinstance(rule.action, Copy) else min([changes, *known])
+        targets = changes if rule.action.makes_items else min([changes, *known])
         groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
-        actions = groups + changes * ledger_actions(rule) * (1 + moved)
+        actions = groups + changes * rule.action.ledger_actions * (1 + moved)
         self._spend(name, TRANSACTIONAL * actions)
         self._actions[name] = self._actions.get(name, 0.0) + actions
         if not rule.action.writes_items or not rule.publishes:
@@ -192,9 +192,9 @@ class BatchCost:
         """Add a read of each group, the write of its target, and what follows from it."""
         action = rule.action
         written = frozenset(action.written or (EVERY,))
-        queries = action.queries if isinstance(action, Aggregate) else int(isinstance(action, Top | Latest))
-        self._spend(name, 0, targets * (1 + queries), _calls(targets, KEYS_PER_READ) + targets * queries)
-        self._publish(name, rule, targets, written, fresh=isinstance(action, Copy))
+        calls = _calls(targets, KEYS_PER_READ) + targets * action.queries
+        self._spend(name, 0, targets * (1 + action.queries), calls)
+        self._publish(name, rule, targets, written, fresh=action.makes_items)
         self._follow(rule.into, targets, written, path | {name})
 
     def _publish(
@@ -205,20 +205,14 @@ class BatchCost:
         self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if rule.action.recorded else targets)
 
     def _push(
-        self,
-        name: str,
-        rule: Projection,
-        embed: Embed,
-        number: float,
-        edited: frozenset[str] | None,
-        path: frozenset[str],
+        self, name: str, rule: Projection, number: float, edited: frozenset[str] | None, path: frozenset[str]
     ) -> None:
         """Add a push to the children of each parent; a new parent has none yet."""
         children = 0.0 if edited is None else self.children
-        written = _changed_attributes(embed, edited)
+        written = _changed_attributes(rule, edited)
         units = 1 + self._index_units(rule.into, written, number * children)
         reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
-        if embed.as_ is not None:
+        if rule.action.several_parents:
             reads += children * ELEMENTS
         calls = 2 + children / BATCH_STATEMENTS
         self._spend(name, number * (children * units + 1), number * reads, number * calls)
@@ -246,28 +240,21 @@ def _item_rules(
         changed |= more
         edited = edited.union(*(rule.action.written for rule in more.values()))
         waiting = {name: rule for name, rule in waiting.items() if name not in more}
-    return {name: rule for name, rule in changed.items() if not (isinstance(rule.action, Compute) and rule.action.once)}
+    return {name: rule for name, rule in changed.items() if not rule.action.first_only}
 
 
-def _changed_attributes(action: Copy | Embed, edited: frozenset[str] | None) -> frozenset[str]:
+def _changed_attributes(rule: Projection, edited: frozenset[str] | None) -> frozenset[str]:
     """Return the attributes of the target that change with these of the source."""
-    listed = action.as_ is not None if isinstance(action, Embed) else action.copies_all
-    if edited is None or EVERY in edited or listed:
-        return frozenset(action.written or (EVERY,))
-    changed = {name for name, source in action.carried.items() if not edited.isdisjoint(map(root, source.names))}
-    return frozenset(changed.union(action.values if isinstance(action, Copy) else ()))
+    all_written = frozenset(rule.action.written or (EVERY,))
+    if edited is None or EVERY in edited or rule.action.copies_all:
+        return all_written
+    changed = [part for part in rule.parts() if not edited.isdisjoint(map(root, part.value.names))]
+    attributes = frozenset(name for part in changed for name in part.attributes)
+    return attributes if all(part.attributes for part in changed) else all_written
 
 
 def _names_read(model: Rules, rule: Projection) -> frozenset[str]:
     return frozenset(paths_read(model, rule))
-
-
-def ledger_actions(rule: Projection) -> int:
-    """Return the actions of a contribution in a transaction beside its entry and the group that targets share."""
-    action = rule.action
-    if isinstance(action, Rank):
-        return action.scale.levels - 1
-    return action.members + (action.counters if isinstance(action, Aggregate) else 0)
 
 
 def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bool = False) -> dict[str, int]:
@@ -277,7 +264,7 @@ def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bo
     """
     table = model.tables[model.entities[entity].table]
     kept = set(model.entities[entity].index_key)
-    rules = [rule for rule in model.projections.values() if isinstance(rule.action, Index) and rule.source == entity]
+    rules = (rule for rule in model.projections.values() if rule.source == entity)
     fed = {index for rule in rules for index in indexes_fed(model, rule)}
     units = {}
     for name, keys in table.indexes.items():
@@ -404,24 +391,23 @@ def worst_writes(program: Program) -> Mapping[str, Worst]:
 
 
 def _worst(program: Program, rule: Rule) -> Worst:
-    if isinstance(rule, ListEmbedRule):
+    action = program.model.projections[rule.name].action
+    if action.several_parents:
         return Worst(2 * MOST_REFERENCES + _units(LIST_BYTES), _units(LIST_BYTES))
-    if isinstance(rule, EmbedRule):
+    if action.matched:
         return Worst(0, ITEM_UNITS)
-    if isinstance(rule, ItemRule):
-        indexes = max(map(len, rule.indexes), default=0) if isinstance(rule, IndexRule) else 0
-        return Worst(ITEM_UNITS * (1 + 2 * indexes))
+    if action.on_source:
+        indexes = [keys.names for keys in program.model.table_of(rule.source.name).indexes.values()]
+        most = max((sum(not names.isdisjoint(case.set) for names in indexes) for case in action.cases), default=0)
+        return Worst(ITEM_UNITS * (1 + 2 * most))
     changed = 2 * (rule.each.most if rule.each is not None else 1)  # all elements are replaced by others
     if not isinstance(rule, LedgerRule):
         return Worst(changed * ITEM_UNITS)
-    typed = program.model.projections[rule.name].action
-    counters = len(rule.value_slots) if isinstance(rule, AggregateRule) else 0
     member = _units(MEMBER_BYTES) if rule.carries else 1
-    listed = isinstance(rule, PickRule) and rule.list_name is not None
-    published = _units(LIST_BYTES) if listed else member
+    published = _units(LIST_BYTES) if action.elements else member
     entry = _units(2 * ENTRY_BYTES) if rule.each is not None else _units(2 * rule.most_of_one)
-    steps = 1 + changed * (1 + typed.members + counters) // MOST_ACTIONS
-    ledger = 2 * (steps * entry + changed * (1 + typed.members * member + counters))
+    steps = 1 + changed * (1 + action.members + action.counters) // MOST_ACTIONS
+    ledger = 2 * (steps * entry + changed * (1 + action.members * member + action.counters))
     return Worst(ledger + (changed * published * (2 if rule.creates else 1) if rule.writes_items else 0))
 
 

@@ -18,10 +18,9 @@ from projections.inspect.cost.change_costs import (
     Flow,
     Sum,
     fixed_targets,
-    ledger_actions,
 )
 from projections.language.facts import indexes_fed
-from projections.language.models import Aggregate, Index, Projection, Rank, Rules
+from projections.language.models import Projection, Rules
 from projections.stores.limits import TRANSACTIONAL
 
 PRICES: Mapping[str, tuple[float, str]] = {
@@ -213,7 +212,7 @@ def _hot_groups(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKe
         known = [number for number in (cost.targets, fixed_targets(model, rule)) if number is not None]
         events = changes / max(1.0, min([changes, *known]))  # of one target in a batch
         yield _group(name, rule, events, batches)
-        if members := TRANSACTIONAL * ledger_actions(rule):
+        if members := TRANSACTIONAL * rule.action.ledger_actions:
             advice = "all members of a target share a partition, also with shards: use several targets"
             limit = PARTITION_UNITS / members
             yield HotKey(name, f"members of {name}", members * events * batches, limit, advice)
@@ -221,14 +220,12 @@ def _hot_groups(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKe
 
 def _group(name: str, rule: Projection, events: float, batches: float) -> HotKey:
     """Return the group of a target: one transactional write in each transaction that changes it."""
-    action = rule.action
-    sharded = isinstance(action, Aggregate | Rank)
-    shards = action.shards if isinstance(action, Aggregate | Rank) else 1
+    shards = rule.action.spread or 1
     transactions = max(min(1.0, events), events / PER_TRANSACTION) * batches
     advice = f"up to {PER_TRANSACTION} events share a transaction; an item accepts {GROUP_WRITES} transactions a second"
     if transactions > GROUP_WRITES * shards:
         advice = "a longer window, so that fewer transactions change it"
-        if sharded:
+        if rule.action.spread is not None:
             advice = f"needs shards: {math.ceil(transactions / GROUP_WRITES)} on this rule, or {advice}"
     limit = GROUP_WRITES * PER_TRANSACTION * shards
     return HotKey(name, f"the busiest group of {name}", TRANSACTIONAL * transactions / shards, limit, advice)
@@ -238,7 +235,6 @@ def _hot_indexes(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotK
     """Yield index partitions that many items share: every write to one of these items is a write to the partition."""
     for name, rule in model.projections.items():
         for index in indexes_fed(model, rule):
-            assert isinstance(rule.action, Index)
             declared = model.tables[model.entities[rule.source].table].indexes[index]
             keys = [key for key, _ in declared.partition]
             cases = (case.set for case in rule.action.cases if case.set.keys() & keys)

@@ -5,7 +5,7 @@ A finding that a comment in the rule file accepts (`# check: ignore hot-partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from projections.inspect.design.table_design import Check, Design, Status, gather_design
@@ -28,6 +28,7 @@ from projections.language.findings.kinds import (
 )
 from projections.language.models import Rules
 from projections.language.review import Accepted, Review
+from projections.language.syntax import join_names
 from projections.stores.limits import ITEM_BYTES
 
 
@@ -69,11 +70,10 @@ def _together(design: Design, review: Review) -> _Found:
     for pattern in design.patterns:
         several = len(pattern.query.entities) > 1
         if several and len(pattern.plan.requests) > 1:
-            wrong.append(
-                f"{pattern.query.name} reads {_and(pattern.query.entities)}, which share no partition: {pattern.plan.reason}"
-            )
+            entities = join_names(pattern.query.entities)
+            wrong.append(f"{pattern.query.name} reads {entities}, which share no partition: {pattern.plan.reason}")
         if pattern.plan.others:
-            words = f"{pattern.query.name} also reads {_and(pattern.plan.others)}, which it does not name"
+            words = f"{pattern.query.name} also reads {join_names(pattern.plan.others)}, which it does not name"
             wrong.append(_problem(words, _comment(review, pattern.query.name)))
     return wrong, []
 
@@ -88,7 +88,9 @@ def _one_operation(design: Design, review: Review) -> _Found:
         elif verdict == "incomplete":
             wrong.append(_problem(f"no request returns all items of {name}: {pattern.plan.reason}", comment))
         elif verdict == "filtered" and pattern.plan.tests:
-            wrong.append(_problem(f"{name} reads items that a filter discards: {_and(pattern.plan.tests)}", comment))
+            wrong.append(
+                _problem(f"{name} reads items that a filter discards: {join_names(pattern.plan.tests)}", comment)
+            )
         elif verdict == "several" and comment:
             wrong.append(_problem(f"{name} needs several requests ({pattern.plan.reason})", comment))
         elif verdict == "several":
@@ -123,11 +125,13 @@ def _indexes(design: Design, review: Review) -> _Found:
         if not index.queries and not index.embeds:
             wrong.append(f"no query and no embed rule reads {index.name}: remove it, or state its queries")
         elif index.needed is not None and index.keys.projection == "all":
-            wrong.append(f"{index.name} projects all attributes, and needs only {_and(index.needed) or 'the keys'}")
+            wrong.append(
+                f"{index.name} projects all attributes, and needs only {join_names(index.needed) or 'the keys'}"
+            )
         elif isinstance(index.keys.projection, tuple) and index.needed is not None:
             idle = [name for name in index.keys.projection if name not in index.needed]
             if idle:
-                wrong.append(f"{index.name} projects {_and(idle)}, which no query needs")
+                wrong.append(f"{index.name} projects {join_names(idle)}, which no query needs")
     return wrong, []
 
 
@@ -147,14 +151,16 @@ def _sorting(design: Design, review: Review) -> _Found:
     open_ = []
     for pattern in design.patterns:
         if pattern.plan.assumes and (pattern.query.order is not None or pattern.query.range is not None):
-            open_.append(f"{pattern.query.name} is in order if {_and(pattern.plan.assumes)}. Is this so?")
+            open_.append(f"{pattern.query.name} is in order if {join_names(pattern.plan.assumes)}. Is this so?")
     return wrong, open_
 
 
 def _writes(design: Design, review: Review) -> _Found:
     stated = {step.entity for write in design.writes for step in write.steps}
     missing = [entity.name for entity in design.entities if entity.rule is None and entity.name not in stated]
-    return [], [f"No write pattern has {_and(missing)}. Are all writes of the application stated?"] if missing else []
+    return [], [
+        f"No write pattern has {join_names(missing)}. Are all writes of the application stated?"
+    ] if missing else []
 
 
 def _items(design: Design, review: Review) -> _Found:
@@ -191,7 +197,3 @@ def _of(review: Review, *kinds: Kind) -> list[str]:
     codes = {kind.code for kind in kinds}
     pairs = [*((finding, None) for finding in review.findings), *((note.finding, note) for note in review.accepted)]
     return [_problem(f"{bad.path}: {bad.reason} ({bad.code})", comment) for bad, comment in pairs if bad.code in codes]
-
-
-def _and(names: Sequence[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

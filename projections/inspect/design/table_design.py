@@ -10,15 +10,16 @@ from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
 from projections.inspect.cost.change_costs import ITEM_BYTES
 from projections.inspect.rule_reads import read_attributes
+from projections.inspect.write_paths import search_index
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
-from projections.language.embeds import attributes_of_child, children_of
+from projections.language.embeds import attributes_of_child
 from projections.language.facts import Origin, creators, indexes_fed, origins
 from projections.language.forms import IndexKeys
 from projections.language.keys import Schema
 from projections.language.kinds import EVERY
-from projections.language.models import Embed, Rules
 from projections.language.models import Entity as Declared
+from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.program import Program
 from projections.language.spelling import template_text
@@ -154,11 +155,7 @@ def _entities(rules: Rules, queries: Sequence[Query]) -> Iterator[Entity]:
 
 def _indexes(rules: Rules, patterns: Sequence[AccessPattern]) -> Iterator[Index]:
     """Yield the indexes of all tables."""
-    finding = {
-        name: children_of(rules.document(), name).index
-        for name, rule in rules.projections.items()
-        if isinstance(rule.action, Embed)
-    }
+    finding = {name: search_index(rules, name) for name in rules.projections}
     for table, declared in rules.tables.items():
         here = [name for name, entity in rules.entities.items() if entity.table == table]
         for name, keys in declared.indexes.items():

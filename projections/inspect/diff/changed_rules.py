@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from projections.language.compiling import ABOUT
 from projections.language.facts import creates, key_text
-from projections.language.models import Compute, Copy, Projection, Rules
+from projections.language.models import Projection, Rules
 
 Status = Literal["new", "changed", "removed", "retired"]
 
@@ -207,7 +207,7 @@ def _role(rule: Projection) -> tuple[str, tuple[str, ...], str]:
 def why_kept(old: Rules, name: str) -> str:
     """Return why a backfill removes no value of a rule, whatever `retired` sets; an empty text if it does."""
     rule = old.projections[name]
-    if isinstance(rule.action, Compute) and rule.action.once:
+    if rule.action.first_only:
         return "its values stay, because it has `once`"
     if not rule.enabled:
         return "its values stay, because it was disabled"
@@ -225,7 +225,7 @@ def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
         rule.into == entity and name != change.rule and not rule.action.on_source
         for name, rule in new.projections.items()
     )
-    if others and not isinstance(change.before.action, Copy):
+    if others and not change.before.action.makes_items:
         made += " that no other rule contributes to"
     parts = {part.name.partition(".")[0] for part in change.parts if not part.shared}
     if change.status == "retired" and change.fate == "remove":

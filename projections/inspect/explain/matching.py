@@ -7,17 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from projections.errors import BadInput
-from projections.language.arithmetic import Expression
-from projections.language.computed import ComputeRule
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
-from projections.language.forms import Computed, Constant
 from projections.language.keys import Image, ItemKey, Value
-from projections.language.models import Compute, Copy, Embed, Index, Latest, Rank, Top
+from projections.language.models import AnyAction
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test
 from projections.language.program import Program
-from projections.language.rules import IndexRule, Rule
-from projections.language.spelling import expression_text
+from projections.language.rules import Rule
 from projections.language.syntax import nearest, root
 from projections.language.templates import Field, KeyPattern, Template
 from projections.language.values import shown
@@ -65,11 +61,8 @@ def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
 
 def _incomplete(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -> Iterator[str]:
     """Yield why a rule that applies leaves out some of its attributes: those of an index that lacks a value."""
-    for place, resolve in parts[-1:]:
-        if isinstance(rule, IndexRule) and place[-1] == "set":
-            yield from _words(program, rule, place, resolve)
-    for place, resolve in parts:
-        if isinstance(rule, ComputeRule):
+    for place, resolve in parts if program.model.projections[rule.name].action.on_source else ():
+        if place[-1] != "where":
             yield from _words(program, rule, place, resolve)
 
 
@@ -86,66 +79,46 @@ def _reasons(program: Program, rule: Rule, parts: list[tuple[Place, Resolve]]) -
 def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iterator[str]:
     """Yield why one part of a rule does not apply."""
     typed = next(each for each in program.model.projections[rule.name].variants if each.source == rule.source.name)
-    match typed.action, place:
-        case _, ("where",):
+    match place:
+        case ("where",):
             yield from _where(typed.where, resolve, "where: ")
-        case Index(cases=cases), ("cases", int(number), part):
-            prefix = f"case {number + 1}: " if len(cases) > 1 else ""
-            if part == "where":
-                yield from _where(cases[number].where, resolve, prefix + "where: ")
-            else:
-                yield f"{prefix}{_lacking(_fields(cases[number].set.values()), resolve)}"
-        case Compute(set=computed), ("set", str(attribute)):
-            yield f"{attribute} is absent: {_why_uncomputed(computed[attribute], resolve)}"
-        case Embed(attributes=attributes), ("attributes",):
-            paths = [attribute.path for attribute in attributes.values() if attribute.path is not None]
-            if paths:
-                yield f"the item does not have {' or '.join(paths)}"
-            for name, each in attributes.items():
-                if each.path is None:
-                    yield f"{name} is absent: {_why_uncomputed([Computed(each)], resolve)}"
-        case _, ("each",) if typed.each is not None:
+        case ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
-        case _, ("bind",):
+        case ("bind",):
             for variable, template in typed.bind.items():
                 yield from _needs(f"{variable} of the target's key", [template], resolve)
-        case _, ("into",):
+        case ("into",):
             names = [name for pattern in rule.into.patterns for name in pattern.names]
             yield from _lacks(f"the key of {rule.into.name}", names, resolve)
-        case Rank(by=by), ("by",):
-            lacks = _missing(by.names, resolve)
-            no_score = f"the item has no {' and no '.join(lacks)}, so it has no score"
-            yield no_score if lacks else f"{expression_text(by)} has no value"
-        case Top(by=name) | Latest(by=name), ("by",):
-            yield from _lacks("`by`", [name], resolve)
-        case Copy() as copy, ("values",):
-            yield from _needs("`values`", [*copy.templates.values()], resolve)
+        case ("set", name):
+            yield f"{name} is absent: no case applies"
         case _:
-            raise NotImplementedError(place)
+            yield from _unmade(typed.action, place, resolve)
 
 
-def _why_uncomputed(cases: Sequence[Computed], resolve: Resolve) -> str:
-    """Return why a computed attribute has no value."""
-    try:
-        for case in cases:
-            if case.where is None or case.where.matches(resolve):
-                return _valueless(case, resolve)
-    except BadInput as problem:
-        return str(problem)
-    return "no case applies"
-
-
-def _valueless(case: Computed, resolve: Resolve) -> str:
-    match case.value:
-        case Template() as template:
-            template.render(resolve)  # raises BadInput for a wrong value
-            return _lacking(_fields([template]), resolve)
-        case Expression() as expression:
-            expression.compile_value()(resolve)
-            return _lacking([Field(expression.text, expression=expression)], resolve)
-        case Constant():
-            return ""  # it always has its value
+def _unmade(action: AnyAction, place: Place, resolve: Resolve) -> Iterator[str]:
+    """Yield why a part of an action has no value."""
+    match place:
+        case (int(number), *_):
+            label = f"case {number + 1}: " if len(action.cases) > 1 else ""
+        case ("set", str(attribute), *_):
+            label = f"{attribute} is absent: "
+        case (name, *_):
+            label = f"{name}: "
+    fields: list[Field] = []
+    for value in (part.value for part in action.parts() if part.place[1 : len(place) + 1] == place):
+        try:
+            if isinstance(value, Pattern):
+                yield from _where(value, resolve, f"{label}where: ")
+                continue
+            value.compile_value()(resolve)
+        except BadInput as problem:
+            yield f"{label}{problem}"
+            continue
+        fields += value.fields if isinstance(value, Template) else [Field(value.text, expression=value)]
+    if lacking := _lacking(fields, resolve):
+        yield label + lacking
 
 
 def _fields(templates: Iterable[Template]) -> list[Field]:

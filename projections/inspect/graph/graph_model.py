@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
-from projections.inspect.write_paths import Path, path_of
+from projections.inspect.write_paths import path_of
 from projections.language.facts import (
     Origin,
     conditions,
@@ -18,26 +17,13 @@ from projections.language.facts import (
     where_text,
 )
 from projections.language.findings.kinds import Finding
-from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Rules, Top
+from projections.language.kinds import WritePath
+from projections.language.models import ACTIONS, Projection, Rules
 from projections.language.ownership import chains
-from projections.language.spelling import expression_text, template_text
-from projections.language.syntax import an
+from projections.language.spelling import template_text
+from projections.language.syntax import join_names
 from projections.language.templates import Template
 from projections.printable import printable
-
-_SHORT = 22
-
-COLOURS = {
-    "copy": "#1a66d6",
-    "aggregate": "#7b2fd0",
-    "top": "#00796b",
-    "latest": "#9a5800",
-    "rank": "#b3261e",
-    "index": "#bf1a66",
-    "compute": "#5d4037",
-    "embed": "#2e7d1f",
-}
-"""The colours of kinds of rules in Mermaid."""
 
 Key = tuple[tuple[str, str], ...]
 """(attribute, template) of each attribute of a key."""
@@ -89,7 +75,7 @@ class Rule:
     within: int | None
     """Seconds."""
     expired: str | None
-    path: Path
+    path: WritePath
     after: tuple[str, ...]
     passes: int
     findings: tuple[Finding, ...]
@@ -135,13 +121,13 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 kind=rule.kind,
                 sources=rule.sources,
                 target=rule.into,
-                gist=_gist(rule, indexes_fed(rules, rule)),
-                sentence=_sentence(rule, indexes_fed(rules, rule)),
+                gist=rule.action.gist(indexes_fed(rules, rule)),
+                sentence=rule.action.sentence(join_names(rule.sources), rule.into, indexes_fed(rules, rule)),
                 key=tuple(resolved_key(rules, rule).items()),
-                match=_texts(rule.action.match) if isinstance(rule.action, Embed) else (),
+                match=_texts(rule.action.matched),
                 where=where_text(rule),
                 each=_each(rule),
-                cases=_cases(rule),
+                cases=tuple((conditions(case.where), _texts(case.set)) for case in rule.action.cases),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
                 mode=rule.mode_in_words,
                 description=rule.description,
@@ -175,70 +161,11 @@ def _entity(rules: Rules, name: str, written: Mapping[str, Origin], is_copy: boo
     )
 
 
-def _cases(rule: Projection) -> tuple[tuple[str | None, Key], ...]:
-    if not isinstance(rule.action, Index):
-        return ()
-    return tuple((conditions(case.where), _texts(case.set)) for case in rule.action.cases)
-
-
 def _texts(templates: Mapping[str, Template]) -> Key:
     return tuple((name, template_text(template)) for name, template in templates.items())
 
 
 # Text
-
-
-def _gist(rule: Projection, indexes: Sequence[str]) -> str:
-    match action := rule.action:
-        case Copy(copies_all=True):
-            return "all attributes"
-        case Top():
-            return f"{action.limit} as {action.as_}"
-        case Index():
-            return ", ".join(indexes)
-        case Rank():
-            return f"ranks by {expression_text(action.by)}"
-    return _some(tuple(action.written))
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the names, or the first one and the number of others."""
-    text = ", ".join(names)
-    return text if len(names) == 1 or len(text) <= _SHORT else f"{names[0]} and {len(names) - 1} more"
-
-
-def _sentence(rule: Projection, indexes: Sequence[str]) -> str:
-    source, target = _and(rule.sources), rule.into
-    match action := rule.action:
-        case Copy():
-            what = "all attributes of" if action.copies_all else "attributes of"
-            return f"Keeps {what} each {source} under another key, as {an(target)}."
-        case Aggregate():
-            return f"Keeps {_and(list(action.set))} on each {target}, computed from its {source} items."
-        case Compute():
-            when = ", once: they stay as they are set first" if action.once else ""
-            return f"Computes {_and(list(action.set))} of {source} items from their other attributes{when}."
-        case Rank():
-            by = expression_text(action.by)
-            return f"Counts each {source} by the digits of {by} in the ledger, which gives its rank on the {target}."
-        case Index():
-            return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
-        case Embed():
-            if action.as_ is None:
-                return f"Keeps attributes of each {source} in all {target} items that reference it."
-            what = f"a {action.form} of the {source} items"
-            return f"Keeps {what} that each {target} references in {action.references}, on the {target}."
-        case Top():
-            first = "greatest" if action.order == "desc" else "least"
-            return f"Lists the {first} {action.limit} {source} items by {action.by} on each {target}."
-        case Latest():
-            first = "greatest" if action.order == "desc" else "least"
-            return f"Keeps attributes of the {source} with the {first} {action.by} on each {target}."
-    assert_never(action)
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _each(rule: Projection) -> str | None:
@@ -273,7 +200,7 @@ def mermaid(graph: Graph) -> str:
     for number, rule in enumerate(graph.rules.values()):
         kinds.setdefault(rule.kind, []).append(f"r{number}")
     for kind, nodes in kinds.items():
-        lines.append(f"  classDef {kind} stroke:{COLOURS[kind]},stroke-width:2px")
+        lines.append(f"  classDef {kind} stroke:{ACTIONS[kind].colours[0]},stroke-width:2px")
         lines.append(f"  class {','.join(nodes)} {kind}")
     made = [ids[name] for name, entity in graph.entities.items() if entity.role != "application"]
     if made:

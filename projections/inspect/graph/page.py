@@ -12,9 +12,9 @@ from pathlib import Path
 from projections.inspect.graph.graph_model import Entity, Graph, Rule
 from projections.inspect.graph.layout import columns_of
 from projections.language.findings.kinds import Finding
+from projections.language.models import ACTIONS
 from projections.printable import printable
 
-KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
 _HERE = Path(__file__).parent
 
 
@@ -47,10 +47,10 @@ def page(graph: Graph, frame: Frame = _ALONE) -> str:
     filled = {
         "title": escape(graph.title),
         "counted": counted,
-        "style": texts["page.css"],
+        "style": texts["page.css"] + "".join(map(_colours, ACTIONS)),
         "script": texts["page.js"],
         "filters": _filters(graph),
-        "markers": "".join(_marker(kind) for kind in KINDS),
+        "markers": "".join(_marker(kind) for kind in ACTIONS),
         "edges": "\n".join(_edge(rule) for rule in graph.rules.values() if not rule.inside),
         "boxes": "\n".join(_column(graph, column) for column in columns_of(graph)),
         "panels": panels(graph),
@@ -78,9 +78,14 @@ def _filters(graph: Graph) -> str:
     return "".join(
         f'<button class="filter k-{kind}" data-kind="{kind}" aria-pressed="false" title="Show {kind} rules only">'
         f"{icon(kind)}{kind}<span>{counts[kind]}</span></button>"
-        for kind in KINDS
+        for kind in ACTIONS
         if counts[kind]
     )
+
+
+def _colours(kind: str) -> str:
+    light, dark = ACTIONS[kind].colours
+    return f".k-{kind} {{ --kind: light-dark({light}, {dark}) }}\n"
 
 
 def _marker(kind: str) -> str:
@@ -151,25 +156,13 @@ def _controls(rule: Rule) -> str:
 
 _VARIABLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
-ICONS = {
-    "copy": '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M10.5 2.5h-6a2 2 0 0 0-2 2v6"/>',
-    "aggregate": '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>',
-    "top": '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>',
-    "latest": '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>',
-    "rank": '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>',
-    "index": '<circle cx="6.75" cy="6.75" r="4.25"/><path d="M10 10l3.5 3.5"/>',
-    "compute": '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>',
-    "embed": '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>',
-}
-"""SVG paths of 16 by 16, by kind of rule."""
-
 
 def escape(text: object) -> str:
     return html.escape(printable(str(text)), quote=True)
 
 
 def icon(kind: str) -> str:
-    return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ICONS[kind]}</svg>'
+    return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ACTIONS[kind].icon}</svg>'
 
 
 def prose(text: str) -> str:
@@ -313,7 +306,7 @@ def _cost(rule: Rule) -> Iterator[str]:
     tiles = [(str(path.alone), "write unit" if path.alone == 1 else "write units", "a change by itself")]
     if path.shared:
         tiles.append((f"≈ {path.shared}", "write units", "each, in a large batch"))
-    if path.name == "embed":
+    if rule.match:
         tiles = [("1", "write unit", "each child"), ("1", "write unit", "each push")]
     tiles.append((str(rule.passes), "pass" if rule.passes == 1 else "passes", "through the stream"))
     shown = "".join(

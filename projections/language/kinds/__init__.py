@@ -5,14 +5,15 @@ This module has what all kinds have in common. `rules` has their compiled forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from projections.language.arithmetic import Expression, Factor
 from projections.language.attribute_sources import AttributeSource
+from projections.language.forms import Case
 from projections.language.patterns import Pattern
 from projections.language.spelling import source_text
 from projections.language.syntax import Location, written_path
@@ -62,10 +63,39 @@ Sources: TypeAlias = tuple[str, ...]
 """The names of a rule's source entities, sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """The writes of a rule. Write units are those of items of up to 1 KB, with the index entries of an index rule; other
+    entries of the target in secondary indexes cost one more each.
+
+    `alone` is the cost of a single change for one target (one child, for an embed); `shared` the cost of each of many
+    changes for one target in one batch, if that is less.
+    """
+
+    name: str
+    how: str
+    alone: int
+    shared: int | None = None
+
+    @property
+    def units(self) -> str:
+        """The cost as text: `5 write units alone, about 2 each in a large batch`."""
+        noun = "write unit" if self.alone == 1 else "write units"
+        return f"{self.alone} {noun}" + (f" alone, about {self.shared} each in a large batch" if self.shared else "")
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return asdict(self)
+
+
 class Action:
     """What a rule does. Places begin with the kind."""
 
     kind: ClassVar[str]
+    colours: ClassVar[tuple[str, str]]
+    """Its colour in pictures, on a light and on a dark ground."""
+    icon: ClassVar[str]
+    """SVG paths of 16 by 16."""
     combines: ClassVar[bool] = False
     """Whether a rule of this kind can have several sources."""
     on_source: ClassVar[bool] = False
@@ -76,6 +106,10 @@ class Action:
     """Whether it writes to items of its target entity."""
     makes_key: ClassVar[bool] = True
     """Whether it makes the key of its target from the source."""
+    makes_items: ClassVar[bool] = False
+    """Whether its targets are items that it creates and deletes, whatever their entity declares."""
+    makes_index_keys: ClassVar[bool] = False
+    """Whether the attributes that it writes are keys of indexes."""
 
     @property
     def written(self) -> dict[str, Location]:
@@ -101,9 +135,98 @@ class Action:
         return int(self.recorded)
 
     @property
+    def counters(self) -> int:
+        """The number of value counters that one contribution changes."""
+        return 0
+
+    @property
+    def ledger_actions(self) -> int:
+        """The actions of a contribution in a transaction, beside its entry and the group that targets share."""
+        return self.members + self.counters
+
+    @property
+    def queries(self) -> int:
+        """The number of queries for members and value counters that a publish makes."""
+        return 0
+
+    @property
+    def spread(self) -> int | None:
+        """The number of ledger items that hold the totals of one target; None if that cannot be set."""
+        return None
+
+    @property
+    def first_only(self) -> bool:
+        """Whether it writes an attribute only where it is absent."""
+        return False
+
+    @property
+    def copies_all(self) -> bool:
+        """Whether it writes all attributes of its source."""
+        return False
+
+    @property
     def carried(self) -> Mapping[str, AttributeSource]:
         """The attributes of the target that have the value of a source as it is."""
         return {}
+
+    @property
+    def matched(self) -> Mapping[str, Template]:
+        """The names by which targets reference their source, if it makes no key: name → template over the source."""
+        return {}
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """The attributes of each element, if it writes a list."""
+        return ()
+
+    @property
+    def several_parents(self) -> bool:
+        """Whether a target can reference several sources."""
+        return False
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The index keys that it sets in each case."""
+        return ()
+
+    def type_of(self, name: str) -> str | None:
+        """Return the DynamoDB type of an attribute that it writes; None if it is unknown."""
+        values = (part.value for part in self.parts() if name in part.attributes)
+        types = {value.type for value in values if not isinstance(value, Pattern)}
+        return types.pop() if len(types) == 1 else None
+
+    def gist(self, indexes: Sequence[str]) -> str:
+        """Return what it writes, in a few words. `indexes` are those whose keys it makes."""
+        names = list(self.written)
+        text = ", ".join(names)
+        return text if len(names) == 1 or len(text) <= _SHORT else f"{names[0]} and {len(names) - 1} more"
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        """Return what it does with the items of an entity, in a sentence."""
+        raise NotImplementedError
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        """Return its writes; those of a recorded rule go through the ledger.
+
+        `each` has the words about elements of a list, if the rule has `each`; `indexes` are those whose keys it makes, or by
+        which it finds its targets.
+        """
+        return self._ledger_path()
+
+    def _ledger_path(self, longest: int = 1) -> WritePath:
+        """Return the path through the ledger. In a transaction, entry, group and each member and counter cost two units."""
+        group = f"one of {self.spread} shards of the group" if (self.spread or 1) > 1 else "group"
+        members = [f"{self.members} members" if self.members > 1 else "member"] if self.members else []
+        counters = (
+            [f"{self.counters} value counters" if self.counters > 1 else "value counter"] if self.counters else []
+        )
+        *first, last = ["entry", group, *members, *counters]
+        target = "1 write of the target" if longest == 1 else f"1 write of the target, with the first {longest}"
+        how = f"{', '.join(first)} and {last} in one transaction of the ledger, then {target}"
+        return WritePath(self.kind, how, 5 + 2 * self.ledger_actions, 2 + 2 * self.ledger_actions)
+
+
+_SHORT = 22
 
 
 EVERY = "*"

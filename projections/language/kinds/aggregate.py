@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -13,13 +13,15 @@ from projections.language.kinds import Action, Model, Part, Sources, places
 from projections.language.measures import EXTREMES, PICKED, SHORT_FORMS, VALUES, Measure
 from projections.language.patterns import describe
 from projections.language.spelling import expression_text, pattern_document
-from projections.language.syntax import Location
+from projections.language.syntax import Location, join_names
 
 
 class Aggregate(Model, Action):
     """Counters, sums and extremes of the source items, set on the target item."""
 
     kind: ClassVar[str] = "aggregate"
+    colours: ClassVar[tuple[str, str]] = ("#7b2fd0", "#c69cff")
+    icon: ClassVar[str] = '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>'
     combines: ClassVar[bool] = True
     in_ledger: ClassVar[bool] = True
 
@@ -74,8 +76,17 @@ class Aggregate(Model, Action):
         return len({_order(measure) for measure in self.set.values() if measure.function in VALUES})
 
     @property
+    def spread(self) -> int:
+        return self.shards
+
+    def type_of(self, name: str) -> str | None:
+        return self.set[name].type
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        return f"Keeps {join_names(list(self.set))} on each {target}, computed from its {source} items."
+
+    @property
     def queries(self) -> int:
-        """The number of queries for members and value counters that a publish makes."""
         listed = {_order(measure) for measure in self.set.values() if measure.function in ("counts", "values")}
         return len({(_order(measure), measure.function in ("min", "first")) for measure in self.ordered}) + len(listed)
 

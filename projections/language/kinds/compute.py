@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from projections.language.arithmetic import Expression
 from projections.language.forms import AttributeName, Computed, ComputedForm, Constant
-from projections.language.kinds import Action, Model, Part, Sources, places
+from projections.language.kinds import Action, Model, Part, Sources, WritePath, places
 from projections.language.kinds.copy import constant_words
 from projections.language.spelling import expression_text, template_text
-from projections.language.syntax import Location
+from projections.language.syntax import Location, join_names
 
 
 class Compute(Model, Action):
     """Attributes of the source item, computed from its other attributes."""
 
     kind: ClassVar[str] = "compute"
+    colours: ClassVar[tuple[str, str]] = ("#5d4037", "#d2a795")
+    icon: ClassVar[str] = '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>'
     on_source: ClassVar[bool] = True
     makes_key: ClassVar[bool] = False
 
@@ -47,6 +49,22 @@ class Compute(Model, Action):
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         for name, cases in self.set.items():
             yield name, " or ".join(dict.fromkeys(map(computed_words, cases)))
+
+    @property
+    def first_only(self) -> bool:
+        return self.once
+
+    def type_of(self, name: str) -> str | None:
+        types = {None if isinstance(case.value, Constant) else case.value.type for case in self.set[name]}
+        return types.pop() if len(types) == 1 else None
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        when = ", once: they stay as they are set first" if self.once else ""
+        return f"Computes {join_names(list(self.set))} of {source} items from their other attributes{when}."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        once = ", once" if self.once else ", if a value changes"
+        return WritePath(self.kind, f"1 conditional write on the item itself{once}", 1)
 
 
 def computed_words(case: Computed) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -11,9 +11,19 @@ from pydantic.json_schema import SkipJsonSchema
 
 from projections.language.attribute_sources import AttributeSource
 from projections.language.forms import AttributeName, Constant, ConstantForm, CopyForm
-from projections.language.kinds import EVERY, Action, Model, Part, Sources, attribute_parts, places, source_words
+from projections.language.kinds import (
+    EVERY,
+    Action,
+    Model,
+    Part,
+    Sources,
+    WritePath,
+    attribute_parts,
+    places,
+    source_words,
+)
 from projections.language.spelling import template_text
-from projections.language.syntax import Location
+from projections.language.syntax import Location, an
 from projections.language.templates import Template
 
 
@@ -21,6 +31,11 @@ class Copy(Model, Action):
     """A copy of the source item under another key. The rule creates and deletes it."""
 
     kind: ClassVar[str] = "copy"
+    colours: ClassVar[tuple[str, str]] = ("#1a66d6", "#82b1ff")
+    icon: ClassVar[str] = (
+        '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M10.5 2.5h-6a2 2 0 0 0-2 2v6"/>'
+    )
+    makes_items: ClassVar[bool] = True
 
     into: str = Field(
         description="The entity to create; it has one copy rule, and no other writer of the copied attributes."
@@ -72,6 +87,19 @@ class Copy(Model, Action):
             yield name, source_words(attribute, source)
         for name, value in self.values.items():
             yield name, constant_words(value) if isinstance(value, Constant) else template_text(value)
+
+    def gist(self, indexes: Sequence[str]) -> str:
+        return "all attributes" if self.copies_all else super().gist(indexes)
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        what = "all attributes of" if self.copies_all else "attributes of"
+        return f"Keeps {what} each {source} under another key, as {an(target)}."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        if not self.claimed:
+            return WritePath("guarded copy", f"1 conditional write of the copy{each}", 1)
+        how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
+        return WritePath("claimed copy", how, 7)
 
 
 def constant_words(constant: Constant) -> str:

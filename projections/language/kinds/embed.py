@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -10,15 +10,20 @@ from pydantic_core import PydanticCustomError
 
 from projections.language.attribute_sources import AttributeSource
 from projections.language.forms import AttributeName, AttributesForm, MatchForm
-from projections.language.kinds import Action, Model, Part, Sources, attribute_parts, places, source_words
+from projections.language.kinds import Action, Model, Part, Sources, WritePath, attribute_parts, places, source_words
 from projections.language.spelling import source_text
 from projections.language.syntax import Location
+from projections.language.templates import Template
 
 
 class Embed(Model, Action):
     """Attributes of a parent (the source), kept in every child that references it."""
 
     kind: ClassVar[str] = "embed"
+    colours: ClassVar[tuple[str, str]] = ("#2e7d1f", "#84d46f")
+    icon: ClassVar[str] = (
+        '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>'
+    )
     makes_key: ClassVar[bool] = False
 
     into: str = Field(description="The entity of the children.")
@@ -114,3 +119,33 @@ class Embed(Model, Action):
             return
         for name, attribute in self.attributes.items():
             yield name, source_words(attribute, source)
+
+    @property
+    def matched(self) -> Mapping[str, Template]:
+        return self.match
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        return () if self.as_ is None or self.id is None else (self.id, *self.attributes)
+
+    @property
+    def several_parents(self) -> bool:
+        return self.as_ is not None
+
+    def type_of(self, name: str) -> str | None:
+        return super().type_of(name) if self.as_ is None else None
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        if self.as_ is None:
+            return f"Keeps attributes of each {source} in all {target} items that reference it."
+        what = f"a {self.form} of the {source} items"
+        return f"Keeps {what} that each {target} references in {self.references}, on the {target}."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        search = "children are found in their own item collection"
+        if self.as_ is not None:
+            search = "1 write of a link in the ledger for each new reference"
+        elif indexes:
+            search = f"children are found through {indexes[0]}, which lags, so a second pass follows"
+        read = ", which is read with all its parents" if self.as_ is not None else ""
+        return WritePath(self.kind, f"1 write for the push and 1 for each child{read}; {search}", 2)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from pydantic import ConfigDict, RootModel
 
 from projections.language.forms import Case, CaseForm
-from projections.language.kinds import Action, Part, Sources
+from projections.language.kinds import Action, Part, Sources, WritePath
 from projections.language.spelling import template_text
-from projections.language.syntax import Location
+from projections.language.syntax import Location, join_names
 
 
 class Index(RootModel[CaseForm], Action):
@@ -19,6 +19,9 @@ class Index(RootModel[CaseForm], Action):
     model_config = ConfigDict(frozen=True)
 
     kind: ClassVar[str] = "index"
+    colours: ClassVar[tuple[str, str]] = ("#bf1a66", "#ff8dba")
+    icon: ClassVar[str] = '<circle cx="6.75" cy="6.75" r="4.25"/><path d="M10 10l3.5 3.5"/>'
+    makes_index_keys: ClassVar[bool] = True
     on_source: ClassVar[bool] = True
     makes_key: ClassVar[bool] = False
 
@@ -45,3 +48,14 @@ class Index(RootModel[CaseForm], Action):
         for name in self.written:
             texts = [template_text(case.set[name]) for case in self.cases if name in case.set]
             yield name, " or ".join(dict.fromkeys(texts))
+
+    def gist(self, indexes: Sequence[str]) -> str:
+        return ", ".join(indexes)
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        return f"Sets the keys of {join_names(indexes)} on {source} items, so that queries find them there."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        entries = f"1 entry in {' and 1 in '.join(indexes)}"
+        how = f"1 conditional write on the item itself, which makes {entries}, if its key changes"
+        return WritePath(self.kind, how, 1 + len(indexes))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language.forms import ExpressionText
-from projections.language.kinds import Action, Model, Order, Part, Sources
-from projections.language.ranks import MOST_DIGITS, Scale
+from projections.language.kinds import Action, Model, Order, Part, Sources, WritePath
+from projections.language.ranks import MOST_DIGITS, RANK_LEVELS_IN_SHARDS, Scale
+from projections.language.spelling import expression_text
 from projections.language.syntax import Location
 
 
@@ -21,6 +22,8 @@ class Rank(Model, Action):
     """
 
     kind: ClassVar[str] = "rank"
+    colours: ClassVar[tuple[str, str]] = ("#b3261e", "#ff8a80")
+    icon: ClassVar[str] = '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>'
     combines: ClassVar[bool] = True
     in_ledger: ClassVar[bool] = True
     writes_items: ClassVar[bool] = False
@@ -68,3 +71,35 @@ class Rank(Model, Action):
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         return iter(())
+
+    @property
+    def ledger_actions(self) -> int:
+        return self.scale.levels - 1
+
+    @property
+    def spread(self) -> int:
+        return self.shards
+
+    @property
+    def items_of_rank(self) -> int:
+        """How many items of the ledger one request reads for a rank: one for each group, or for each of its shards."""
+        levels = self.scale.levels
+        return levels + (self.shards - 1) * min(levels, RANK_LEVELS_IN_SHARDS)
+
+    def gist(self, indexes: Sequence[str]) -> str:
+        return f"ranks by {expression_text(self.by)}"
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        by = expression_text(self.by)
+        return f"Counts each {source} by the digits of {by} in the ledger, which gives its rank on the {target}."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        """Return the path of a score: a new one is counted in a group for each two digits, a moved one in more."""
+        levels, items = self.scale.levels, self.items_of_rank
+        groups = "1 group" if levels == 1 else f"{levels} groups"
+        moved = f"; a changed score moves between up to {2 * levels - 1} groups" if levels > 1 else ""
+        how = (
+            f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables. To find a rank, "
+            f"1 request reads {items} {'item' if items == 1 else 'items'} of the ledger"
+        )
+        return WritePath(self.kind, how, 2 + 2 * levels, 2 * levels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from projections.language.kinds import (
     Order,
     Part,
     Sources,
+    WritePath,
     attribute_parts,
     path_expression,
     places,
@@ -27,6 +28,8 @@ class Top(Model, Action):
     """The first few source items, as a list on the target item."""
 
     kind: ClassVar[str] = "top"
+    colours: ClassVar[tuple[str, str]] = ("#00796b", "#5fd3c2")
+    icon: ClassVar[str] = '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>'
     combines: ClassVar[bool] = True
     in_ledger: ClassVar[bool] = True
 
@@ -50,11 +53,33 @@ class Top(Model, Action):
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         yield self.as_, f"{self.limit} of {' and '.join(sources)} by {self.by}"
 
+    @property
+    def queries(self) -> int:
+        return 1
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        return tuple(self.attributes)
+
+    def gist(self, indexes: Sequence[str]) -> str:
+        return f"{self.limit} as {self.as_}"
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        return f"Lists the {_FIRST[self.order]} {self.limit} {source} items by {self.by} on each {target}."
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        return self._ledger_path(self.limit)
+
+
+_FIRST = {"desc": "greatest", "asc": "least"}
+
 
 class Latest(Model, Action):
     """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
 
     kind: ClassVar[str] = "latest"
+    colours: ClassVar[tuple[str, str]] = ("#9a5800", "#f2b45c")
+    icon: ClassVar[str] = '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>'
     combines: ClassVar[bool] = True
     in_ledger: ClassVar[bool] = True
 
@@ -81,3 +106,10 @@ class Latest(Model, Action):
         for name, attribute in self.attributes.items():
             made = " or ".join(source_words(attribute, source) for source in sources)
             yield name, f"{made}, latest by {self.by}"
+
+    @property
+    def queries(self) -> int:
+        return 1
+
+    def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
+        return f"Keeps attributes of the {source} with the {_FIRST[self.order]} {self.by} on each {target}."
