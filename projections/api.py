@@ -69,10 +69,10 @@ def load(path: str | Path) -> RuleSet:
 def loads(text: str, file: str = "<rules>") -> RuleSet:
     """Load the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError as `load` does."""
     from projections.language import loader
-    from projections.language.access.plan import queries_of, writes_of
+    from projections.language.access.plan import queries_of
 
     rules = loader.loads(text, file)
-    return RuleSet(rules.document(), text=text, file=file, queries=queries_of(rules), writes=writes_of(rules))
+    return RuleSet(rules.document(), text=text, file=file, queries=queries_of(rules), writes=rules.writes)
 
 
 def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:

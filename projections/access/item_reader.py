@@ -140,7 +140,7 @@ class ItemReader:
             try:
                 look = self._run(look_at(self._program, key))
             except Transient as error:
-                look = Look(missing=(str(error),))
+                look = Look(missing={str(error): None})
             took, passed = self._clock() - started, self._clock() - began
             if _judge(look)[0] != "late":
                 break
@@ -150,7 +150,7 @@ class ItemReader:
             self._sleep(min(pause, remaining))
             pause = min(_LONGEST_PAUSE, 2 * pause)
         state, reasons = _judge(look)
-        return Waited(state, reasons, self._clock() - began, look.not_covered)
+        return Waited(state, reasons, self._clock() - began, tuple(look.not_covered))
 
     def _need_ledger(self, what: str) -> None:
         if not self._session.ledger:
@@ -194,12 +194,12 @@ def _check_timeout(timeout: object) -> None:
 
 def _judge(look: Look) -> tuple[WaitState, tuple[str, ...]]:
     if look.unknown:
-        return "unknown", look.unknown
+        return "unknown", tuple(look.unknown)
     if look.quarantined:
-        return "quarantined", look.quarantined
+        return "quarantined", tuple(look.quarantined)
     if look.filling:
-        return "filling", look.filling
-    return ("late", look.missing) if look.missing else ("reached", ())
+        return "filling", tuple(look.filling)
+    return "late" if look.missing else "reached", tuple(look.missing)
 
 
 # boto3

@@ -1,13 +1,13 @@
-"""The reads of a look at items, as steps, and what one look at a source item finds: its copies, and attributes of its
-parents, compared with the rules.
+"""The reads of a look at items, as steps, and what one look at a source item finds: its copies, and the parents that it
+shows, compared with the rules.
 
 A protocol yields which items it needs next, and a store or a boto3 object reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -47,13 +47,9 @@ Steps: TypeAlias = Generator[Needed, Mapping[ItemKey, Image], T]
 class GroupReads:
     """The keys of groups, until a read has shown all their shards in their open generations."""
 
-    def __init__(self, program: Program, targets: Sequence[Target]) -> None:
-        self._generations = dict.fromkeys(targets, 0)
-        self._shards = {
-            (name, target): rule.shards_of(target)
-            for name, target in targets
-            if isinstance(rule := program.rules[name], LedgerRule)
-        }
+    def __init__(self, targets: Iterable[tuple[LedgerRule, str]]) -> None:
+        self._shards = {(rule.name, target): rule.shards_of(target) for rule, target in targets}
+        self._generations = dict.fromkeys(self._shards, 0)
 
     def keys(self) -> list[ItemKey]:
         return [key for target in self._generations for key in self._of(target)]
@@ -93,32 +89,19 @@ def again(reads: GroupReads, other_keys: Sequence[ItemKey], *, together: bool) -
     raise Transient("the groups of an item kept being rebuilt while they were read")
 
 
-class Look(NamedTuple):
+@dataclass(slots=True)
+class Look:
     """What is known of a source item now. It is processed if nothing is `missing` and no other field has reasons.
 
     `missing` may come with time; the other reasons do not go away while a caller waits. `not_covered` names the rules of the
     item of which something is not known.
     """
 
-    missing: tuple[str, ...] = ()
-    filling: tuple[str, ...] = ()
-    quarantined: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    not_covered: tuple[str, ...] = ()
-
-
-class Notes:
-    """The reasons, as they are found."""
-
-    def __init__(self) -> None:
-        self.missing: dict[str, None] = {}
-        self.filling: dict[str, None] = {}
-        self.quarantined: dict[str, None] = {}
-        self.unknown: dict[str, None] = {}
-        self.not_covered: dict[str, None] = {}
-
-    def look(self) -> Look:
-        return Look(*map(tuple, (self.missing, self.filling, self.quarantined, self.unknown, self.not_covered)))
+    missing: dict[str, None] = field(default_factory=dict)
+    filling: dict[str, None] = field(default_factory=dict)
+    quarantined: dict[str, None] = field(default_factory=dict)
+    unknown: dict[str, None] = field(default_factory=dict)
+    not_covered: dict[str, None] = field(default_factory=dict)
 
 
 def is_deployed(registry: RegistrySnapshot, rule: Rule) -> bool:
@@ -152,7 +135,7 @@ class Copy(NamedTuple):
     attributes: Image | None
 
 
-def copies_of(program: Program, key: ItemKey, item: Item | None, notes: Notes) -> list[Copy]:
+def copies_of(program: Program, key: ItemKey, item: Item | None, look: Look) -> list[Copy]:
     """Return the guarded copies that the item has, and those that it may have had."""
     copies: list[Copy] = []
     for entity in program.entities_at(key):
@@ -161,10 +144,10 @@ def copies_of(program: Program, key: ItemKey, item: Item | None, notes: Notes) -
             try:
                 expected = rule.copies(item) if item is not None and item.entity is entity else {}
             except BadInput as problem:
-                notes.quarantined[f"{rule.name}: {problem}"] = None
+                look.quarantined[f"{rule.name}: {problem}"] = None
             former = _fixed_copies(program, rule, key)
             if not former:
-                notes.not_covered[rule.name] = None
+                look.not_covered[rule.name] = None
             copies += [Copy(rule, place, expected.get(place)) for place in dict.fromkeys([*former, *expected])]
     return copies
 
@@ -191,18 +174,18 @@ def _variables(entity: Entity, key: ItemKey) -> Mapping[str, str]:
 
 
 def compare_copy(
-    program: Program, guards: Guards, copy: Copy, source: ItemKey, image: Image | None, notes: Notes
+    program: Program, guards: Guards, copy: Copy, source: ItemKey, image: Image | None, look: Look
 ) -> None:
     """Compare a guarded copy with its source."""
     rule, key, expected = copy
     is_copy = _is_copy_of(guards, rule, source, key, image)
     if expected is None:
         if is_copy:
-            notes.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
+            look.missing[f"{rule.name}: the copy {encode_key(key)} is not removed yet"] = None
         return
     if image is not None and not application_items(program, guards).may_write(rule, rule.into, key, image):
         if not any(_is_copy_of(guards, other, source, key, image) for other in program.guarded_copies.values()):
-            notes.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            look.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
             return
         is_copy = False  # the key becomes free when another rule removes its copy
     attributes = image or {}
@@ -210,9 +193,9 @@ def compare_copy(
     if not rule.copies_all:
         wanted |= {name: None for name in rule.owned() if name not in expected and name not in rule.into.constants}
     elif any(not _is_owned(program, rule, name) for name in attributes.keys() - expected.keys()):
-        notes.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
+        look.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
     if not is_copy or any(not same(attributes.get(name), value) for name, value in wanted.items()):
-        notes.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
+        look.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
 
 
 def _is_copy_of(guards: Guards, rule: GuardedCopyRule, source: ItemKey, key: ItemKey, image: Image | None) -> bool:
@@ -228,63 +211,28 @@ def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
     return name in program.derived_attributes(rule.into.name)
 
 
-def parents_of(
-    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item | None, notes: Notes
-) -> list[tuple[EmbedRule, list[ItemKey]]]:
-    """Return the rules that embed attributes in the item, each with the parents that the item references."""
-    parents: list[tuple[EmbedRule, list[ItemKey]]] = []
-    for rule in program.embeds_into.get(item.entity.name, ()) if item is not None else ():
-        assert item is not None
-        if not is_deployed(registry, rule):
-            notes.not_covered[rule.name] = None
+def compare_parents(
+    program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, look: Look
+) -> list[tuple[EmbedRule, ItemKey]]:
+    """Compare the parent that the guard of each embed names with the one that the item references.
+
+    Return the parents of rules that have not set their values. The guard of a list does not name its parents.
+    """
+    awaited = []
+    for rule in program.embeds_into.get(item.entity.name, ()):
+        if isinstance(rule, ListEmbedRule) or not is_deployed(registry, rule):
+            look.not_covered[rule.name] = None
             continue
         try:
-            if isinstance(rule, ListEmbedRule):
-                references = rule.references(item)
-                keys = None if references is None else [ref.key for ref in references if ref.key is not None]
-            else:
-                reference = rule.reference(item)
-                keys = None if reference is None else [reference]
+            reference = rule.reference(item)
         except BadInput as problem:
-            notes.quarantined[f"{rule.name}: {problem}"] = None
+            look.quarantined[f"{rule.name}: {problem}"] = None
             continue
-        if keys is not None:
-            parents.append((rule, keys))
-        elif rule.on_delete == "keep" and guards.name(rule.name) not in item.image:
-            continue  # these values are not the rule's
-        elif any(name in item.image for name in rule.owned()):
-            notes.missing[f"{rule.name}: its values of the item are not removed yet"] = None
-    return parents
-
-
-def compare_parent(
-    guards: Guards, rule: EmbedRule, source: ItemKey, parent: Item | None, child: Item, notes: Notes
-) -> None:
-    """Compare what a child has with what the parent that it references gives it."""
-    if parent is None or parent.entity is not rule.source:
-        if rule.on_delete == "keep":  # the ledger has what it gave last
-            notes.not_covered[rule.name] = None
-            return
-        parent = None
-    try:
-        values, texts = rule.offered(parent)
-        offered = values if values and rule.belongs(child, texts) else {}
-    except BadInput as problem:
-        notes.quarantined[f"{rule.name}: {problem}"] = None
-        return
-    guard = guards.read(rule.name, child.key, child.image)
-    shows = guard is not None and guard.by == encode_key(source)
-    if not shows or any(not same(child.image.get(name), offered.get(name)) for name in rule.owned()):
-        notes.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
-
-
-def compare_list(
-    guards: Guards, rule: ListEmbedRule, child: Item, parents: Mapping[ItemKey, Item | None], notes: Notes
-) -> None:
-    """Compare the list of the item with what all its parents give it."""
-    references = rule.references(child) or []
-    offers = [rule.given(child, ref, parents.get(ref.key) if ref.key is not None else None) for ref in references]
-    value, _ = rule.listed(references, offers)
-    guard = guards.read(rule.name, child.key, child.image)
-    if guard is None or not same(child.image.get(rule.list_name), value):
-        notes.missing[f"{rule.name}: {encode_key(child.key)} does not show it yet"] = None
+        guard = guards.read(rule.name, item.key, item.image)
+        if reference is None:
+            is_own = rule.on_delete == "keep" and guards.name(rule.name) not in item.image
+            if not is_own and any(name in item.image for name in rule.owned()):
+                look.missing[f"{rule.name}: its values of the item are not removed yet"] = None
+        elif guard is None or guard.by != encode_key(reference):
+            awaited.append((rule, reference))
+    return awaited

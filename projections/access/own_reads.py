@@ -12,14 +12,11 @@ value of the target instead of the totals of the group, contributions are missin
 Other sources contribute what is committed. The registry is read with the groups: while a rule fills, not everything has
 contributed to its groups yet.
 
-If the item does not exist yet, and the source items make rules create it, all of this is read again with the groups of the
-other rules into it: the functions set their values, such as zeros, as soon as they see the new item. So are the groups of
-rules that have no guard on an item that exists, such as one that the application has just put.
-
 A source item may have an attribute that another rule sets from other items. The rules that read it are not corrected,
 because its next value is unknown. Attributes that rules compute from the source item itself are known.
 
-What rules set on the item that is read, from its own attributes or from its parents, is named if it is not as they set it.
+What rules set on the item that is read, from its own attributes, from its parents, or as soon as they see it (their zeros,
+and what others have contributed), is named if it is not as they set it.
 """
 
 from __future__ import annotations
@@ -28,10 +25,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from projections.access.look import MOST_TOGETHER, GroupReads, Needed, Steps, Traced, again
-from projections.engine.application import ApplicationItems
+from projections.access.look import MOST_TOGETHER, GroupReads, Needed, Steps, Traced, again, application_items
 from projections.engine.changes import WIDE, generation_of
 from projections.engine.groups import Group
 from projections.engine.guards import Guards
@@ -85,21 +81,8 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
     """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
     own = list(dict.fromkeys(own))
     rules = _rules_between(program, key, own)
-    answer, others = yield from _read(program, key, own, rules, [])
-    if others:
-        answer, _ = yield from _read(program, key, own, rules, others)
-    return answer
-
-
-def _read(
-    program: Program, key: ItemKey, own: Sequence[ItemKey], rules: Sequence[Rule], others: Sequence[LedgerRule]
-) -> Steps[tuple[OwnRead, list[LedgerRule]]]:
-    """Read an item, and return the rules that will set its first values. `others` are those that are known already: rules to
-    which the own items do not contribute.
-    """
-    recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     text = encode_key(key)
-    reads = GroupReads(program, [(rule.name, text) for rule in (*recorded, *others)])
+    reads = GroupReads((rule, text) for rule in rules if isinstance(rule, LedgerRule))
     entries = {own_key: entry_key(encode_key(own_key)) for own_key in own}
     if (number := 1 + len(entries) + len(reads.keys())) > MOST_TOGETHER:
         raise UsageError(
@@ -138,27 +121,15 @@ def _read(
         corrected, reasons = _values(rule, totals, images)
         values |= corrected
         uncorrected |= reasons
-    if image is None and not created:
-        return OwnRead(None, (), {}), []
-    if image is not None and _is_emptied(program, key, image, registry, numbers):
-        return OwnRead(None, (), {}), []
-    shown = dict(without_guards(program, image)) if image is not None else dict(created)
-    first = _first_values(program, key, image, registry, rules)
-    for rule in others:
-        group = groups[rule.name, text]
-        if rule not in first or group.withheld:
-            continue  # it has published meanwhile, or publishes nothing
-        corrected, reasons = _values(rule, group.totals, [image])
-        if group.totals.n == 0:
-            corrected, reasons = rule.published(group.totals, {query.name: [] for query in rule.member_queries}), {}
-        shown |= {name: value for name, value in corrected.items() if value is not None}
-        uncorrected |= reasons
+    if not created if image is None else _is_emptied(program, key, image, registry, numbers):
+        return OwnRead(None, (), {})
+    shown = dict(created if image is None else without_guards(program, image))
     for name, value in values.items():
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
-    uncorrected = {**_set_later(program, key, image, shown, registry, uncorrected), **uncorrected}
-    return OwnRead(shown, tuple(sorted(values)), uncorrected), first
+    uncorrected = {**_set_later(program, key, image, shown, registry, rules, uncorrected), **uncorrected}
+    return OwnRead(shown, tuple(sorted(values)), uncorrected)
 
 
 def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
@@ -173,6 +144,7 @@ def _set_later(
     image: Image | None,
     shown: Image,
     registry: RegistrySnapshot | None,
+    rules: Sequence[Rule],
     uncorrected: Collection[str],
 ) -> Mapping[str, str]:
     """Return the attributes that other rules set on the item as soon as they see it as it is read, with the reason."""
@@ -181,6 +153,10 @@ def _set_later(
         return {}
     reasons: dict[str, str] = {}
     guards = Guards(program, registry.identity)
+    for rule in program.ledger_rules_into.get(item.entity.name, ()):
+        publishes = rule.mode != "shadow" and not rule.claimed and registry.state(rule) == LIVE
+        if publishes and rule not in rules and guards.read(rule.name, key, image) is None:
+            reasons |= dict.fromkeys(rule.owned(), f"{rule.name} sets it when it sees the item")
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
             reasons |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
@@ -214,23 +190,6 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
         for rule in writing(program.rules.values())
         if rule.writes_items and rule.kind not in ("index", "compute") and rule.into in into
         if any(source in sources for source in rule.sources)
-    ]
-
-
-def _first_values(
-    program: Program, key: ItemKey, image: Image | None, registry: RegistrySnapshot | None, rules: Sequence[Rule]
-) -> list[LedgerRule]:
-    """Return the other rules that publish to an item as soon as they see it, and have not done so."""
-    if registry is None:
-        return []
-    guards = Guards(program, registry.identity)
-    item = program.recognise(key, image) if image is not None else None
-    into = program.entities_at(key) if image is None else [item.entity] if item is not None else []
-    return [
-        rule
-        for rule in writing(program.recorded.values())
-        if rule.writes_items and not rule.claimed and rule.into in into and rule not in rules
-        if registry.state(rule) == LIVE and guards.read(rule.name, key, image) is None
     ]
 
 
@@ -361,5 +320,4 @@ def _is_emptied(
     others = [guards.read(rule.name, key, image) for rule in rules if rule.name not in numbers]
     if any(guard is not None and guard.n != 0 for guard in others):
         return False
-    nowhere = cast("Any", None)  # nothing is read or written
-    return ApplicationItems(program, nowhere, guards).may_delete(item.entity, key, image)
+    return application_items(program, guards).may_delete(item.entity, key, image)

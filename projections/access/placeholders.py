@@ -73,16 +73,7 @@ def _placeholder(piece: str | Field | Buckets | Periods, names: Mapping[str, str
 
 def condition_words(read: Read) -> str:
     """Return the key condition of a read on one line, as `PK = USER#{userId} and SK begins with POST#`."""
-    terms = [f"{name} = {_content(value)}" for name, value in (*read.partition, *read.fixed)]
-    if read.prefix is not None:
-        terms.append(f"{read.sort} begins with {read.prefix}")
-    elif read.low is not None and read.high is not None:
-        terms.append(f"{read.sort} from {_content(read.low)} to {_content(read.high)}")
-    elif read.low is not None:
-        terms.append(f"{read.sort} from {_content(read.low)}")
-    elif read.high is not None:
-        terms.append(f"{read.sort} to {_content(read.high)}")
-    return " and ".join(terms) + ", descending" * read.descending
+    return " and ".join(filter(None, (partition_words(read), sort_words(read)))) + ", descending" * read.descending
 
 
 def partition_words(read: Read) -> str:
@@ -90,16 +81,14 @@ def partition_words(read: Read) -> str:
     return " and ".join(f"{name} = {_content(value)}" for name, value in read.partition)
 
 
-def sort_expression(read: Read) -> str:
-    """Return the condition on the sort key in DynamoDB's syntax, as `begins_with(SK, POST#)`; empty if there is none."""
+def sort_words(read: Read) -> str:
+    """Return the condition on the sort key, as `SK begins with POST#`; empty if there is none."""
     terms = [f"{name} = {_content(value)}" for name, value in read.fixed]
-    low, high = (None if end is None else _content(end) for end in (read.low, read.high))
+    ends = [f"{word} {_content(end)}" for word, end in (("from", read.low), ("to", read.high)) if end is not None]
     if read.prefix is not None:
-        terms.append(f"begins_with({read.sort}, {read.prefix})")
-    elif low is not None:
-        terms.append(f"{read.sort} >= {low}" if high is None else f"{read.sort} BETWEEN {low} AND {high}")
-    elif high is not None:
-        terms.append(f"{read.sort} <= {high}")
+        ends = [f"begins with {read.prefix}"]
+    if ends:
+        terms.append(" ".join([str(read.sort), *ends]))
     return " and ".join(terms)
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from projections.engine.groups import Generations, Group, read_groups, sum_group
-from projections.engine.ledger_items import CLOSED, SHARD_COUNT, group_key
+from projections.access.look import GroupReads
+from projections.engine.groups import Group
 from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Store, Value
 from projections.errors import BadInput, UsageError
@@ -145,22 +145,12 @@ class Ranking:
 
     def _read(self, names: Sequence[str]) -> list[Group]:
         """Return groups in the order of their names. One request, unless there are more shards, or a group was rebuilt."""
-        rule = self._rule
-        keys = {name: [group_key(rule.name, name, 0, shard) for shard in range(rule.shards_of(name))] for name in names}
-        items = self._store.get_many([key for shard_keys in keys.values() for key in shard_keys])
-        by_name: dict[str, Group] = {}
-        again: list[str] = []
-        for name, shard_keys in keys.items():
-            parts = [items[key] for key in shard_keys if key in items]
-            shards = max((int(Decimal(part[SHARD_COUNT]["N"])) for part in parts if SHARD_COUNT in part), default=1)
-            if shards > len(shard_keys) or any(CLOSED in part for part in parts):
-                again.append(name)
-            else:
-                by_name[name] = sum_group(0, parts)
-        if again:
-            groups = read_groups(self._store, [(rule.name, name) for name in again], Generations())
-            by_name |= {name: group for (_, name), group in groups.items()}
-        return [by_name[name] for name in names]
+        reads = GroupReads((self._rule, name) for name in names)
+        items = self._store.get_many(reads.keys())
+        while not reads.complete(items):
+            items = self._store.get_many(reads.keys())
+        groups = reads.groups(items)
+        return [groups[self._rule.name, name] for name in names]
 
     def _whole(self, groups: Iterable[Group]) -> bool:
         return self.complete and not any(group.withheld for group in groups)

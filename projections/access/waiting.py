@@ -3,7 +3,7 @@
 The reads are in the order in which a change travels: the source item, its entry, the groups, the targets. If the entry says
 what the item contributes, the groups that are read later include it. If the guard of a target, which is read last, is at
 least as new as its group, the target shows it. A group that is read before the entry may lack the contribution, and a guard
-that is as new as that group proves nothing. The item is compared with its own parents, and a list with all of them. If a
+that is as new as that group proves nothing. The guard of an embed names the parent whose values the item has. If a
 rule that publishes to the item has no guard on it, the rule has not seen the item yet; if it has one, nothing is concluded
 about its values.
 
@@ -12,7 +12,7 @@ last change. What cannot be compared is `not_covered`:
 
 - Copies that can have other keys than those that follow from the key of their source: a guarded copy leaves no trace of its
   former key in the item or in the ledger.
-- Children that embed the item.
+- Children that embed the item, and the item's own list of parents.
 - Values on the item of an entity of which it is not. They may be the application's.
 - Rules that write to the item and are not active, and copies: the item does not show of what source it is one.
 
@@ -27,16 +27,13 @@ from projections.access.look import (
     GroupReads,
     Look,
     Needed,
-    Notes,
     Steps,
     again,
     application_items,
     compare_copy,
-    compare_list,
-    compare_parent,
+    compare_parents,
     copies_of,
     is_deployed,
-    parents_of,
 )
 from projections.engine.changes import without_stamps
 from projections.engine.guards import Guards
@@ -45,7 +42,7 @@ from projections.engine.registry import FILLING, LIVE, REGISTRY, RegistrySnapsho
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.contribution import Contributions
-from projections.language.embeds import EmbedRule, ListEmbedRule
+from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program, writing
@@ -59,10 +56,10 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     image = (yield Needed([key])).get(key)
     at = entry_key(source)
     items = yield Needed([at, REGISTRY])
-    notes = Notes()
+    look = Look()
     if REGISTRY not in items:
-        notes.missing["no rules are active yet: the functions create the registry with their first batch"] = None
-        return notes.look()
+        look.missing["no rules are active yet: the functions create the registry with their first batch"] = None
+        return look
     registry = RegistrySnapshot.read(items[REGISTRY])
     entry = Entry.read(items[at]) if at in items else None
     item = program.recognise(key, image) if image is not None else None
@@ -70,57 +67,54 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
         if not is_deployed(registry, rule):
-            notes.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
+            look.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule):
-            notes.not_covered[rule.name] = None
-    if notes.unknown:
-        return notes.look()
+            look.not_covered[rule.name] = None
+    if look.unknown:
+        return look
 
     evaluated = program.contributions(item)
     writes = {rule.name for rule in rules}  # a shadow rule writes nothing
     for name, reason in evaluated.problems:
         if name not in writes:
             continue
-        notes.quarantined[f"{name}: {reason}"] = None
+        look.quarantined[f"{name}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
-    targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, notes)
+    targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, look)
     guards = Guards(program, registry.identity)
     if item is not None:
-        _compare_item(program, item, notes)
-        _compare_received(program, registry, guards, item, notes)
-    _compare_left(program, guards, entities, key, item, image, notes)
-    copies = copies_of(program, key, item, notes)
-    parents = parents_of(program, registry, guards, item, notes)
-    if notes.missing or notes.unknown:
-        return notes.look()
+        _compare_item(program, item, look)
+        _compare_received(program, registry, guards, item, look)
+    _compare_left(program, guards, entities, key, item, image, look)
+    copies = copies_of(program, key, item, look)
+    parents = compare_parents(program, registry, guards, item, look) if item is not None else []
+    if look.missing or look.unknown:
+        return look
 
     groups = {}
     if targets:
-        reads = GroupReads(program, targets)
+        reads = GroupReads((program.recorded[name], target) for name, target in targets)
         groups = reads.groups((yield from again(reads, [], together=False)))
     places = [decode_key(target) for _, target in targets]
-    wanted = dict.fromkeys([*places, *(copy.key for copy in copies)])
-    wanted |= dict.fromkeys(parent for _, keys in parents for parent in keys)
+    wanted = dict.fromkeys([*places, *(copy.key for copy in copies), *(parent for _, parent in parents)])
     images = (yield Needed(list(wanted))) if wanted else {}
     for name, target in targets:
         rule, place, group = program.recorded[name], decode_key(target), groups[name, target]
         if group.damaged:
-            notes.quarantined[f"{name}: the group of {target} is damaged"] = None
+            look.quarantined[f"{name}: the group of {target} is damaged"] = None
         elif group.rebuilding:
-            notes.missing[f"{name}: the group of {target} is being rebuilt"] = None
+            look.missing[f"{name}: the group of {target} is being rebuilt"] = None
         else:
-            _compare_target(program, guards, rule, place, images.get(place), group.at, notes)
-    for rule, keys in parents:
-        assert item is not None
-        known = {place: program.recognise(place, images[place]) for place in keys if place in images}
-        if isinstance(rule, ListEmbedRule):
-            compare_list(guards, rule, item, known, notes)
-            continue
-        for place in keys:
-            compare_parent(guards, rule, place, known.get(place), item, notes)
+            _compare_target(program, guards, rule, place, images.get(place), group.at, look)
+    for embed, parent in parents:
+        there = program.recognise(parent, images[parent]) if parent in images else None
+        if embed.on_delete == "keep" and embed.embedded(there) is None:
+            look.not_covered[embed.name] = None  # the ledger has the values that the parent gave last
+        else:
+            look.missing[f"{embed.name}: {source} does not show it yet"] = None
     for copy in copies:
-        compare_copy(program, guards, copy, key, images.get(copy.key), notes)
-    return notes.look()
+        compare_copy(program, guards, copy, key, images.get(copy.key), look)
+    return look
 
 
 def _compare(
@@ -130,7 +124,7 @@ def _compare(
     contributions: Contributions,
     entry: Entry | None,
     gone: bool,
-    notes: Notes,
+    look: Look,
 ) -> list[Target]:
     """Compare an entry with what the item contributes. Return the targets that have to show it."""
     held = entry.contributions if entry is not None else {}
@@ -143,50 +137,50 @@ def _compare(
                 if registry.is_provisional(rule)
                 else "its backfill is not complete"
             )
-            notes.filling[f"{rule.name} is filling: {why}"] = None
+            look.filling[f"{rule.name} is filling: {why}"] = None
             continue
         if entry is not None and rule.name in entry.refused:
-            notes.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None
+            look.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None
             continue
         if gone and recorded and rule.expired == "keep":
-            notes.unknown[
-                f"{rule.name} keeps what has expired, and a missing item does not show whether it expired"
-            ] = None
+            look.unknown[f"{rule.name} keeps what has expired, and a missing item does not show whether it expired"] = (
+                None
+            )
             continue
         if now != recorded:
-            notes.missing[f"{rule.name}: the ledger does not record the item as it is"] = None
+            look.missing[f"{rule.name}: the ledger does not record the item as it is"] = None
         targets += [(rule.name, target) for target in now if rule.writes_items and not is_range(target)]
     if entry is not None:
         for name, target in sorted(entry.pending):
             known = program.recorded.get(name)
             if known is not None and registry.state(known) == LIVE:
-                notes.missing[f"{name}: {target} has a pending publish"] = None
+                look.missing[f"{name}: {target} has a pending publish"] = None
     return targets
 
 
-def _compare_item(program: Program, item: Item, notes: Notes) -> None:
+def _compare_item(program: Program, item: Item, look: Look) -> None:
     """Compare the attributes that rules set on the item itself."""
     for rule in program.item_rules.get(item.entity.name, ()):
         try:
             wanted = rule.desired(item)
         except BadInput as problem:
-            notes.quarantined[f"{rule.name}: {problem}"] = None
+            look.quarantined[f"{rule.name}: {problem}"] = None
             continue
         for name, value in wanted.items():
             stored = item.image.get(name)
             if not same(stored, value) and (value is not None or rule.removes):
-                notes.missing[f"{rule.name}: {name} of the item is not set yet"] = None
+                look.missing[f"{rule.name}: {name} of the item is not set yet"] = None
 
 
-def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, notes: Notes) -> None:
+def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, look: Look) -> None:
     """Name the rules that publish to the item and have not done so since it appeared."""
     for rule in writing(program.rules.values()):
         if rule.into is not item.entity or not isinstance(rule, LedgerRule | GuardedCopyRule) or not rule.writes_items:
             continue
         if not isinstance(rule, LedgerRule) or rule.claimed or registry.state(rule) != LIVE:
-            notes.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
+            look.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
         elif guards.read(rule.name, item.key, item.image) is None:
-            notes.missing[f"{rule.name}: its values of the item are not set yet"] = None
+            look.missing[f"{rule.name}: its values of the item are not set yet"] = None
 
 
 def _compare_left(
@@ -196,7 +190,7 @@ def _compare_left(
     key: ItemKey,
     item: Item | None,
     image: Image | None,
-    notes: Notes,
+    look: Look,
 ) -> None:
     """Name the rules that write to other entities under this key, if the item still has their guard or attributes."""
     if image is None:
@@ -210,19 +204,19 @@ def _compare_left(
         else:
             remains = rule.writes_items and any(name in image and name not in here for name in rule.owned())
         if remains:
-            notes.not_covered[rule.name] = None
+            look.not_covered[rule.name] = None
 
 
 def _compare_target(
-    program: Program, guards: Guards, rule: LedgerRule, key: ItemKey, image: Image | None, at: str, notes: Notes
+    program: Program, guards: Guards, rule: LedgerRule, key: ItemKey, image: Image | None, at: str, look: Look
 ) -> None:
     """Compare the guard of a target with its group."""
     if not application_items(program, guards).is_of(rule.into, key, image):
         if image is not None and rule.creates:
-            notes.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            look.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
         elif rule.creates:
-            notes.missing[f"{rule.name}: {encode_key(key)} does not exist yet"] = None
+            look.missing[f"{rule.name}: {encode_key(key)} does not exist yet"] = None
         return  # without an item there is nothing to publish to
     guard = guards.read(rule.name, key, image)
     if guard is None or guard.at < at:
-        notes.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+        look.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None

@@ -68,7 +68,7 @@ class Query(Model):
     )
     consistent: bool = Field(default=False, description="Whether the read must be strongly consistent.")
     using: str | None = Field(default=None, description="Use only this index; `table` for the table itself.")
-    expect: Expect | None = Field(default=None, description="Estimates of size and rate.")
+    expect: Expect = Field(default_factory=Expect, description="Estimates of size and rate.")
 
     @model_validator(mode="after")
     def _get_or_find(self) -> Query:
@@ -102,8 +102,8 @@ class WriteStep(Model):
         description="`absent`: only if the item does not exist. `present`: only if it exists. `{unchanged: version}`: "
         "only if this attribute has the value that was read.",
     )
-    set: Annotated[list[AttributeName], Field(min_length=1)] | None = Field(
-        default=None, description="The attributes that an update sets."
+    set: Annotated[list[AttributeName], Field(min_length=1)] = Field(
+        default=[], description="The attributes that an update sets."
     )
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class WriteStep(Model):
         if len(given) != 1:
             found = " and ".join(given) or "no operation"
             raise PydanticCustomError("rule", f"has {found}: write exactly one of put, update, delete, check")
-        if self.set is not None and given != ["update"]:
+        if self.set and given != ["update"]:
             raise PydanticCustomError("rule", f"a {given[0]} has no `set`: only an update sets attributes")
         if given == ["check"] and self.if_ is None:
             raise PydanticCustomError("rule", "a check needs a condition: add `if`")
@@ -128,6 +128,16 @@ class WriteStep(Model):
     @property
     def entity(self) -> str:
         return str(getattr(self, self.operation))
+
+    @property
+    def condition(self) -> str | None:
+        """`absent` or `present`, as the item must be; None without such a condition."""
+        return self.if_ if isinstance(self.if_, str) else None
+
+    @property
+    def unchanged(self) -> str | None:
+        """The attribute that must be as it was read, if any."""
+        return self.if_["unchanged"] if isinstance(self.if_, dict) else None
 
 
 class WritePattern(WriteStep):
@@ -141,7 +151,7 @@ class WritePattern(WriteStep):
     def _check_operation(self) -> None:
         if not self.items:
             super()._check_operation()
-        elif any(getattr(self, name) is not None for name in (*OPERATIONS, "if_", "set")):
+        elif self.set or any(getattr(self, name) is not None for name in (*OPERATIONS, "if_")):
             raise PydanticCustomError("rule", "has `items` and an operation: move the operation into `items`")
 
     @property

@@ -16,8 +16,9 @@ from projections.language.program import Program
 from projections.language.syntax import suggest
 
 if TYPE_CHECKING:
-    from projections.language.access.plan import Query, WritePattern
+    from projections.language.access.plan import Query
     from projections.language.models import Rules
+    from projections.language.questions import WritePattern
 
 
 @dataclass(frozen=True, eq=False, repr=False)

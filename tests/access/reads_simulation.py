@@ -35,7 +35,6 @@ entities:
   Shop: {key: {PK: "SHOP#{shopId}", SK: META}}
   Product: {key: {PK: "PRODUCT#{sku}", SK: STATS}, derived: true}
   Order: {key: {PK: "SHOP#{shopId}", SK: "ORDER#{orderId}"}}
-  Review: {key: {PK: "PRODUCT#{sku}", SK: "REVIEW#{userId}"}}
 projections:
   orders: {from: Order, aggregate: {into: Shop, set: {orders: count, paid: {sum: total, where: {status: [paid]}}}}}
   ratings:
@@ -49,10 +48,7 @@ projections:
     aggregate: {into: Product, set: {sold: sum(sku.qty), orders: count}}
   bySku: {from: Order, where: {status: [paid]}, each: {sku: skus}, aggregate: {into: Product, set: {paidOrders: count}}}
 """  # fmt: skip
-MORE = """
-  reviews: {from: Review, aggregate: {into: Product, set: {reviews: count}}}
-"""
-DOCUMENT, WITH_MORE = loads(RULES).document(), loads(RULES + MORE).document()
+DOCUMENT = loads(RULES).document()
 PROGRAM = Program.from_document(DOCUMENT)
 FORMER_ORDERS = RULES.replace("orders: count, paid", "orders: count, most: max(number(total)), paid")
 """Rules of which another version is deployed, which publishes nothing before its backfill."""
@@ -98,9 +94,8 @@ for _name in ("get", "get_many", "query", "write", "transact", "write_each"):
 class ReadHistory:
     """One history. `problems` has each answer that is wrong, `reads` the number of answers by kind.
 
-    With `more`, another rule creates items that are read. With `fresh`, the functions have
-    processed nothing yet, so there is no registry. `former` are the rules that are active: those of the functions and the
-    reader are deployed, and no backfill has activated them.
+    With `fresh`, the functions have processed nothing yet, so there is no registry. `former` are the rules that are active:
+    those of the functions and the reader are deployed, and no backfill has activated them.
     """
 
     def __init__(
@@ -109,14 +104,11 @@ class ReadHistory:
         defect: Defect = lambda steps: steps,
         *,
         apart: bool = False,
-        more: bool = False,
         fresh: bool = False,
         former: str | None = None,
     ) -> None:
-        self._document = self._rules(more)
-        self._program = Program.from_document(self._document)
+        self._program = PROGRAM
         self._former = Program.from_document(loads(former).document()) if former else self._program
-        self._more = more
         self._fresh = fresh
         self._rng = Random(seed)
         self._chance = Random(f"shards {seed}").random
@@ -133,9 +125,6 @@ class ReadHistory:
         self._depth = 0
         self._reading: Iterator[None] | None = None
         self._first: Mapping[ItemKey, object] = {}
-
-    def _rules(self, more: bool) -> Any:
-        return WITH_MORE if more else DOCUMENT
 
     def _begin(self) -> None:
         """Put the first items."""
@@ -205,7 +194,7 @@ class ReadHistory:
 
     def _remember(self) -> None:
         """Keep what the oracle derives from the items as they are."""
-        found = Oracle(self._document).expect({"main": self._store.items("main")})
+        found = Oracle(DOCUMENT).expect({"main": self._store.items("main")})
         self._states.append({key: found.items[key] for key in TARGETS if key in found.items})
 
     # The functions
@@ -285,14 +274,12 @@ class ReadHistory:
     def _own(self) -> Iterator[None]:
         target = self._rng.choice(TARGETS)
         states: dict[ItemKey, int] = {}
-        exists = active = True
+        active = True
 
         def seen(needed: Needed) -> None:
-            nonlocal exists, active
+            nonlocal active
             if REGISTRY in needed.keys:
                 active = MemoryStore.get(self._store, REGISTRY) is not None
-            if target in needed.keys:
-                exists = MemoryStore.get(self._store, target) is not None
             for key in needed.keys:
                 if key in OWN:
                     states[key] = len(self._states) - 1
@@ -304,8 +291,7 @@ class ReadHistory:
             return  # nothing is corrected, and nothing is created
         self.reads["own"] += 1
         right = self._states[states[OWN[0]]].get(target)
-        others = () if exists else ("reviews",)  # which the functions set once the item exists
-        names = [name for name in (*CORRECTED, *others) if name not in answer.uncorrected]
+        names = [name for name in CORRECTED if name not in answer.uncorrected]
         if _values(answer.image, names) != _values(right, names):
             self.problems.append(f"own: {target} is {_values(answer.image, names)}, not {_values(right, names)}")
 

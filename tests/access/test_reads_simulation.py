@@ -37,7 +37,7 @@ def problems(first: int, count: int, defect: Defect = lambda one: one, **setting
 def test_own_reads_are_right_and_no_wait_ends_too_early() -> None:
     reads: Counter[str] = Counter()
     for seed in range(HISTORIES):
-        history = ReadHistory(seed, more=seed % 4 == 0).play()
+        history = ReadHistory(seed).play()
         assert not history.problems, f"seed {seed}: {history.problems}"
         reads.update(history.reads)
     assert min(reads["own"], reads["reached"], reads["late"]) > HISTORIES, reads
@@ -59,7 +59,7 @@ def test_no_wait_ends_too_early_before_rules_are_active(settings: dict[str, Any]
 
 @pytest.mark.deep
 def test_own_reads_are_right_and_no_wait_ends_too_early_in_many_histories() -> None:
-    for settings in ({}, {"more": True}, FRESH, CHANGED):
+    for settings in ({}, FRESH, CHANGED):
         assert not problems(HISTORIES, MANY, **settings)
 
 
@@ -98,10 +98,6 @@ DEFECTS: dict[str, tuple[dict[str, Any], tuple[Any, str, Any] | None]] = {
     ),
     "an item that rules will delete is returned": ({}, (own_reads, "_is_emptied", lambda *_: False)),
     "an item that rules will create is not returned": ({}, (AggregateRule, "creates", False)),
-    "an item that rules will create lacks the values of other rules": (
-        {"more": True},
-        (own_reads, "_first_values", lambda *_: []),
-    ),
     "pending publishes are forgotten": ({}, (Entry, "pending", property(lambda entry: set()))),
     "guards are not compared with groups": (
         {},

@@ -22,10 +22,11 @@ from projections.inspect.client.expressions import (
     value_literal,
 )
 from projections.inspect.client.module_scope import Scope
-from projections.language.access.plan import Plan, WritePattern
+from projections.language.access.plan import Plan
 from projections.language.facts import is_number, reads
 from projections.language.kinds import EVERY
 from projections.language.models import Rules
+from projections.language.questions import WritePattern
 from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 

@@ -21,8 +21,9 @@ from projections.inspect.client.entity_definitions import (
 from projections.inspect.client.expressions import Call, Code, Names, docstring, literal, snake, statement
 from projections.inspect.client.module_scope import Scope, helpers, imports, names_in, sentence
 from projections.inspect.client.query_functions import QueryFunction
-from projections.language.access.plan import Plan, Step, WritePattern
+from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
+from projections.language.questions import WritePattern, WriteStep
 from projections.language.ruleset import RuleSet
 
 METHODS = {"put": "put_item", "update": "update_item", "delete": "delete_item"}
@@ -103,7 +104,7 @@ class _Write:
     """One request: the parameters of the function that it needs, and its arguments."""
 
     scope: Scope
-    step: Step
+    step: WriteStep
     own: Names
     word: str
     known: Attribute | None

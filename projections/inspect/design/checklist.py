@@ -58,7 +58,7 @@ _Found = tuple[list[str], list[str]]
 
 def _check_numbers(design: Design, review: Review) -> _Found:
     wrong = [f"query {pattern.query.name} has no id" for pattern in design.patterns if pattern.query.id is None]
-    wrong += [f"write pattern {write.name} has no id" for write in design.writes if write.id is None]
+    wrong += [f"write pattern {name} has no id" for name, write in design.writes.items() if write.id is None]
     wrong += [f"query {use.query.name} has no question: add `about`" for use in design.patterns if not use.query.about]
     if not design.patterns:
         wrong.append("the rule file has no queries")
@@ -156,7 +156,7 @@ def _sorting(design: Design, review: Review) -> _Found:
 
 
 def _writes(design: Design, review: Review) -> _Found:
-    stated = {step.entity for write in design.writes for step in write.steps}
+    stated = {step.entity for write in design.writes.values() for step in write.steps}
     missing = [entity.name for entity in design.entities if entity.rule is None and entity.name not in stated]
     return [], [
         f"No write pattern has {join_names(missing)}. Are all writes of the application stated?"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 
-from projections.access.placeholders import count_words, partition_words, sort_expression
+from projections.access.placeholders import count_words, partition_words, sort_words
 from projections.access.query_reads import Read
 from projections.inspect.access_patterns import WORDS, AccessPattern, RankPattern, rank_patterns
 from projections.inspect.design.table_design import Attributes, Design, Entity, Index, ReadCost, Status
-from projections.language.access.plan import Step, Verdict, WritePattern
+from projections.language.access.plan import Verdict
 from projections.language.facts import conditions
 from projections.language.forms import Attributes as KeyAttributes
 from projections.language.patterns import describe
+from projections.language.questions import WritePattern, WriteStep
 from projections.language.spelling import template_text
 from projections.printable import printable
 
@@ -153,7 +155,7 @@ def _pattern(pattern: AccessPattern) -> Sequence[str]:
         _text(f"one {entities[0]}" if query.get else f"list of {' and '.join(entities)}"),
         _lines(map(_operation, pattern.reads)),
         _lines(_code(partition_words(read)) for read in pattern.reads),
-        _lines(_code(words) for read in pattern.reads if (words := sort_expression(read))),
+        _lines(_code(words) for read in pattern.reads if (words := sort_words(read))),
         _lines([*map(_text, order), *directions, f"limit {query.limit}" if query.limit is not None else ""]),
         _lines(map(_text, plan.tests)),
         _codes(query.attributes) if query.attributes is not None else "all",
@@ -189,17 +191,17 @@ def _rank(pattern: RankPattern) -> Sequence[str]:
 
 def _writes(design: Design) -> Iterator[str]:
     if design.writes:
-        yield _table(("ID", "Write", "Purpose", "Items", "Transaction"), map(_write, design.writes))
+        yield _table(("ID", "Write", "Purpose", "Items", "Transaction"), starmap(_write, design.writes.items()))
     else:
         yield "The rule file has no write patterns (`writes:`)."
 
 
-def _write(write: WritePattern) -> Sequence[str]:
+def _write(name: str, write: WritePattern) -> Sequence[str]:
     steps, together = _lines(map(_step, write.steps)), "yes" if write.transaction else "no"
-    return _text(write.id or ""), _code(write.name), _text(write.about or ""), steps, together
+    return _text(write.id or ""), _code(name), _text(write.about or ""), steps, together
 
 
-def _step(step: Step) -> str:
+def _step(step: WriteStep) -> str:
     text = f"{step.operation} {_code(step.entity)}"
     if step.set:
         text += f", set {_codes(step.set)}"

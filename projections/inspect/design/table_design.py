@@ -12,7 +12,7 @@ from projections.inspect.cost.change_costs import ITEM_BYTES
 from projections.inspect.rule_reads import read_attributes
 from projections.inspect.write_paths import search_index
 from projections.language.access.paths import key_variables
-from projections.language.access.plan import Query, WritePattern, queries_of, writes_of
+from projections.language.access.plan import Query, queries_of
 from projections.language.embeds import attributes_of_child
 from projections.language.facts import Origin, creators, indexes_fed, origins
 from projections.language.forms import IndexKeys
@@ -22,6 +22,7 @@ from projections.language.models import Entity as Declared
 from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.program import Program
+from projections.language.questions import WritePattern
 from projections.language.spelling import template_text
 from projections.language.syntax import root
 from projections.stores.limits import PAGE_BYTES, read_units
@@ -111,7 +112,7 @@ class Design:
     entities: tuple[Entity, ...]
     indexes: tuple[Index, ...]
     patterns: tuple[AccessPattern, ...]
-    writes: tuple[WritePattern, ...]
+    writes: Mapping[str, WritePattern]
     attributes: tuple[Attributes, ...]
     reads: tuple[ReadCost, ...]
     checks: tuple[Check, ...] = ()
@@ -130,7 +131,7 @@ def gather_design(file: Rules, title: str) -> Design:
         entities=tuple(_entities(rules, queries)),
         indexes=tuple(_indexes(rules, patterns)),
         patterns=tuple(patterns),
-        writes=tuple(writes_of(file).values()),
+        writes=file.writes,
         attributes=writers,
         reads=tuple(_read_cost(program, entry, _chain(program, entry, writers)) for entry in patterns if entry.reads),
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from projections.language.patterns import Pattern
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from projections.language.models import Rules
 
 
-Operation: TypeAlias = Literal["put", "update", "delete", "check"]
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of results. Without a name, it is the order of the sort key that the query uses."""
@@ -27,16 +23,6 @@ class Order:
 
     def __str__(self) -> str:
         return " ".join([*([written_path(self.name)] if self.name else []), "desc" if self.descending else "asc"])
-
-
-@dataclass(frozen=True, slots=True)
-class Expect:
-    """Estimates: items returned and read, bytes of one item, requests per second."""
-
-    items: int | None = None
-    scanned: int | None = None
-    bytes: int | None = None
-    per_second: float | None = None
 
 
 EVERYTHING = Pattern((), {})
@@ -68,7 +54,7 @@ class Query:
     using: str | None = None
     id: str | None = None
     about: str | None = None
-    expect: Expect = Expect()
+    expect: models.Expect = field(kw_only=True)
 
     @property
     def ordered_by(self) -> str | None:
@@ -81,28 +67,6 @@ class Query:
     def parameters(self) -> tuple[str, ...]:
         """The names of the values that the caller gives, without the bounds of `range`."""
         return tuple(dict.fromkeys(field.name for field in self.by))
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One item of a write pattern: it must be absent or present, or its attribute `unchanged` as it was read."""
-
-    operation: Operation
-    entity: str
-    condition: Literal["absent", "present"] | None = None
-    unchanged: str | None = None
-    set: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WritePattern:
-    """Items that the application writes together."""
-
-    name: str
-    steps: tuple[Step, ...]
-    transaction: bool = False
-    id: str | None = None
-    about: str | None = None
 
 
 def query_of(name: str, model: models.Query) -> Query:
@@ -121,13 +85,8 @@ def query_of(name: str, model: models.Query) -> Query:
         using=model.using,
         id=model.id,
         about=model.about,
-        expect=Expect() if model.expect is None else Expect(**dict(model.expect)),
+        expect=model.expect,
     )
-
-
-def write_of(name: str, model: models.WritePattern) -> WritePattern:
-    """Return a write pattern of a rule file without mistakes."""
-    return WritePattern(name, tuple(_steps(model.steps)), model.transaction, model.id, model.about)
 
 
 def queries_of(rules: Rules) -> dict[str, Query]:
@@ -135,25 +94,9 @@ def queries_of(rules: Rules) -> dict[str, Query]:
     return {name: query_of(name, model) for name, model in rules.queries.items()}
 
 
-def writes_of(rules: Rules) -> dict[str, WritePattern]:
-    """Return the write patterns of a rule file without mistakes, by name."""
-    return {name: write_of(name, model) for name, model in rules.writes.items()}
-
-
-def _steps(models: Iterable[models.WriteStep]) -> Iterable[Step]:
-    for model in models:
-        condition = model.if_
-        unchanged = condition["unchanged"] if isinstance(condition, Mapping) else None
-        word = None if isinstance(condition, Mapping) else condition
-        yield Step(model.operation, model.entity, word, unchanged, tuple(model.set or ()))  # type: ignore[arg-type]
-
-
 def query_form(query: Query) -> dict[str, Any]:
     """Return a query as a rule file has it."""
     names = query.entities[0] if len(query.entities) == 1 else [*query.entities]
-    expect = {
-        field.name: value for field in fields(query.expect) if (value := getattr(query.expect, field.name)) is not None
-    }
     form: dict[str, Any] = {
         "id": query.id,
         "about": query.about,
@@ -166,7 +109,7 @@ def query_form(query: Query) -> dict[str, Any]:
         "attributes": query.attributes and [*map(written_path, query.attributes)],
         "consistent": query.consistent,
         "using": query.using,
-        "expect": expect,
+        "expect": query.expect.model_dump(exclude_none=True),
     }
     return {name: value for name, value in form.items() if value}
 
