@@ -18,8 +18,8 @@ from projections.aws.live_tables import create_table, delete_table
 from projections.aws.streams import as_lambda_has_it, describe
 from projections.engine.store import Image, Schema, Store, Update, all_items
 from projections.errors import InvalidRequest, StoreError
+from projections.local.event_replay import LEDGER, QUIET
 from projections.local.event_source import Record
-from projections.local.replay_tables import LEDGER, QUIET
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["EndpointTables"]

@@ -18,7 +18,7 @@ from projections.errors import UsageError
 from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
-    from projections.console.console_data import ExplainedItem, Reads
+    from projections.console.console_pages import ExplainedItem, Reads
     from projections.operations.health import Finding
 
 
@@ -108,7 +108,7 @@ class LiveSource:
     @contextmanager
     def _count_reads(self) -> Iterator[list[Reads]]:
         """Yield a list that has the reads of the block after it."""
-        from projections.console.console_data import Reads
+        from projections.console.console_pages import Reads
 
         with self._reading:
             requests, units = self._meter.calls.total(), self._meter.read_units
@@ -164,7 +164,7 @@ class LiveSource:
     # Items
 
     def item(self, key: str) -> ExplainedItem:
-        from projections.console.console_data import ExplainedItem
+        from projections.console.console_pages import ExplainedItem
         from projections.inspect.explain.item import item_explanation, read_key
         from projections.operations.redaction import is_hash
 

@@ -78,7 +78,7 @@ def command(
 
     program = Program.from_document(document_of(find_rules(rules)))
     if events:
-        from projections.inspect.cost.recorded import estimate_events
+        from projections.inspect.cost.estimate import estimate_events
         from projections.local.event_files import read
 
         records = [event.record for event in read(events, program)]

@@ -121,8 +121,7 @@ def command(
     from projections.aws.live_tables import real_names
     from projections.language.values import plain_items
     from projections.local.event_files import read
-    from projections.local.event_replay import replay
-    from projections.local.replay_tables import MemoryTables, schemas
+    from projections.local.event_replay import MemoryTables, replay, schemas
 
     if tables and save is None:
         raise UsageError("--table names the table in the records of --save: pass --save FILE")

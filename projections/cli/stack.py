@@ -17,7 +17,7 @@ from projections.terminal import count, print_line
 if TYPE_CHECKING:
     from projections.aws.deployed_stack import Maintainer, Stack
     from projections.aws.queues import Bucket, Queue
-    from projections.deploy.finding import Finding
+    from projections.language.findings.kinds import Finding
     from projections.stores.dynamodb import Meter
 
 
@@ -127,8 +127,7 @@ class Deployed:
         The TTL is compared only if `compares_ttl`.
         """
         from projections.aws.live_tables import LEDGER, time_to_live
-        from projections.deploy.deployed import LiveTable, live_findings
-        from projections.deploy.finding import TTL
+        from projections.deploy.comparison import TTL, LiveTable, live_findings
 
         tables = {
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)

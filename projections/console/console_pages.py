@@ -1,24 +1,58 @@
-"""The pages of the console, and their routes."""
+"""The pages of the console, their routes, and what they show, as their caller reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from projections.console.console_data import Reads, Source
 from projections.console.server import Answer, Route, json_answer
 from projections.engine.registry import LIVE
 from projections.inspect.explain.item_facts import Attribute, Derived, ItemExplanation
 from projections.inspect.explain.item_facts import Source as Contributions
 from projections.inspect.explain.words import difference_words, encoded_words, json_words, key_words, version_words
+from projections.inspect.graph.graph_model import Graph
 from projections.inspect.graph.page import Frame, escape, icon, page, prose
 from projections.language.facts import EVERY, Origin, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.values import plain
 from projections.operations.verify.drift import KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What an answer took: requests to DynamoDB, and the read units that it reports."""
+
+    requests: int
+    units: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedItem:
+    """The explanation of an item. `ages` has p50 and p99 of the age of changes in seconds, by rule, as far as known."""
+
+    report: ItemExplanation
+    reads: Reads
+    ages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """Reads what the pages show. Methods raise ProjectionsError."""
+
+    graph: Graph
+    program: Program
+    place: str
+    """The tables or the stack, for people."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of rules, backfills and queues as JSON."""
+
+    def item(self, key: str) -> ExplainedItem:
+        """Explain an item."""
+
 
 _HERE = Path(__file__).parent
 _GRAPH = _HERE.parent / "inspect" / "graph"

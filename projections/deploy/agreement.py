@@ -19,7 +19,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from projections.aws.wiring import Settings, agree, tables_of
-from projections.deploy import finding as kinds
 from projections.deploy.cloudformation import (
     FUNCTION,
     QUEUE,
@@ -33,11 +32,24 @@ from projections.deploy.cloudformation import (
     template_of,
     value_at,
 )
-from projections.deploy.comparison import StreamMapping, filter_findings, setting_findings, table_findings
-from projections.deploy.finding import Finding, Severity, report
+from projections.deploy.comparison import (
+    DELIVERY,
+    ENVIRONMENT,
+    FUNCTIONS,
+    NOT_JUDGED,
+    PERMISSIONS,
+    RECURSION,
+    SILENT_ALARMS,
+    StreamMapping,
+    filter_findings,
+    report,
+    setting_findings,
+    table_findings,
+)
 from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
 from projections.deploy.sam_template import sam_template
 from projections.errors import Misconfigured
+from projections.language.findings.kinds import Finding, Severity
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA
 from projections.language.syntax import Location
@@ -121,7 +133,7 @@ class _Comparison:
                 reason = f"no function in this template has the handler {handler}"
                 instead = f"copy {ours.id} from the output of `projections template`"
                 severity: Severity = "error" if handler == STREAM else "warning"
-                yield self.finding(kinds.FUNCTIONS, ("Resources",), reason, instead, severity)
+                yield self.finding(FUNCTIONS, ("Resources",), reason, instead, severity)
 
     def _recursion(self, ours: Resource, theirs: Resource) -> Iterator[Finding]:
         """Yield a worker whose messages to its own queue Lambda would stop."""
@@ -131,7 +143,7 @@ class _Comparison:
                 f"Lambda stops {theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
                 "are complete"
             )
-            yield self.finding(kinds.RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
+            yield self.finding(RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
 
     def _silent_alarms(self) -> Iterator[Finding]:
         """Yield the alarms that nobody receives, if the parameters keep their default values."""
@@ -141,7 +153,7 @@ class _Comparison:
             names = ", ".join(alarm.id for alarm in silent[:3]) + (" and others" if len(silent) > 3 else "")
             reason = f"{len(silent)} of {len(alarms)} alarms notify nobody, unless a parameter names a topic: {names}"
             instead = "deploy with `AlarmTopicArn`, and `TicketTopicArn` for those that can wait, or set `AlarmActions`"
-            yield self.finding(kinds.SILENT_ALARMS, silent[0].path(), reason, instead)
+            yield self.finding(SILENT_ALARMS, silent[0].path(), reason, instead)
 
     # The environment
 
@@ -150,18 +162,18 @@ class _Comparison:
         streams = [part for part in variables.get("STREAM_ARN", "").split(",") if self.theirs.is_known(part)]
         if variables.get("TABLES", "").startswith("${"):
             reason = f"TABLES of {function.id} is {variables['TABLES']}, so these tables cannot be checked"
-            yield self.finding(kinds.NOT_JUDGED, self._place(function, "TABLES"), reason)
+            yield self.finding(NOT_JUDGED, self._place(function, "TABLES"), reason)
         else:
             try:
                 settings = Settings.read({**variables, "STREAM_ARN": ",".join(streams)})
                 agree(settings.tables, [table.name for table in self.deployment.tables])
             except Misconfigured as error:
-                yield self.finding(kinds.ENVIRONMENT, self._place(function), f"{function.id}: {error}")
+                yield self.finding(ENVIRONMENT, self._place(function), f"{function.id}: {error}")
         for name, value in mapping_at(ours.properties, *VARIABLES).items():
             if name not in variables and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
                 reason = f"{function.id} has no environment variable {name}"
                 instead = f"set it to {value}, as `projections template` does"
-                yield self.finding(kinds.ENVIRONMENT, self._place(function), reason, instead, "warning")
+                yield self.finding(ENVIRONMENT, self._place(function), reason, instead, "warning")
 
     def _new_rules(self, function: Resource) -> Iterator[Finding]:
         """Yield rules that publish at once to a table that may hold data."""
@@ -172,7 +184,7 @@ class _Comparison:
                 f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite its values"
             )
             instead = "set NEW_RULES to fill, and run `projections backfill`"
-            yield self.finding(kinds.ENVIRONMENT, self._place(function, "NEW_RULES"), reason, instead, "warning")
+            yield self.finding(ENVIRONMENT, self._place(function, "NEW_RULES"), reason, instead, "warning")
 
     def _place(self, function: Resource, *name: str) -> Location:
         """Return the path of a variable: at the function, or in Globals."""
@@ -206,7 +218,7 @@ class _Comparison:
             f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
         )
         instead = "run `projections status` after the deployment: it compares the deployed table with the rules"
-        yield self.finding(kinds.NOT_JUDGED, ("Resources",), reason, instead)
+        yield self.finding(NOT_JUDGED, ("Resources",), reason, instead)
 
     # Streams
 
@@ -237,13 +249,13 @@ class _Comparison:
                 read.setdefault(self._table_read_by(mapping), []).append(mapping)
             for mapping in read.get(None, ()):
                 reason = f"the table of this stream cannot be determined: {mapping.stream}"
-                yield self.finding(kinds.NOT_JUDGED, mapping.path, reason)
+                yield self.finding(NOT_JUDGED, mapping.path, reason)
             for table in self.deployment.tables:
                 if table.name in read:
                     yield from filter_findings(self.document, self.deployment.program, table, read[table.name])
                 elif table.name in self.tables and None not in read:
                     reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"
-                    yield self.finding(kinds.DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
+                    yield self.finding(DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
 
     def _table_read_by(self, mapping: StreamMapping) -> str | None:
         """Return the table of the rules whose stream a mapping reads, or None if it is unknown."""
@@ -291,7 +303,7 @@ class _Comparison:
             path, grants = _grants(function, self.theirs, names)
         except _NotJudgedError as error:
             reason, path = error.args
-            yield self.finding(kinds.NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
+            yield self.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
             return
         leading = {table.name: table.leading for table in self.deployment.tables}
         keys = {f"table/{called}": leading[name] for name, called in self.tables.items() if name in leading}
@@ -310,7 +322,7 @@ class _Comparison:
                     f"rules also need {', '.join(excluded)}"
                 )
                 instead = "add them to `dynamodb:LeadingKeys` of this statement"
-            yield self.finding(kinds.PERMISSIONS, place, reason, instead)
+            yield self.finding(PERMISSIONS, place, reason, instead)
 
     def _needs(self, function: Resource) -> list[tuple[str, str]]:
         """Return the actions of a function of ours with their resources, in the names of theirs.

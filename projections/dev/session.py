@@ -21,8 +21,8 @@ from projections.inspect.explain.words import key_words
 from projections.language.including import Watched
 from projections.language.program import Program
 from projections.language.review import review
+from projections.local.event_replay import QUIET
 from projections.local.event_source import Record
-from projections.local.replay_tables import QUIET
 from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
 from projections.terminal import count, markup, units

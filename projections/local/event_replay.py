@@ -1,11 +1,12 @@
-"""Replay: delivers recorded events to the real handler, on its own tables, until nothing changes."""
+"""Replay: delivers recorded events to the real handler, on tables of its own, until nothing changes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from projections.aws.wiring import Processing, StreamHandler
 from projections.engine.processor import Processor
@@ -13,16 +14,27 @@ from projections.engine.records import Record as Decoded
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.stages import Outcome
-from projections.engine.store import Image, ItemKey
-from projections.errors import BadInput, ProjectionsError, UsageError
+from projections.engine.store import Image, ItemKey, Schema, Store
+from projections.errors import BadInput, InvalidRequest, ProjectionsError, UsageError
 from projections.language.computed import ComputeRule
+from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.rules import owned_on
-from projections.local.event_source import EventSourceMapping, Record, Stream, created_at, sequence_number, source_arn
-from projections.local.replay_tables import LEDGER, MemoryTables, Tables
+from projections.local.event_source import (
+    EventSourceMapping,
+    Record,
+    Stream,
+    created_at,
+    sequence_number,
+    source_arn,
+    table_in,
+)
+from projections.stores.memory import MemoryStore
 
-if TYPE_CHECKING:
-    from projections.language.program import Program
+LEDGER = "ledger"
+"""The logical name of the ledger table."""
 
+QUIET = 0.6
+"""Seconds without a new record after which an emulator's stream counts as read."""
 
 ROUNDS = 40
 """The maximum of rounds of a replay. A round takes a change from one rule to a rule that reads its result."""
@@ -196,7 +208,7 @@ def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]
     tables = [name for name in program.tables if name != LEDGER]
     names = {}
     for record in records:
-        name = _table_name(record)
+        name = table_in(source_arn(record))
         if name in names:
             continue
         if len(tables) == 1:
@@ -211,11 +223,6 @@ def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]
     return names
 
 
-def _table_name(record: Record) -> str:
-    arn = source_arn(record)
-    return arn.split("/")[1] if "/" in arn else arn
-
-
 def _names(records: Sequence[Record]) -> str:
     names = []
     for record in records:
@@ -224,3 +231,85 @@ def _names(records: Sequence[Record]) -> str:
         if name not in names:
             names.append(name)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+
+
+# Tables
+
+
+class Tables(Protocol):
+    """Tables that can be seeded without stream records, changed through `store`, and whose streams can be read."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The real name of each table by its logical name, with the ledger."""
+        ...
+
+    def seed(self, table: str, image: Image) -> bool:
+        """Put an item that existed before the first record. Return False if no table can have it."""
+        ...
+
+    def drain(self, seeds: int) -> None:
+        """Read the records of so many seeds from the streams, and drop them."""
+        ...
+
+    def items(self, table: str) -> list[Image]: ...
+
+    def records(self) -> list[Record]:
+        """Return the new records of the streams since the last call, without those of seeds."""
+        ...
+
+
+def schemas(program: Program) -> dict[str, Schema]:
+    """Return the schemas of the tables that rules need: the application's and the ledger."""
+    return {**program.tables, LEDGER: LEDGER_SCHEMA}
+
+
+def stream_label(record: Record) -> str:
+    """Return the label of a record's stream, the end of its ARN: the time when it was enabled. Empty if it has none."""
+    _, _, label = source_arn(record).partition("/stream/")
+    return label
+
+
+class MemoryTables:
+    """Tables in memory. Their stream is newer than every recorded one: its label and its sequence numbers are greater."""
+
+    def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
+        names = [name for name in schemas if name != LEDGER]
+        self._records: list[Record] = []
+        self.names = {name: name for name in schemas}
+        self._memory = MemoryStore(
+            schemas,
+            first_sequence=max([10**20, *(sequence_number(record) + 1 for record in recorded)]),
+            stream_label=_later(max(map(stream_label, recorded), default="")),
+            streams=names,
+            on_record=lambda _, record: self._records.append(record),
+        )
+        self.store: Store = self._memory
+
+    def seed(self, table: str, image: Image) -> bool:
+        try:
+            self._memory.seed(table, image)
+        except InvalidRequest:
+            return False
+        return True
+
+    def drain(self, seeds: int) -> None:
+        pass  # seeds have no stream records
+
+    def items(self, table: str) -> list[Image]:
+        return self._memory.items(table)
+
+    def records(self) -> list[Record]:
+        taken, self._records[:] = list(self._records), []
+        return taken
+
+
+def _later(label: str) -> str:
+    """Return a stream label that sorts after `label`. Labels are times with milliseconds."""
+    try:
+        return (datetime.fromisoformat(label) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
+    except ValueError:
+        return label + "~" if label else "2025-01-01T00:00:00.000"

@@ -40,6 +40,11 @@ def source_arn(record: Record) -> str:
     return str(record.get("eventSourceARN", ""))
 
 
+def table_in(arn: str) -> str:
+    """Return the table's name in the ARN of a table or stream."""
+    return arn.split("/")[1] if "/" in arn else arn
+
+
 def created_at(record: Record) -> float | None:
     """Return the time of a change in epoch seconds; None if the record does not have it."""
     body = record.get("dynamodb")

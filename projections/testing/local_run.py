@@ -8,10 +8,10 @@ from typing import Any
 from projections.engine.rejections import Rejected
 from projections.engine.stages import Outcome
 from projections.language.program import Program
+from projections.local.event_replay import MemoryTables, schemas
 from projections.local.event_source import EventSourceMapping, Record, Stream
 from projections.local.functions import Functions, LocalQueue
 from projections.local.items import key_words
-from projections.local.replay_tables import MemoryTables, schemas
 from projections.printable import printable
 from projections.stores.memory import MemoryStore
 

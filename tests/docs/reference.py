@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from rules_reference_page import rules_reference_page
 
 from projections.cli.main import COMMANDS, GROUPS, cli
-from projections.deploy import finding as template_kinds
+from projections.deploy import comparison as template_kinds
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
 from projections.deploy.needs import Deployment

@@ -16,9 +16,9 @@ from projections.engine.store import Image
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.values import plain_item
+from projections.local.event_replay import MemoryTables, schemas
 from projections.local.functions import Functions
 from projections.local.items import wire_item
-from projections.local.replay_tables import MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))

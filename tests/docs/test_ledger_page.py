@@ -25,8 +25,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Action, Delete, Role, Update
 from projections.language import contribution
 from projections.language.loader import load
-from projections.local.event_replay import replay
-from projections.local.replay_tables import MemoryTables, schemas
+from projections.local.event_replay import MemoryTables, replay, schemas
 from projections.operations.audit import AuditHandler
 from projections.operations.dismissal import Decision, Wanted, dismiss
 from projections.operations.quarantine import message

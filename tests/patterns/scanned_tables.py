@@ -11,8 +11,8 @@ from typing import Any
 from endpoint_tables import EndpointTables
 
 from projections.engine.store import Image, ItemKey, Schema
+from projections.local.event_replay import LEDGER
 from projections.local.event_source import Record
-from projections.local.replay_tables import LEDGER
 
 __all__ = ["ScannedTables"]
 

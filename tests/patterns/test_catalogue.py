@@ -19,8 +19,7 @@ from projections.engine.store import Image
 from projections.language.access.planner import plan
 from projections.language.review import review
 from projections.language.values import plain_item, plain_items
-from projections.local.event_replay import Replay, replay
-from projections.local.replay_tables import MemoryTables, Tables, schemas
+from projections.local.event_replay import MemoryTables, Replay, Tables, replay, schemas
 from projections.testing.oracle import Oracle
 from projections.testing.simulation.campaign import Campaign
 

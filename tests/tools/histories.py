@@ -11,7 +11,7 @@ from projections.engine.processor import Processor
 from projections.engine.store import Image, ItemKey
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.local.replay_tables import LEDGER, schemas
+from projections.local.event_replay import LEDGER, schemas
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.application_writes import Application
 from projections.testing.simulation.item_writer import ItemWriter

@@ -15,7 +15,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Delete, Image, Store, Update
 from projections.inspect.rehearsal.recorder import RecordingStore, Spent
 from projections.language.program import Program
-from projections.local.replay_tables import MemoryTables, Tables, schemas
+from projections.local.event_replay import MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 

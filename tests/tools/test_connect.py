@@ -14,7 +14,7 @@ import pytest
 from projections.aws.clients import client
 from projections.aws.live_tables import Live, connect, create_table, delete_table, time_to_live
 from projections.cli.options import document_of
-from projections.deploy.deployed import LiveTable, live_findings
+from projections.deploy.comparison import LiveTable, live_findings
 from projections.engine.store import Schema
 from projections.errors import Misconfigured, UsageError
 from projections.language.program import LEDGER_SCHEMA

@@ -29,8 +29,7 @@ from projections.engine.store import ItemKey, Update
 from projections.errors import Transient, UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.event_replay import replay
-from projections.local.replay_tables import schemas
+from projections.local.event_replay import replay, schemas
 from projections.operations.backfill.progress import Progress, Run
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.cli.cost import read_rates
 from projections.errors import UsageError
 from projections.inspect.cost.change_costs import BatchCost, Flow, worst_writes
-from projections.inspect.cost.estimate import MILLION, Estimate, HotKey, estimate
-from projections.inspect.cost.recorded import estimate_events
+from projections.inspect.cost.estimate import MILLION, Estimate, HotKey, estimate, estimate_events
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.language.loader import loads
 from projections.language.program import Program

@@ -16,7 +16,7 @@ from emulators import ROOT
 
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
-from projections.deploy.finding import Finding
+from projections.deploy.comparison import Finding
 from projections.deploy.needs import Deployment
 from projections.deploy.sam_template import sam_template
 from projections.language.loader import load, loads

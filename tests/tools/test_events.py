@@ -16,8 +16,7 @@ from stream_records import numbers, record
 from projections.errors import UsageError
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.event_files import read
-from projections.local.recording import flaw
+from projections.local.event_files import flaw, read
 
 ONE = Program.from_document(
     loads(

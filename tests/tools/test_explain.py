@@ -28,7 +28,7 @@ from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.rules import ItemRule
 from projections.local.event_files import read
-from projections.local.replay_tables import MemoryTables, schemas
+from projections.local.event_replay import MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def said(write: Write) -> Any:
 
 def performed(program: Program, records: Sequence[Any], batch_size: int) -> list[Any]:
     """What a processor of its own writes for the recorded events, on tables staged in the same way."""
-    with patch("projections.local.replay_tables.MemoryStore", Spy):
+    with patch("projections.local.event_replay.MemoryStore", Spy):
         tables = MemoryTables(schemas(program), records)
     spy, names = tables.store, [*program.tables]
     assert isinstance(spy, Spy)

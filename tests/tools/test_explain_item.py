@@ -25,8 +25,7 @@ from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.local.event_replay import replay
-from projections.local.replay_tables import MemoryTables, Tables, schemas
+from projections.local.event_replay import MemoryTables, Tables, replay, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 from projections.testing import Scenario

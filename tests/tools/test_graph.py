@@ -13,8 +13,7 @@ from emulators import Unavailable, browser_script
 
 from projections.cli.main import main
 from projections.inspect.graph.graph_model import Graph, graph_of, mermaid
-from projections.inspect.graph.layout import columns_of
-from projections.inspect.graph.page import page, panels
+from projections.inspect.graph.page import columns_of, page, panels
 from projections.language.findings.kinds import Finding
 from projections.language.loader import load, loads
 from projections.language.models import ACTIONS

@@ -23,7 +23,7 @@ from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.local.event_files import documents
-from projections.local.replay_tables import schemas
+from projections.local.event_replay import schemas
 from projections.operations.failed_messages import Reader
 from projections.printable import printable
 from projections.stores.memory import MemoryStore

@@ -17,7 +17,7 @@ from projections.engine.processor import Processor
 from projections.errors import UsageError
 from projections.language.ruleset import RuleSet
 from projections.local import event_files
-from projections.local.replay_tables import MemoryTables, schemas
+from projections.local.event_replay import MemoryTables, schemas
 
 RULES = """\
 table: {key: [PK, SK]}

@@ -19,8 +19,7 @@ from projections.errors import ProjectionsError, UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.local.event_files import read
-from projections.local.event_replay import Replay, replay, seeds
-from projections.local.replay_tables import MemoryTables, schemas
+from projections.local.event_replay import MemoryTables, Replay, replay, schemas, seeds
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).parent / "expected"

@@ -12,7 +12,6 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from projections.engine.transactions import MOST_ACTIONS
-from projections.inspect.rule_reads import is_changed
 from projections.language.access.paths import key_variables
 from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
 from projections.language.embeds import MOST_REFERENCES
@@ -123,7 +122,7 @@ class BatchCost:
         open_ = [(name, rule) for name, rule in open_ if rule.publishes or rule.action.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.model, own, edited)
-        concerned = [pair for pair in own if edited is None or is_changed(_names_read(self.model, pair[1]), edited)]
+        concerned = [pair for pair in own if edited is None or _is_changed(_names_read(self.model, pair[1]), edited)]
         recorded = [name for name, rule in concerned if rule.action.recorded]
         pulling = [
             (name, rule)
@@ -236,7 +235,7 @@ def _item_rules(
     if edited is None:
         return waiting
     changed: dict[str, Projection] = {}
-    while more := {name: rule for name, rule in waiting.items() if is_changed(_names_read(model, rule), edited)}:
+    while more := {name: rule for name, rule in waiting.items() if _is_changed(_names_read(model, rule), edited)}:
         changed |= more
         edited = edited.union(*(rule.action.written for rule in more.values()))
         waiting = {name: rule for name, rule in waiting.items() if name not in more}
@@ -251,6 +250,11 @@ def _changed_attributes(rule: Projection, edited: frozenset[str] | None) -> froz
     changed = [part for part in rule.parts() if not edited.isdisjoint(map(root, part.value.names))]
     attributes = frozenset(name for part in changed for name in part.attributes)
     return attributes if all(part.attributes for part in changed) else all_written
+
+
+def _is_changed(reads: frozenset[str], edited: frozenset[str]) -> bool:
+    """Whether an edit of these attributes may change what a rule with these reads makes of an item."""
+    return EVERY in edited or EVERY in reads or any(root(path) in edited for path in reads)
 
 
 def _names_read(model: Rules, rule: Projection) -> frozenset[str]:

@@ -9,12 +9,11 @@ from typing import Literal, TypeAlias
 from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
 from projections.inspect.cost.change_costs import ITEM_BYTES
-from projections.inspect.rule_reads import read_attributes
 from projections.inspect.write_paths import search_index
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, queries_of
 from projections.language.embeds import attributes_of_child
-from projections.language.facts import Origin, creators, indexes_fed, origins
+from projections.language.facts import Origin, creators, indexes_fed, origins, paths_read
 from projections.language.forms import IndexKeys
 from projections.language.keys import Schema
 from projections.language.kinds import EVERY
@@ -236,9 +235,21 @@ def _own(rules: Rules, name: str, queries: Sequence[Query], derived: Mapping[str
     tested = entity.conditions.names
     expiry = [ttl] if ttl and entity.expires else []
     variables = key_variables(rules, name)
-    free = [root(path) for path in (*entity.required, *tested, *expiry, *read_attributes(rules, name), *asked)]
+    free = [root(path) for path in (*entity.required, *tested, *expiry, *_read_attributes(rules, name), *asked)]
     named = dict.fromkeys([*entity.key, *entity.index_key, *(path for path in free if path not in variables)])
     return (attribute for attribute in named if attribute not in derived)
+
+
+def _read_attributes(rules: Rules, entity: str) -> list[str]:
+    """Return the paths of an entity that rules read, sorted."""
+    paths: set[str] = set()
+    for _, rule in rules.variants():
+        if rule.source == entity:
+            element = rule.each.variable if rule.each else None
+            paths |= {path for path in paths_read(rules, rule) if root(path) != element}
+        if rule.into == entity:
+            paths.update(rule.action.matched)
+    return sorted(paths - {EVERY})
 
 
 def _names_of(query: Query) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Pictures of rules: `model` has the content and Mermaid's text, `layout` the columns, `page` the HTML."""
+"""Pictures of rules: `graph_model` has the content and Mermaid's text, `page` the HTML."""

@@ -36,9 +36,8 @@ from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.program import Program
 from projections.language.rules import REST, AggregateRule, Measure
 from projections.language.values import decode_order, encode_order, number_text
-from projections.local.event_replay import ROUNDS, logical_names
+from projections.local.event_replay import LEDGER, ROUNDS, MemoryTables, logical_names, schemas
 from projections.local.event_source import created_at
-from projections.local.replay_tables import LEDGER, MemoryTables, schemas
 from projections.stores.memory import MemoryStore
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from projections.engine.store import Image, ItemKey, Schema, Store
 from projections.language.program import Program
+from projections.local.event_replay import LEDGER
 from projections.local.event_source import EventSourceMapping, Stream
-from projections.local.replay_tables import LEDGER
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.scheduler import SETTLED

@@ -16,8 +16,8 @@ from projections.engine import ledger, registry
 from projections.engine.guards import Identity
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
+from projections.local.event_replay import schemas
 from projections.local.event_source import Batch, EventSourceMapping
-from projections.local.replay_tables import schemas
 from projections.testing.simulation.application_writes import Application, come_between
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment

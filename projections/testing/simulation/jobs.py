@@ -23,7 +23,7 @@ from projections.engine.running import Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
 from projections.language.keys import decode_key
-from projections.local.replay_tables import LEDGER
+from projections.local.event_replay import LEDGER
 from projections.operations.backfill import backfill_runs as operation
 from projections.operations.backfill import runner
 from projections.operations.backfill.backfill_runs import Overtaken

@@ -13,8 +13,8 @@ from greenlet import getcurrent
 from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.store import Delete, Write
 from projections.errors import Transient
+from projections.local.event_replay import LEDGER
 from projections.local.event_source import EventSourceMapping, Stream
-from projections.local.replay_tables import LEDGER
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.trace import Trace, short_number
 from projections.testing.simulation.workers import CONFLICT, LOST, THROTTLED, Finish, Invocation, Thread
