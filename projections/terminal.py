@@ -11,7 +11,7 @@ import os
 import string
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, LiteralString, Self
@@ -31,6 +31,7 @@ __all__ = [
     "interactive",
     "json_text",
     "markup",
+    "parts_of",
     "print_first",
     "print_grid",
     "print_line",
@@ -123,6 +124,13 @@ def _console_type() -> Any:
                     yield Segment(printable(segment.text, lines=True), segment.style)
 
     return SafeConsole
+
+
+def parts_of(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a line as `console` prints them, each with its style, such as `bold red`."""
+    out = console()
+    for segment in out.render_str(line).render(out):
+        yield segment.text, str(segment.style or "")
 
 
 def json_text(value: Any) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -15,10 +15,10 @@ import click
 from projections.cli.options import Sources, Tables, as_json, find_rules, source_options, stack_options
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
-from projections.terminal import json_text, print_line, print_text
+from projections.terminal import count, json_text, parts_of, print_line, print_text, units
 
 if TYPE_CHECKING:
-    from projections.console.console_pages import ExplainedItem, Reads
+    from projections.console.console_pages import ItemView
     from projections.operations.health import Finding
 
 
@@ -105,17 +105,6 @@ class LiveSource:
         names = [name for logical, name in self._live.names.items() if logical in self.program.tables]
         return f"table{'s' if len(names) > 1 else ''} {', '.join(names)} at {self._live.client.meta.endpoint_url}"
 
-    @contextmanager
-    def _count_reads(self) -> Iterator[list[Reads]]:
-        """Yield a list that has the reads of the block after it."""
-        from projections.console.console_pages import Reads
-
-        with self._reading:
-            requests, units = self._meter.calls.total(), self._meter.read_units
-            counted_reads: list[Reads] = []
-            yield counted_reads
-            counted_reads.append(Reads(self._meter.calls.total() - requests, self._meter.read_units - units))
-
     # Status
 
     def status(self) -> dict[str, Any]:
@@ -163,8 +152,9 @@ class LiveSource:
 
     # Items
 
-    def item(self, key: str) -> ExplainedItem:
-        from projections.console.console_pages import ExplainedItem
+    def item(self, key: str) -> ItemView:
+        from projections.cli.explain import item_lines
+        from projections.console.console_pages import ItemView
         from projections.inspect.explain.item import item_explanation, read_key
         from projections.operations.redaction import is_hash
 
@@ -172,10 +162,15 @@ class LiveSource:
             raise UsageError(
                 "this is the hash of a key: `projections explain --item` reads all tables to find its item"
             )
-        with self._count_reads() as reads:
-            program = self._live.program
-            report = item_explanation(program, self._live.store, read_key(program, key))
-        return ExplainedItem(report, reads[0], self._ages)
+        with self._reading:
+            requests, read_units = self._meter.calls.total(), self._meter.read_units
+            report = item_explanation(self.program, self._live.store, read_key(self.program, key))
+            requests, read_units = self._meter.calls.total() - requests, self._meter.read_units - read_units
+        related = [source for value in report.derived for source, _ in value.sources]
+        related += [part.target for part in report.source.contributions] if report.source is not None else []
+        lines = [[*parts_of(line)] for line in item_lines(self.program, report)]
+        reads = f"{count(requests, 'request')} to DynamoDB, {units(read_units, 'read unit')}"
+        return ItemView(report.key, lines, list(dict.fromkeys(related)), reads)
 
 
 def _rule(

@@ -118,7 +118,9 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     if as_json:
         print_text(json_text({**item_document(report), "hash": hashed}))
     else:
-        _print_item(live.program, report)
+        out = console()
+        for line in item_lines(live.program, report):
+            out.print(line)
         if hashed is not None:
             print_line(f"Logs can show the key as {hashed}.")
     return 0 if report.agrees else 1
@@ -264,11 +266,10 @@ def _spent(spent: Spent) -> str:
 # An item
 
 
-def _print_item(program: Program, report: ItemExplanation) -> None:
-    """Print the derived values with their sources, then the contributions of the item."""
+def item_lines(program: Program, report: ItemExplanation) -> Iterator[str]:
+    """Yield the derived values with their sources, then the contributions of the item."""
     from projections.language.facts import origins
 
-    out = console()
     if report.item is not None:
         variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
         of = markup("[cyan]{}[/]", report.item.entity.name) + (markup("  [dim]({})[/]", variables) if variables else "")
@@ -276,24 +277,21 @@ def _print_item(program: Program, report: ItemExplanation) -> None:
         of = (
             markup("[yellow]no entity[/]") if report.image is not None else markup("[yellow]the item does not exist[/]")
         )
-    out.print(markup("[bold]{}[/]  {}", key_words(report.key), of))
+    yield markup("[bold]{}[/]  {}", key_words(report.key), of)
     written = origins(program.model)
     if report.other_rules:
-        out.print(
-            markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
-        )
+        yield markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]")
     for value in report.derived:
-        _print_derived(out, value, written)
+        yield from _derived_lines(value, written)
     if report.source is not None:
-        _print_source(out, report.source)
+        yield from _source_lines(report.source)
     for drift in report.left_over:
-        out.print(markup("  [yellow]![/] [cyan]{}[/] {}", drift.rule, difference(drift)))
-        out.print(markup("      [dim]{}. `verify --repair` {}.[/]", KINDS[drift.kind], REPAIRS[drift.kind]))
+        yield markup("  [yellow]![/] [cyan]{}[/] {}", drift.rule, difference(drift))
+        yield markup("      [dim]{}. `verify --repair` {}.[/]", KINDS[drift.kind], REPAIRS[drift.kind])
     if not (report.derived or report.source or report.left_over):
-        out.print(markup("   [dim]no rule reads or writes this item[/]"))
-        out.print()
-    for line in _verdict(report):
-        out.print(line)
+        yield markup("   [dim]no rule reads or writes this item[/]")
+        yield ""
+    yield from _verdict(report)
 
 
 def _verdict(report: ItemExplanation) -> Iterator[Styled]:
@@ -322,7 +320,7 @@ def _mark(agrees: bool, rejected: bool = False) -> Styled:
     return markup("[yellow]![/]") if rejected else markup("[green]✓[/]")
 
 
-def _print_derived(out: Console, value: Derived, written: Mapping[str, Mapping[str, Origin]]) -> None:
+def _derived_lines(value: Derived, written: Mapping[str, Mapping[str, Origin]]) -> Iterator[str]:
     from projections.language.kinds import EVERY
 
     sources = " and ".join(source.name for source in value.rule.sources)
@@ -330,24 +328,24 @@ def _print_derived(out: Console, value: Derived, written: Mapping[str, Mapping[s
     hows = written.get(target, {})
     state = "" if value.state == LIVE else markup("  [yellow]{}[/]", value.state)
     mark = _mark(value.agrees, bool(value.problem)) if value.publishes else markup("[yellow]–[/]")
-    out.print(markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, value.rule.name, value.rule.kind, sources, state))
+    yield markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, value.rule.name, value.rule.kind, sources, state)
     if value.description:
-        out.print(markup("      [dim]{}[/]", value.description))
+        yield markup("      [dim]{}[/]", value.description)
     width = max((len(attribute.name) for attribute in value.attributes), default=0)
     for attribute in value.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
         how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == value.rule.name else ""
-        out.print(markup("      {}  {}{}", attribute.name.ljust(width), _value_words(attribute), how))
+        yield markup("      {}  {}{}", attribute.name.ljust(width), _value_words(attribute), how)
     for line in _origin(value):
-        out.print(markup("      [dim]{}[/]", line))
+        yield markup("      [dim]{}[/]", line)
     for drift in value.drifts:
         if drift.kind == "guard":
-            out.print(markup("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
+            yield markup("      [red]guard[/] {} {}", str(drift.attribute), difference(drift))
     for text in value.notes:
-        out.print(markup("      [dim]{}[/]" if value.agrees else "      [yellow]{}[/]", text))
+        yield markup("      [dim]{}[/]" if value.agrees else "      [yellow]{}[/]", text)
     if value.problem:
-        out.print(markup("      [red]{}[/]", value.problem))
-    out.print()
+        yield markup("      [red]{}[/]", value.problem)
+    yield ""
 
 
 def _value_words(attribute: Attribute) -> Styled:
@@ -378,35 +376,33 @@ def _origin(value: Derived) -> Iterator[str]:
         yield value.more
 
 
-def _print_source(out: Console, source: Source) -> None:
-    out.print(markup("  {} [bold]contributions of this item[/]", _mark(source.agrees, bool(source.problems))))
+def _source_lines(source: Source) -> Iterator[str]:
+    yield markup("  {} [bold]contributions of this item[/]", _mark(source.agrees, bool(source.problems)))
     entry = source.entry
     if entry is None and not all(part.copy for part in source.contributions):
-        out.print(markup("      [dim]no ledger entry: no record of this item was processed[/]"))
+        yield markup("      [dim]no ledger entry: no record of this item was processed[/]")
     elif entry is not None:
         other = ", written under other rules" if source.other_rules else ""
-        out.print(markup("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
+        yield markup("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other)
     if source.expires is not None:
         goes = datetime.fromtimestamp(source.expires, UTC).isoformat(timespec="minutes")
-        out.print(markup("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
+        yield markup("      [dim]the item was deleted, and the entry expires at {}[/]", goes)
     for part in source.contributions:
         words = contribution_words(part.recorded) if part.drift is None else difference(part.drift)
         if part.copy and part.drift is not None and part.recorded != part.should:
             words = ", should be ".join(difference_words(part.recorded, part.should))
         why = markup(" [dim]({})[/]", part.excuse) if part.excuse else ""
         style, rule, target = "bold" if part.agrees else "bold red", part.rule, encoded_words(part.target)
-        out.print(
-            markup("      {} [cyan]{}[/] to {}: [{}]{}[/]{}", _mark(part.agrees), rule, target, style, words, why)
-        )
+        yield markup("      {} [cyan]{}[/] to {}: [{}]{}[/]{}", _mark(part.agrees), rule, target, style, words, why)
     for rule, version in source.fences:
-        out.print(markup("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
+        yield markup("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
-        out.print(markup("      [yellow]pending publishes: {}[/]", owed))
+        yield markup("      [yellow]pending publishes: {}[/]", owed)
     for rule, reason in entry.refused.items() if entry is not None else ():
-        out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+        yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason)
     for rule, reason in source.problems:
-        out.print(markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason))
+        yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason)
     for rule, reason in source.unmet:
-        out.print(markup("      [dim]– {}  does not apply: {}[/]", rule, reason))
-    out.print()
+        yield markup("      [dim]– {}  does not apply: {}[/]", rule, reason)
+    yield ""
